@@ -1,0 +1,120 @@
+"""The one interface between a player and a network: transfers with a tag, done when acknowledged.
+
+What every transport promises (tests/integration/transport_conformance.py holds all of them to it):
+- A transfer of any size from 0 bytes up arrives once, complete, or the endpoint fails with `failed`.
+- `acknowledged` for a transfer comes after the peer's transport has all its bytes, whether or not anyone there waits for it.
+- Transfers between two ranks arrive, and are acknowledged, in the order they were posted. A transfer of 0 bytes is a
+  control message: it may overtake payload (never another control message), so that it does not queue behind gigabytes.
+- Memory is bounded: a transport cuts a transfer into messages of at most `message_bytes` and keeps few in flight.
+- It sends only to addresses in its directory, and to nobody before `connect`.
+
+Posting is cheap and may be deferred: `flush` ends a batch. A player posts all the sends of a step, then flushes once.
+Events come on the same thread, never from inside `post` or `flush`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+DEFAULT_MESSAGE_BYTES = 1 << 20
+
+
+class Address(NamedTuple):
+    """Where a rank listens: a numeric IP address and a port (0 before it is bound)."""
+
+    host: str
+    port: int
+
+
+class EndpointEvents(Protocol):
+    """What an endpoint reports to its player; `now` is nanoseconds on the transport's clock."""
+
+    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+        """The last byte of a transfer from rank `peer` is here."""
+        ...
+
+    def acknowledged(self, peer: int, tag: int, now: int) -> None:
+        """The peer's transport has the whole transfer posted to rank `peer` with `tag`."""
+        ...
+
+    def failed(self, peer: int, reason: str) -> None:
+        """Transfers to or from `peer` cannot be completed; nothing more is reported for that peer."""
+        ...
+
+
+@dataclass(slots=True)
+class FlowCounters:
+    """What one flow (a directed rank pair; a queue pair for RoCE) carried, seen from its sender. Bytes are payload.
+
+    A counter that the transport cannot know stays None and is stored as null.
+    """
+
+    src: int
+    dst: int
+    bytes: int = 0
+    messages: int = 0
+    packets: int | None = None
+    retransmits: int | None = None
+    naks: int | None = None
+    cnps_sent: int | None = None
+    cnps_received: int | None = None
+    ecn_marks: int | None = None
+    out_of_order: int | None = None
+    rtt_ns: int | None = None
+
+
+class Endpoint(Protocol):
+    """One rank's place on the network."""
+
+    @property
+    def rank(self) -> int:
+        """The rank this endpoint belongs to."""
+        ...
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port it got."""
+        ...
+
+    def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
+        """Learn where the other ranks listen and who wants to hear; must come before the first post."""
+        ...
+
+    def post(self, peer: int, tag: int, size: int) -> None:
+        """Queue a transfer of `size` bytes to rank `peer`. `tag` has 64 bits and need not be unique."""
+        ...
+
+    def flush(self) -> None:
+        """End of a batch: hand everything posted to the network."""
+        ...
+
+    def counters(self) -> Sequence[FlowCounters]:
+        """A snapshot for every peer this endpoint has sent to."""
+        ...
+
+    def close(self) -> None:
+        """Stop at once, dropping what is queued; idempotent."""
+        ...
+
+
+class Transport(Protocol):
+    """Makes endpoints for the ranks of one agent; an async context manager that closes all of them."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line."""
+        ...
+
+    async def open(self, rank: int, host: str) -> Endpoint:
+        """Bind an endpoint at numeric IP address `host`, port chosen by the system.
+
+        Raises:
+            HostError: the address is not on this host, or a limit is reached (named).
+        """
+        ...
+
+    async def __aenter__(self) -> Transport: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...

@@ -1,0 +1,152 @@
+"""Every error that can reach a user, as one tree. Each carries fields and builds its one line here.
+
+EmulatorError
+  InputError          what was given cannot be used                             exit code 2
+    TraceError          a trace: file, and offset or node
+    TopologyError       a topology file: file, and key path
+    ResultError         a run folder: file
+  PlanError           valid input that cannot run                               exit code 2
+  ProtocolError       somebody broke a protocol
+    LocalProtocolError    we did: a bug
+    RemoteProtocolError   a peer did: dropped and counted
+  RunError            the run failed                                            exit code 1
+    AgentLost           an agent went away in mid-run
+    RunTimeout          something was waited for too long
+    RunAborted          somebody asked to stop
+  HostError           the host lacks something, named with what to do           exit code 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class EmulatorError(Exception):
+    """Root of what a user may see: `str()` is one line saying what, where and what to do."""
+
+    exit_code = 1
+
+
+class InputError(EmulatorError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class TraceError(InputError):
+    """A trace that cannot be read or played.
+
+    Args:
+        problem: what is wrong, and where useful what to do.
+        path: the file (or folder), as the user named it.
+        offset: byte offset of the record, in the uncompressed file.
+        node: id of the node.
+        rank: the rank, where no single file says it.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        path: object = None,
+        offset: int | None = None,
+        node: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        self.problem, self.path, self.offset, self.node, self.rank = problem, path, offset, node, rank
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = [str(self.path)] if self.path is not None else []
+        where += [
+            f"{name} {value}"
+            for name, value in (("rank", self.rank), ("node", self.node))
+            if value is not None
+        ]
+        if self.offset is not None:
+            where.append(f"offset {self.offset}")
+        return f"{', '.join(where)}: {self.problem}" if where else self.problem
+
+
+class TopologyError(InputError):
+    """A topology file that cannot be used: `path` is the file, `key` the path of the key in it, `line` from 1."""
+
+    def __init__(
+        self, problem: str, *, path: object = None, key: str | None = None, line: int | None = None
+    ) -> None:
+        self.problem, self.path, self.key, self.line = problem, path, key, line
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = [] if self.path is None else [f"{self.path}:{self.line}" if self.line else str(self.path)]
+        where += [self.key] if self.key else []
+        return f"{', '.join(where)}: {self.problem}" if where else self.problem
+
+
+class ResultError(InputError):
+    """A run folder that cannot be read: `path` is the file."""
+
+    def __init__(self, problem: str, *, path: object = None) -> None:
+        self.problem, self.path = problem, path
+        super().__init__(f"{path}: {problem}" if path is not None else problem)
+
+
+class PlanError(InputError):
+    """Valid input that cannot run: ranks without hosts, an unknown algorithm."""
+
+
+class ProtocolError(EmulatorError):
+    """A protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We broke a protocol: a bug in Charkha."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer broke a protocol."""
+
+
+class RunError(EmulatorError):
+    """The run failed after it had begun."""
+
+
+class AgentLost(RunError):
+    """An agent went away in mid-run; `last_seen_s` is how long ago it was last heard, in seconds."""
+
+    def __init__(self, agent: str, *, ranks: Sequence[int], reason: str) -> None:
+        self.agent, self.ranks, self.reason = agent, tuple(ranks), reason
+        super().__init__(f"agent {agent} is lost ({reason}); its ranks: {format_ranks(ranks)}")
+
+
+class RunTimeout(RunError):
+    """Something was waited for too long; the message names it."""
+
+    def __init__(self, waiting_on: str, *, seconds: float) -> None:
+        self.waiting_on, self.seconds = waiting_on, seconds
+        super().__init__(f"nothing happened for {seconds:g} s while waiting for {waiting_on}")
+
+
+class RunAborted(RunError):
+    """Somebody asked the run to stop."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"aborted: {reason}")
+
+
+class HostError(EmulatorError):
+    """The host lacks something: the message names it and what provides it."""
+
+    exit_code = 3
+
+
+def format_ranks(ranks: Sequence[int]) -> str:
+    """Ranks for people, runs folded: `0-3, 7`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"

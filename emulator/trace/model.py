@@ -1,0 +1,238 @@
+"""What a trace is once read: columns of numbers for all nodes of a rank, objects only for its communication.
+
+A rank may have millions of nodes, nearly all of them compute: those are rows of arrays. Communication nodes are few and
+rich, so each is an object. Nothing here knows how a file looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+IdArray: TypeAlias = npt.NDArray[np.uint64]
+
+
+class NodeType(IntEnum):
+    """Chakra's node types, with the schema's numbers."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CommKind(IntEnum):
+    """What a communication node does: Chakra's collective numbers, and two of ours for point to point."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+    SEND = 100
+    RECV = 101
+
+    @property
+    def label(self) -> str:
+        """The name used in the command line, files and tables: `all_reduce`."""
+        return self.name.lower()
+
+    @property
+    def is_collective(self) -> bool:
+        """False for send and receive."""
+        return self < CommKind.SEND
+
+
+@dataclass(frozen=True, slots=True)
+class RawCommunication:
+    """A communication node as the file has it; None where the attribute is absent. Ranks are world ranks.
+
+    Attributes:
+        row: row of the node in its RankTrace's columns.
+        node_type: COMM_SEND, COMM_RECV or COMM_COLL.
+        comm_type: the schema's collective number, unchecked.
+        comm_size: as recorded: bytes (or elements, where the trace counts those), unchecked.
+        pg_name: process group; "" where the attribute is there and empty.
+        group_ranks: ranks of the group where the node itself lists them.
+        root: world rank of the root where an attribute names it (`root_rank`, `comm_root`, `root`).
+        in_splits, out_splits: uneven all-to-all: what this rank sends to / receives from each member, in group order.
+        duration_micros: recorded duration, 0 where none.
+    """
+
+    row: int
+    node_id: int
+    name: str
+    node_type: NodeType
+    comm_type: int | None = None
+    comm_size: int | None = None
+    pg_name: str | None = None
+    group_ranks: tuple[int, ...] | None = None
+    src: int | None = None
+    dst: int | None = None
+    tag: int | None = None
+    root: int | None = None
+    in_splits: tuple[int, ...] | None = None
+    out_splits: tuple[int, ...] | None = None
+    duration_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RankTrace:
+    """One rank's trace: n nodes in file order, m dependencies.
+
+    Attributes:
+        path: the file it came from, for messages.
+        rank: the rank the file's name says.
+        schema: the metadata's `schema` (or `version`), "" where absent; for people only.
+        node_id: uint64, shape (n,), distinct.
+        node_type: int8, shape (n,), NodeType numbers.
+        is_cpu: bool, shape (n,); absent in the file = False.
+        is_pytorch_op: bool, shape (n,): the node carries PyTorch's `rf_id`, so its ctrl_deps are call-stack parents.
+        start_micros, duration_micros: int64, shape (n,), µs as recorded, 0 where absent.
+        dep_offset: int64, shape (n + 1,): the dependencies of row i are dep_id[dep_offset[i]:dep_offset[i + 1]],
+            ctrl_deps first, then data_deps.
+        ctrl_count: int64, shape (n,): how many of them are ctrl_deps.
+        dep_id: uint64, shape (m,): node ids, unchecked: they may dangle.
+        communications: every COMM_* node, in file order.
+        groups: process groups that METADATA nodes of this rank define: name → world ranks, () = all.
+        attribute_names: attribute keys seen on communication nodes that nothing here understands → count.
+    """
+
+    path: str
+    rank: int
+    schema: str
+    node_id: IdArray
+    node_type: npt.NDArray[np.int8]
+    is_cpu: BoolArray
+    is_pytorch_op: BoolArray
+    start_micros: IntArray
+    duration_micros: IntArray
+    dep_offset: IntArray
+    ctrl_count: IntArray
+    dep_id: IdArray
+    communications: Sequence[RawCommunication]
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    attribute_names: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group: `name` as the trace has it ("" = world), `ranks` ascending world ranks, distinct."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """A communication node with its meaning settled: what an agent plays and a sample names.
+
+    Attributes:
+        node_id, name: as in the file.
+        row: row in the rank's columns.
+        kind: what it does.
+        group: index into Workload.groups; point-to-point nodes have the world's.
+        size_bytes: Chakra's comm_size after --element-bytes and --scale-bytes: input bytes per rank.
+        instance: number of the merged collective, or of the send-receive pair, in the whole trace: equal on all ranks
+            that take part, 0 … Workload.instances - 1.
+        index_in_group: the rank's k-th collective of the group; for send/recv the k-th of (src, dst, tag).
+        peer: the other rank of a send or receive, else -1.
+        tag: of a send or receive, else 0.
+        root: world rank of a rooted collective's root, else -1.
+        send_splits, recv_splits: uneven all-to-all: bytes to / from each member in group order; None = even.
+        traced_duration_micros: recorded duration, 0 where none.
+    """
+
+    node_id: int
+    name: str
+    row: int
+    kind: CommKind
+    group: int
+    size_bytes: int
+    instance: int
+    index_in_group: int
+    peer: int = -1
+    tag: int = 0
+    root: int = -1
+    send_splits: tuple[int, ...] | None = None
+    recv_splits: tuple[int, ...] | None = None
+    traced_duration_micros: int = 0
+
+
+class Resource(IntEnum):
+    """What a node occupies while it runs."""
+
+    NONE = 0
+    CPU = 1
+    DEVICE = 2
+    NETWORK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgram:
+    """A rank's trace in the order it is played: n nodes in canonical order, dependencies as earlier positions.
+
+    Attributes:
+        order: int64, shape (n,): row of the node at each position.
+        resource: int8, shape (n,), Resource numbers; NETWORK means the position has an entry in `communications`.
+        duration_ns: int64, shape (n,): time on CPU or DEVICE (exclusive, unscaled), 0 elsewhere.
+        dep_offset: int64, shape (n + 1,).
+        dep_position: int64, shape (m,): positions, each smaller than the position that depends on it, distinct per node.
+        communications: position → Communication, ascending positions.
+    """
+
+    rank: int
+    order: IntArray
+    resource: npt.NDArray[np.int8]
+    duration_ns: IntArray
+    dep_offset: IntArray
+    dep_position: IntArray
+    communications: Mapping[int, Communication]
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A trace set that was proven to finish.
+
+    Attributes:
+        programs: one per rank, index = rank.
+        groups: distinct process groups; groups[0] is the world.
+        instances: merged collectives plus send-receive pairs.
+        window: nodes a rank must be able to hold at once so that the run can finish (see check.py).
+        warnings: what is odd but playable: name → how many times (over all ranks).
+        deducted_ns: per rank, duration removed because a parent's duration contained its children's.
+        dropped: dangling dependencies dropped by `--lenient`.
+    """
+
+    programs: Sequence[RankProgram]
+    groups: Sequence[Group]
+    instances: int
+    window: int
+    warnings: Mapping[str, int]
+    deducted_ns: Sequence[int]
+    dropped: int = 0

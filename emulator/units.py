@@ -1,0 +1,72 @@
+"""Quantities that must not be mixed up, and how people write them.
+
+Time is an integer number of nanoseconds everywhere (microseconds only inside .et files), sizes are bytes, rates are
+bits per second.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+Ns = NewType("Ns", int)
+"""A point on a monotonic clock, or a span of time, in nanoseconds."""
+
+Rank = NewType("Rank", int)
+"""A member of the world, 0 … n-1."""
+
+NS_PER_US = 1_000
+NS_PER_S = 1_000_000_000
+BITS_PER_BYTE = 8
+
+_BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as nccl-tests takes it: `8`, `1K`, `64M`, `4GiB`; the letters are powers of 1,024.
+
+    Raises:
+        ValueError: not such a size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            f"{text!r} is no size: write a number of bytes, or one with K, M, G or T (1K = 1024)"
+        )
+    return int(match[1]) * _BINARY[match[2].upper()]
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second of a rate with its unit: `100Gbit`, `400 Mbps`; the letters are powers of 1,000.
+
+    Raises:
+        ValueError: not such a rate.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no rate: write one with its unit, as 100Gbit or 400Mbit")
+    return round(float(match[1]) * _DECIMAL[match[2]])
+
+
+def format_size(size_bytes: int) -> str:
+    """A size for people: exact where a binary unit divides it, else three digits (`64 KiB`, `1.21 MiB`, `7 B`)."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= factor:
+            value = size_bytes / factor
+            return f"{value:.0f} {unit}" if size_bytes % factor == 0 else f"{value:.2f} {unit}"
+    return f"{size_bytes} B"
+
+
+def format_duration(duration_ns: float) -> str:
+    """A duration for people, three digits and its unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
+    for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(duration_ns) >= factor:
+            return (
+                f"{duration_ns / factor:.3g} {unit}"
+                if abs(duration_ns) < 1000 * factor
+                else f"{duration_ns / factor:.0f} {unit}"
+            )
+    return f"{duration_ns:.0f} ns"
