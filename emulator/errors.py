@@ -58,11 +58,7 @@ class TraceError(InputError):
 
     def __str__(self) -> str:
         where = [str(self.path)] if self.path is not None else []
-        where += [
-            f"{name} {value}"
-            for name, value in (("rank", self.rank), ("node", self.node))
-            if value is not None
-        ]
+        where += [f"{name} {value}" for name, value in (("rank", self.rank), ("node", self.node)) if value is not None]
         if self.offset is not None:
             where.append(f"offset {self.offset}")
         return f"{', '.join(where)}: {self.problem}" if where else self.problem
@@ -71,9 +67,7 @@ class TraceError(InputError):
 class TopologyError(InputError):
     """A topology file that cannot be used: `path` is the file, `key` the path of the key in it, `line` from 1."""
 
-    def __init__(
-        self, problem: str, *, path: object = None, key: str | None = None, line: int | None = None
-    ) -> None:
+    def __init__(self, problem: str, *, path: object = None, key: str | None = None, line: int | None = None) -> None:
         self.problem, self.path, self.key, self.line = problem, path, key, line
         super().__init__(problem)
 

@@ -33,9 +33,7 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(
-            f"{text!r} is no size: write a number of bytes, or one with K, M, G or T (1K = 1024)"
-        )
+        raise ValueError(f"{text!r} is no size: write a number of bytes, or one with K, M, G or T (1K = 1024)")
     return int(match[1]) * _BINARY[match[2].upper()]
 
 

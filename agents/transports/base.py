@@ -2,7 +2,8 @@
 
 What every transport promises (tests/integration/transport_conformance.py holds all of them to it):
 - A transfer of any size from 0 bytes up arrives once, complete, or the endpoint fails with `failed`.
-- `acknowledged` for a transfer comes after the peer's transport has all its bytes, whether or not anyone there waits for it.
+- `acknowledged` for a transfer comes after the peer's transport has all its bytes,
+  whether or not anyone there waits for it.
 - Transfers between two ranks arrive, and are acknowledged, in the order they were posted. A transfer of 0 bytes is a
   control message: it may overtake payload (never another control message), so that it does not queue behind gigabytes.
 - Memory is bounded: a transport cuts a transfer into messages of at most `message_bytes` and keeps few in flight.

@@ -1,0 +1,318 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Compute(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPUTE_REPLAY: _ClassVar[Compute]
+    COMPUTE_SKIP: _ClassVar[Compute]
+    COMPUTE_SCALE: _ClassVar[Compute]
+COMPUTE_REPLAY: Compute
+COMPUTE_SKIP: Compute
+COMPUTE_SCALE: Compute
+
+class AgentMessage(_message.Message):
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_DONE_FIELD_NUMBER: _ClassVar[int]
+    FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    bound: Bound
+    credit: Credit
+    ready: Ready
+    completions: Completions
+    iteration_done: IterationDone
+    farewell: Farewell
+    abort: Abort
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+
+class ControllerMessage(_message.Message):
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    SETUP_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    setup: Setup
+    directory: Directory
+    chunk: Chunk
+    start: Start
+    finish: Finish
+    abort: Abort
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns")
+    class FactsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    OLDEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_NS_FIELD_NUMBER: _ClassVar[int]
+    oldest_version: int
+    newest_version: int
+    token: str
+    agent: str
+    pid: int
+    hostname: str
+    software: str
+    facts: _containers.ScalarMap[str, str]
+    clock_ns: int
+    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., token: _Optional[str] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("version", "run_id")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    run_id: str
+    def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class Setup(_message.Message):
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "compute", "compute_factor", "instances", "algorithms", "seed", "silence_timeout_s")
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CREDITS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
+    transport: str
+    message_bytes: int
+    credits: bool
+    compute: Compute
+    compute_factor: float
+    instances: int
+    algorithms: _containers.RepeatedScalarFieldContainer[str]
+    seed: int
+    silence_timeout_s: float
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., compute: _Optional[_Union[Compute, str]] = ..., compute_factor: _Optional[float] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., silence_timeout_s: _Optional[float] = ...) -> None: ...
+
+class RankPlace(_message.Message):
+    __slots__ = ("rank", "host", "nodes", "window")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    host: str
+    nodes: int
+    window: int
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("ranks",)
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Bound(_message.Message):
+    __slots__ = ("places",)
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+
+class Directory(_message.Message):
+    __slots__ = ("places",)
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("rank", "host", "port")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    host: str
+    port: int
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("rank", "nodes")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    nodes: int
+    def __init__(self, rank: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("rank", "first_position", "resource", "duration_ns", "dependencies", "distance", "communications")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    FIRST_POSITION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    DISTANCE_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATIONS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    first_position: int
+    resource: _containers.RepeatedScalarFieldContainer[int]
+    duration_ns: _containers.RepeatedScalarFieldContainer[int]
+    dependencies: _containers.RepeatedScalarFieldContainer[int]
+    distance: _containers.RepeatedScalarFieldContainer[int]
+    communications: _containers.RepeatedCompositeFieldContainer[Communication]
+    def __init__(self, rank: _Optional[int] = ..., first_position: _Optional[int] = ..., resource: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., dependencies: _Optional[_Iterable[int]] = ..., distance: _Optional[_Iterable[int]] = ..., communications: _Optional[_Iterable[_Union[Communication, _Mapping]]] = ...) -> None: ...
+
+class Communication(_message.Message):
+    __slots__ = ("position", "node_id", "kind", "group", "size_bytes", "instance", "peer", "root", "algorithm", "send_splits", "recv_splits")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    SEND_SPLITS_FIELD_NUMBER: _ClassVar[int]
+    RECV_SPLITS_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    node_id: int
+    kind: int
+    group: int
+    size_bytes: int
+    instance: int
+    peer: int
+    root: int
+    algorithm: int
+    send_splits: _containers.RepeatedScalarFieldContainer[int]
+    recv_splits: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, position: _Optional[int] = ..., node_id: _Optional[int] = ..., kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Start(_message.Message):
+    __slots__ = ("iteration", "at_ns")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    at_ns: int
+    def __init__(self, iteration: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
+
+class Completions(_message.Message):
+    __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    POST_NS_FIELD_NUMBER: _ClassVar[int]
+    DONE_NS_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    EARLY_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    rank: _containers.RepeatedScalarFieldContainer[int]
+    node_id: _containers.RepeatedScalarFieldContainer[int]
+    post_ns: _containers.RepeatedScalarFieldContainer[int]
+    done_ns: _containers.RepeatedScalarFieldContainer[int]
+    arrival_ns: _containers.RepeatedScalarFieldContainer[int]
+    bytes_sent: _containers.RepeatedScalarFieldContainer[int]
+    bytes_received: _containers.RepeatedScalarFieldContainer[int]
+    early: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class IterationDone(_message.Message):
+    __slots__ = ("iteration", "ranks")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    ranks: _containers.RepeatedCompositeFieldContainer[RankSummary]
+    def __init__(self, iteration: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankSummary, _Mapping]]] = ...) -> None: ...
+
+class RankSummary(_message.Message):
+    __slots__ = ("rank", "start_ns", "end_ns", "compute_ns", "communication_ns", "overlap_ns")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_NS_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATION_NS_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_NS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    start_ns: int
+    end_ns: int
+    compute_ns: int
+    communication_ns: int
+    overlap_ns: int
+    def __init__(self, rank: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., overlap_ns: _Optional[int] = ...) -> None: ...
+
+class Finish(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Farewell(_message.Message):
+    __slots__ = ("flows", "peak_rss_bytes", "compute_overshoot_median_ns")
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    PEAK_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_OVERSHOOT_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
+    peak_rss_bytes: int
+    compute_overshoot_median_ns: int
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., compute_overshoot_median_ns: _Optional[int] = ...) -> None: ...
+
+class FlowCounters(_message.Message):
+    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns")
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    DST_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    NAKS_FIELD_NUMBER: _ClassVar[int]
+    CNPS_SENT_FIELD_NUMBER: _ClassVar[int]
+    CNPS_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    ECN_MARKS_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_ORDER_FIELD_NUMBER: _ClassVar[int]
+    RTT_NS_FIELD_NUMBER: _ClassVar[int]
+    src: int
+    dst: int
+    bytes: int
+    messages: int
+    packets: int
+    retransmits: int
+    naks: int
+    cnps_sent: int
+    cnps_received: int
+    ecn_marks: int
+    out_of_order: int
+    rtt_ns: int
+    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ...) -> None: ...
+
+class Abort(_message.Message):
+    __slots__ = ("reason", "ranks")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, reason: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,0 +1,17 @@
+"""Published traces that lie beside the project where it is developed; tests that need them skip, saying so, where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+def require_shared(*parts: str) -> Path:
+    """The path of something under the shared folder; skips the calling test when it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"needs published traces that are not here: {'/'.join(parts)}")
+    return path
