@@ -1,11 +1,11 @@
 """The language collective algorithms are written in: lanes of steps of transfers, seen from one member.
 
 An algorithm, asked for one member of a group, gives lanes: independent lazy sequences of steps. Lanes run side by side.
-Within a lane a step starts when all receives of the step before it have arrived; on starting, its sends are handed to the
-transport together and its receives are awaited. (A send may therefore carry what earlier steps received, never what its
-own step receives. Nobody waits for the acknowledgement of a send before the collective's end.) Between two members and
-within a lane, transfers arrive in the order they were sent, and the receiver names them in that order: there is no other
-matching. The collective is done for a member when every lane is exhausted and every send is acknowledged.
+Within a lane a step starts when all receives of the step before it have arrived; on starting, its sends are handed to
+the transport together and its receives are awaited. (A send may therefore carry what earlier steps received, never what
+its own step receives. Nobody waits for the acknowledgement of a send before the collective's end.) Between two members
+and within a lane, transfers arrive in the order they were sent, and the receiver names them in that order: there is no
+other matching. The collective is done for a member when every lane is exhausted and every send is acknowledged.
 
 Offsets are bytes in the collective's logical buffer, which `Collective` defines per kind. They do not go onto the wire:
 they are what the proofs in the tests follow.
@@ -26,14 +26,12 @@ class Collective:
 
     The logical buffer (what offsets mean; s = size_bytes, Chakra's comm_size: input bytes per rank):
         all_reduce, reduce, broadcast: one array of s bytes.
-        reduce_scatter: one array of s bytes; member i ends with block i of `partition(s, n)`, reduced.
+        reduce_scatter: one array of s bytes; member i ends with block i of n, see `block`, reduced.
         all_gather, gather: n shards of s bytes, member i's at i * s; the array has n * s bytes.
-        scatter: the root's array of s bytes; member i ends with block i of `partition(s, n)`.
-        all_to_all: n rows, one per sender, each of that sender's whole input: row i starts at the sum of the rows before
-            it; in it the part for member j follows the parts for members before j. Even: each row has s bytes in
-            `partition(s, n)`. Uneven: the part i → j has send_splits[j] of member i bytes. Offsets are sender's row start
-            + offset in the row for sends and receives alike where that is known without others' splits; for uneven
-            all-to-all the receiver knows only sizes, so receives carry offset -1 there.
+        scatter: the root's array of s bytes; member i ends with block i of n, see `block`.
+        all_to_all: n rows, one per sender, each that sender's whole input in blocks by receiver. Even: row i starts at
+            i * s and is cut by `block(s, n, j)`. Uneven: lengths of other rows are unknown to a member, so a send's
+            offset counts from the start of the sender's own row, and a receive carries offset -1.
         barrier: no data; transfers have size BARRIER_BYTES and offset 0.
 
     Attributes:

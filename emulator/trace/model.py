@@ -199,7 +199,7 @@ class RankProgram:
         resource: int8, shape (n,), Resource numbers; NETWORK means the position has an entry in `communications`.
         duration_ns: int64, shape (n,): time on CPU or DEVICE (exclusive, unscaled), 0 elsewhere.
         dep_offset: int64, shape (n + 1,).
-        dep_position: int64, shape (m,): positions, each smaller than the position that depends on it, distinct per node.
+        dep_position: int64, shape (m,): positions, each smaller than the one that depends on it, distinct per node.
         communications: position → Communication, ascending positions.
     """
 
