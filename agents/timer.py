@@ -1,0 +1,160 @@
+"""The real clock: CLOCK_MONOTONIC and one timerfd that wakes the event loop.
+
+An event loop's own timers round to a millisecond (epoll) and carry the kernel's timer slack; a timerfd does neither,
+and costs nothing while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import heapq
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import numpy as np
+
+from agents.clock import Clock
+from emulator.errors import HostError
+from emulator.units import NS_PER_S
+
+REMEMBERED_ALARMS = 1 << 16
+"""Overshoots kept: those of the newest alarms."""
+
+_NEVER = 1 << 63
+
+
+if sys.version_info >= (3, 13):
+
+    def _create() -> int:
+        return os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+
+    def _set_ns(fd: int, when: int) -> None:
+        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=when)
+
+else:
+    _TFD_TIMER_ABSTIME = 1  # linux/timerfd.h; the creation flags are those of open(2)
+
+    class _Timespec(ctypes.Structure):
+        _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+    class _Itimerspec(ctypes.Structure):
+        _fields_ = (("interval", _Timespec), ("value", _Timespec))
+
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.timerfd_settime.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Itimerspec), ctypes.c_void_p)
+
+    def _checked(result: int) -> int:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return result
+
+    def _create() -> int:
+        return _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def _set_ns(fd: int, when: int) -> None:
+        setting = _Itimerspec(_Timespec(0, 0), _Timespec(*divmod(when, NS_PER_S)))
+        _checked(_libc.timerfd_settime(fd, _TFD_TIMER_ABSTIME, setting, None))
+
+
+class TimerfdClock(Clock):
+    """Alarms on CLOCK_MONOTONIC, which all processes of a host share; works on asyncio's own loop and on uvloop.
+
+    An alarm for a time already past fires on the next pass of the loop. An alarm is never early.
+
+    Args:
+        loop: the loop that runs the callbacks; the running one when not given.
+
+    Raises:
+        HostError: no timer can be made.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.get_running_loop()
+        self._alarms: list[tuple[int, int, int, Callable[[], None]]] = []  # when, order, due, callback
+        self._set = 0
+        self._armed_for = _NEVER
+        self._overshoots = np.zeros(REMEMBERED_ALARMS, dtype=np.int64)
+        self._fired = 0
+        self._fd = _open_timer()
+        self._loop.add_reader(self._fd, self._fire)
+
+    def __enter__(self) -> TimerfdClock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def now(self) -> int:
+        """Nanoseconds of CLOCK_MONOTONIC."""
+        return time.monotonic_ns()
+
+    def call_at(self, when: int, callback: Callable[[], None]) -> None:
+        """Call back once at `when`; ignored once closed."""
+        if self._fd < 0:
+            return
+        self._set += 1
+        heapq.heappush(self._alarms, (when, self._set, max(when, time.monotonic_ns()), callback))
+        if when < self._armed_for:
+            self._arm(when)
+
+    def overshoot_median_ns(self) -> int | None:
+        """Median lateness of the newest alarms, counted from when each was due or set, whichever is later."""
+        overshoots = self.overshoots_ns()
+        return int(np.median(overshoots)) if len(overshoots) else None
+
+    def overshoots_ns(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Lateness of the newest alarms, int64, shape (at most REMEMBERED_ALARMS,), ns, in no order."""
+        return self._overshoots[: self._fired].copy()
+
+    def close(self) -> None:
+        """Forget all alarms and free the timer; idempotent."""
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._alarms.clear()
+
+    def _arm(self, when: int) -> None:
+        _set_ns(self._fd, max(when, 1))  # 0 would disarm
+        self._armed_for = when
+
+    def _fire(self) -> None:
+        """Run what is due. Alarms set by callbacks wait for the next pass, so that others get a turn."""
+        self._armed_for = -1  # while callbacks run, nobody arms
+        newest = self._set
+        try:
+            while self._alarms and self._alarms[0][0] <= time.monotonic_ns() and self._alarms[0][1] <= newest:
+                self._ring(heapq.heappop(self._alarms))
+        finally:
+            self._rearm()
+
+    def _ring(self, alarm: tuple[int, int, int, Callable[[], None]]) -> None:
+        self._overshoots[self._fired % REMEMBERED_ALARMS] = time.monotonic_ns() - alarm[2]
+        self._fired += 1
+        alarm[3]()
+
+    def _rearm(self) -> None:
+        if self._fd < 0:
+            return
+        if self._alarms:
+            self._arm(self._alarms[0][0])
+        else:
+            _set_ns(self._fd, 0)  # disarms, and takes back the expiry that woke us
+            self._armed_for = _NEVER
+
+
+def _open_timer() -> int:
+    try:
+        return _create()
+    except OSError as error:
+        remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+        raise HostError(f"cannot make a timer: {error.strerror}{remedy}") from error
