@@ -16,8 +16,9 @@ Events come on the same thread, never from inside `post` or `flush`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from emulator.results.observations import FlowCounters as FlowCounters
 
 DEFAULT_MESSAGE_BYTES = 1 << 20
 
@@ -43,27 +44,6 @@ class EndpointEvents(Protocol):
     def failed(self, peer: int, reason: str) -> None:
         """Transfers to or from `peer` cannot be completed; nothing more is reported for that peer."""
         ...
-
-
-@dataclass(slots=True)
-class FlowCounters:
-    """What one flow (a directed rank pair; a queue pair for RoCE) carried, seen from its sender. Bytes are payload.
-
-    A counter that the transport cannot know stays None and is stored as null.
-    """
-
-    src: int
-    dst: int
-    bytes: int = 0
-    messages: int = 0
-    packets: int | None = None
-    retransmits: int | None = None
-    naks: int | None = None
-    cnps_sent: int | None = None
-    cnps_received: int | None = None
-    ecn_marks: int | None = None
-    out_of_order: int | None = None
-    rtt_ns: int | None = None
 
 
 class Endpoint(Protocol):

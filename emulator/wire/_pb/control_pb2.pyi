@@ -1,5 +1,4 @@
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,17 +6,8 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Compute(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    COMPUTE_REPLAY: _ClassVar[Compute]
-    COMPUTE_SKIP: _ClassVar[Compute]
-    COMPUTE_SCALE: _ClassVar[Compute]
-COMPUTE_REPLAY: Compute
-COMPUTE_SKIP: Compute
-COMPUTE_SCALE: Compute
-
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +16,7 @@ class AgentMessage(_message.Message):
     ITERATION_DONE_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
     credit: Credit
@@ -34,7 +25,8 @@ class AgentMessage(_message.Message):
     iteration_done: IterationDone
     farewell: Farewell
     abort: Abort
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+    progress: Progress
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort")
@@ -92,30 +84,26 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "compute", "compute_factor", "instances", "algorithms", "seed", "silence_timeout_s")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "compute_factor", "instances", "algorithms", "seed")
     RANKS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
-    COMPUTE_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_FACTOR_FIELD_NUMBER: _ClassVar[int]
     INSTANCES_FIELD_NUMBER: _ClassVar[int]
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
-    SILENCE_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
     message_bytes: int
     credits: bool
-    compute: Compute
     compute_factor: float
     instances: int
     algorithms: _containers.RepeatedScalarFieldContainer[str]
     seed: int
-    silence_timeout_s: float
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., compute: _Optional[_Union[Compute, str]] = ..., compute_factor: _Optional[float] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., silence_timeout_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., compute_factor: _Optional[float] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window")
@@ -166,7 +154,7 @@ class Credit(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("rank", "first_position", "resource", "duration_ns", "dependencies", "distance", "communications")
+    __slots__ = ("rank", "first_position", "resource", "duration_ns", "dependencies", "distance", "communications", "node_id")
     RANK_FIELD_NUMBER: _ClassVar[int]
     FIRST_POSITION_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +162,7 @@ class Chunk(_message.Message):
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     DISTANCE_FIELD_NUMBER: _ClassVar[int]
     COMMUNICATIONS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     rank: int
     first_position: int
     resource: _containers.RepeatedScalarFieldContainer[int]
@@ -181,12 +170,12 @@ class Chunk(_message.Message):
     dependencies: _containers.RepeatedScalarFieldContainer[int]
     distance: _containers.RepeatedScalarFieldContainer[int]
     communications: _containers.RepeatedCompositeFieldContainer[Communication]
-    def __init__(self, rank: _Optional[int] = ..., first_position: _Optional[int] = ..., resource: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., dependencies: _Optional[_Iterable[int]] = ..., distance: _Optional[_Iterable[int]] = ..., communications: _Optional[_Iterable[_Union[Communication, _Mapping]]] = ...) -> None: ...
+    node_id: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rank: _Optional[int] = ..., first_position: _Optional[int] = ..., resource: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., dependencies: _Optional[_Iterable[int]] = ..., distance: _Optional[_Iterable[int]] = ..., communications: _Optional[_Iterable[_Union[Communication, _Mapping]]] = ..., node_id: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Communication(_message.Message):
-    __slots__ = ("position", "node_id", "kind", "group", "size_bytes", "instance", "peer", "root", "algorithm", "send_splits", "recv_splits")
+    __slots__ = ("position", "kind", "group", "size_bytes", "instance", "peer", "root", "algorithm", "send_splits", "recv_splits")
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -197,7 +186,6 @@ class Communication(_message.Message):
     SEND_SPLITS_FIELD_NUMBER: _ClassVar[int]
     RECV_SPLITS_FIELD_NUMBER: _ClassVar[int]
     position: int
-    node_id: int
     kind: int
     group: int
     size_bytes: int
@@ -207,7 +195,7 @@ class Communication(_message.Message):
     algorithm: int
     send_splits: _containers.RepeatedScalarFieldContainer[int]
     recv_splits: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, position: _Optional[int] = ..., node_id: _Optional[int] = ..., kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, position: _Optional[int] = ..., kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ()
@@ -266,6 +254,18 @@ class RankSummary(_message.Message):
     communication_ns: int
     overlap_ns: int
     def __init__(self, rank: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., overlap_ns: _Optional[int] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("bytes_sent", "events", "computing", "waiting_on")
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_ON_FIELD_NUMBER: _ClassVar[int]
+    bytes_sent: int
+    events: int
+    computing: bool
+    waiting_on: str
+    def __init__(self, bytes_sent: _Optional[int] = ..., events: _Optional[int] = ..., computing: _Optional[bool] = ..., waiting_on: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ()

@@ -1,0 +1,187 @@
+"""One collective on one rank, from posting to done: walks the algorithm's lanes over an endpoint.
+
+No IO and no clock: the player hands in arrivals, credits and acknowledgements and asks afterwards whether it is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from agents.tags import MAX_LANES, credit_tag, data_tag
+from agents.transports.base import Endpoint
+from emulator.errors import LocalProtocolError
+from emulator.planner.schedule import Lane, Step
+
+LOOKAHEAD_STEPS = 8
+"""How far ahead of the step it is in a lane grants credits; one credit serves all transfers of a peer."""
+
+
+class _LaneState:
+    """Where one lane is: which receives its step still misses, and what came for later steps."""
+
+    __slots__ = ("ahead", "early", "expected_bytes", "missing", "number", "steps", "waiting")
+
+    def __init__(self, number: int, steps: Lane) -> None:
+        self.number = number
+        self.steps: Iterator[Step] = steps
+        self.ahead: deque[Step] = deque()
+        self.early: dict[int, int] = {}
+        self.missing: dict[int, int] = {}
+        self.waiting = 0
+        self.expected_bytes = 0
+
+
+class Execution:
+    """Plays the lanes of one member.
+
+    Args:
+        serial: number of this collective in the run (see tags).
+        ranks: world ranks of the group, by member number.
+        credited: peers (world ranks) whose credit came before we posted; None = credits are off.
+    """
+
+    __slots__ = (
+        "_credited",
+        "_endpoint",
+        "_granted",
+        "_held",
+        "_lanes",
+        "_open_lanes",
+        "_ranks",
+        "_serial",
+        "_unacknowledged",
+        "arrival_ns",
+        "bytes_received",
+        "bytes_sent",
+        "early",
+        "posted",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        lanes: Sequence[Lane],
+        *,
+        serial: int,
+        ranks: Sequence[int],
+        credited: set[int] | None,
+    ) -> None:
+        if len(lanes) > MAX_LANES:
+            raise LocalProtocolError(f"an algorithm has {len(lanes)} lanes, at most {MAX_LANES} fit a tag")
+        self._endpoint, self._serial, self._ranks, self._credited = endpoint, serial, ranks, credited
+        self._lanes = [_LaneState(number, lane) for number, lane in enumerate(lanes)]
+        self._open_lanes = len(lanes)
+        self._unacknowledged = 0
+        self._held: dict[int, list[tuple[int, int]]] = {}
+        self._granted: set[int] = set()
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.arrival_ns = 0
+        self.early = False
+        self.posted = False
+
+    @property
+    def is_done(self) -> bool:
+        """Every lane is exhausted and every send is acknowledged."""
+        return not self._open_lanes and not self._unacknowledged
+
+    def start(self) -> None:
+        """Begin all lanes."""
+        self.posted = True
+        for lane in self._lanes:
+            self._advance(lane)
+
+    def arrived(self, peer: int, lane_number: int, size: int, now: int) -> None:
+        """A transfer from rank `peer` is here."""
+        if lane_number >= len(self._lanes):
+            raise LocalProtocolError(f"rank {peer} sent on lane {lane_number} of an algorithm with {len(self._lanes)}")
+        self.bytes_received += size
+        self.arrival_ns = now
+        lane = self._lanes[lane_number]
+        missing = lane.missing.get(peer, 0)
+        if not missing:
+            lane.early[peer] = lane.early.get(peer, 0) + 1
+            return
+        lane.missing[peer] = missing - 1
+        lane.waiting -= 1
+        if not lane.waiting:
+            self._advance(lane)
+
+    def credit(self, peer: int) -> None:
+        """Rank `peer` has posted: what was held for it may go."""
+        if self._credited is None:
+            return
+        self._credited.add(peer)
+        for tag, size in self._held.pop(peer, ()):
+            self._endpoint.post(peer, tag, size)
+
+    def acknowledged(self) -> None:
+        """One of our transfers is at its receiver."""
+        self._unacknowledged -= 1
+
+    def waits_for(self) -> str:
+        """What is missing, in words."""
+        silent = sorted({peer for lane in self._lanes for peer, count in lane.missing.items() if count})
+        if silent:
+            return f"payload from ranks {', '.join(map(str, silent[:8]))}"
+        if self._held:
+            return f"ranks {', '.join(map(str, sorted(self._held)[:8]))} to post it too"
+        return f"{self._unacknowledged} acknowledgements"
+
+    def _advance(self, lane: _LaneState) -> None:
+        while True:
+            step = self._next_step(lane)
+            if step is None:
+                self._open_lanes -= 1
+                self._check_sizes()
+                return
+            for transfer in step.sends:
+                self._send(self._ranks[transfer.peer], data_tag(self._serial, lane.number), transfer.size)
+            if self._await(lane, step):
+                return
+
+    def _next_step(self, lane: _LaneState) -> Step | None:
+        if self._credited is None:
+            return next(lane.steps, None)
+        for step in islice(lane.steps, LOOKAHEAD_STEPS - len(lane.ahead)):
+            lane.ahead.append(step)
+            for transfer in step.recvs:
+                self._grant(self._ranks[transfer.peer])
+        return lane.ahead.popleft() if lane.ahead else None
+
+    def _grant(self, peer: int) -> None:
+        if peer not in self._granted:
+            self._granted.add(peer)
+            self._endpoint.post(peer, credit_tag(self._serial), 0)
+
+    def _send(self, peer: int, tag: int, size: int) -> None:
+        self._unacknowledged += 1
+        self.bytes_sent += size
+        if self._credited is None or peer in self._credited:
+            self._endpoint.post(peer, tag, size)
+        else:
+            self._held.setdefault(peer, []).append((tag, size))
+
+    def _await(self, lane: _LaneState, step: Step) -> bool:
+        """Take the step's receives from what came early; True when some are still missing."""
+        for transfer in step.recvs:
+            peer = self._ranks[transfer.peer]
+            lane.expected_bytes += transfer.size
+            came = lane.early.get(peer, 0)
+            if came:
+                lane.early[peer] = came - 1
+            else:
+                lane.missing[peer] = lane.missing.get(peer, 0) + 1
+                lane.waiting += 1
+        return bool(lane.waiting)
+
+    def _check_sizes(self) -> None:
+        if self._open_lanes:
+            return
+        expected = sum(lane.expected_bytes for lane in self._lanes)
+        if expected != self.bytes_received:
+            raise LocalProtocolError(
+                f"a collective of {len(self._ranks)} ranks brought {self.bytes_received} bytes where {expected} were due"
+            )

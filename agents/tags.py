@@ -1,0 +1,32 @@
+"""The 64-bit tags of transfers: what it is (2 bits), its lane (6 bits), which communication of the run (56 bits)."""
+
+from __future__ import annotations
+
+DATA = 0
+CREDIT = 1 << 62
+PAIR = 2 << 62
+
+_KIND = 3 << 62
+_LANE_SHIFT = 56
+MAX_LANES = 64
+_SERIAL = (1 << _LANE_SHIFT) - 1
+
+
+def data_tag(serial: int, lane: int) -> int:
+    """Payload of a collective: `serial` counts communications over all iterations."""
+    return lane << _LANE_SHIFT | serial
+
+
+def credit_tag(serial: int) -> int:
+    """Receiver-ready: the sender of this credit has posted the collective."""
+    return CREDIT | serial
+
+
+def pair_tag(serial: int) -> int:
+    """Payload of a send-receive pair."""
+    return PAIR | serial
+
+
+def split(tag: int) -> tuple[int, int, int]:
+    """(kind, lane, serial) of a tag; kind is DATA, CREDIT or PAIR."""
+    return tag & _KIND, tag >> _LANE_SHIFT & (MAX_LANES - 1), tag & _SERIAL

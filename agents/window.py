@@ -1,0 +1,76 @@
+"""The nodes of a rank that are here and not yet complete: a window on its program, never all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.planner.program import Chunk, PlannedCommunication
+from emulator.trace.model import Resource
+
+
+class Node:
+    """A node in the window; `waiting` counts its incomplete dependencies, `ready_ns` is the latest of their ends."""
+
+    __slots__ = ("communication", "dependents", "duration_ns", "node_id", "position", "ready_ns", "resource", "waiting")
+
+    def __init__(self, position: int, node_id: int, resource: int, duration_ns: int) -> None:
+        self.position = position
+        self.node_id = node_id
+        self.resource = resource
+        self.duration_ns = duration_ns
+        self.waiting = 0
+        self.ready_ns = 0
+        self.dependents: list[Node] = []
+        self.communication: PlannedCommunication | None = None
+
+
+class Window:
+    """Positions arrive in order; a dependency that is not here any more is complete.
+
+    Attributes:
+        delivered: positions that have come in this iteration.
+        completed: how many of them are complete.
+    """
+
+    __slots__ = ("_nodes", "completed", "delivered")
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, Node] = {}
+        self.delivered = 0
+        self.completed = 0
+
+    def deliver(self, chunk: Chunk, compute_factor: float) -> Iterator[Node]:
+        """Take the chunk in; yields its nodes, `waiting` settled against what is incomplete at that moment."""
+        distances = chunk.distance.tolist()
+        first = 0
+        durations = chunk.duration_ns.tolist()
+        rows = zip(chunk.node_id.tolist(), chunk.resource.tolist(), durations, chunk.dependencies.tolist(), strict=True)
+        for position, (node_id, resource, duration, dependencies) in enumerate(rows, chunk.first_position):
+            node = Node(position, node_id, resource, round(duration * compute_factor))
+            if resource == Resource.NETWORK:
+                node.communication = chunk.communications[position]
+            for distance in distances[first : first + dependencies]:
+                blocker = self._nodes.get(position - distance)
+                if blocker is not None:
+                    blocker.dependents.append(node)
+                    node.waiting += 1
+            first += dependencies
+            self._nodes[position] = node
+            self.delivered += 1
+            yield node
+
+    def complete(self, node: Node, now: int) -> Iterator[Node]:
+        """The node is complete; yields the nodes that this makes ready, their ready_ns set."""
+        del self._nodes[node.position]
+        self.completed += 1
+        for dependent in node.dependents:
+            dependent.waiting -= 1
+            if now > dependent.ready_ns:
+                dependent.ready_ns = now
+            if not dependent.waiting:
+                yield dependent
+
+    def clear(self) -> None:
+        """Back to an empty window at the beginning of the program."""
+        self._nodes.clear()
+        self.delivered = self.completed = 0

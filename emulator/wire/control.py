@@ -1,0 +1,401 @@
+"""The control conversation as plain values, and their way into and out of protobuf (proto/control.proto).
+
+`encode` and `decode` are inverse for every value here. A message that cannot be understood is the peer's fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+from google.protobuf.message import Message
+
+from emulator.errors import RemoteProtocolError
+from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.results.observations import Completion, FlowCounters, RankSummary
+from emulator.trace.model import CommKind
+from emulator.wire._pb import control_pb2 as pb
+
+OLDEST_VERSION = 1
+NEWEST_VERSION = 1
+METHOD = "/charkha.control.Control/Session"
+NO_ROOT = 0xFFFFFFFF
+
+Places: TypeAlias = Mapping[int, tuple[str, int]]
+"""Rank → (numeric IP address, port)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """An agent introduces itself; `facts` go into the manifest, `clock_ns` is its monotonic clock."""
+
+    oldest_version: int
+    newest_version: int
+    token: str
+    agent: str
+    pid: int
+    hostname: str
+    software: str
+    clock_ns: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The agent is in; `version` is the newest that both sides know."""
+
+    version: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A rank of the agent: where it listens, how long its program is, how many nodes it may hold at once."""
+
+    rank: int
+    host: str
+    nodes: int
+    window: int
+
+    @property
+    def is_resident(self) -> bool:
+        """The whole program fits the window: it is sent once and kept for all iterations."""
+        return self.nodes <= self.window
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything an agent needs besides the nodes."""
+
+    ranks: Sequence[RankPlace]
+    transport: str
+    message_bytes: int
+    seed: int
+    settings: PlaySettings
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where the agent's ranks listen."""
+
+    places: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Where every rank listens."""
+
+    places: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The agent has room for `nodes` more nodes of the rank."""
+
+    rank: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every rank of the agent holds the first nodes of the next iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin the iteration when the clock reaches `at_ns`."""
+
+    iteration: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Communication nodes of one iteration that are done."""
+
+    iteration: int
+    completions: Sequence[Completion]
+
+
+@dataclass(frozen=True, slots=True)
+class IterationDone:
+    """Every rank of the agent has completed the iteration."""
+
+    iteration: int
+    ranks: Sequence[RankSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A sign of life; counts since the run began."""
+
+    bytes_sent: int
+    events: int
+    computing: bool
+    waiting_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over: report the counters and leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The agent's last words; `compute_overshoot_median_ns` is how late alarms came."""
+
+    flows: Sequence[FlowCounters]
+    peak_rss_bytes: int
+    compute_overshoot_median_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Stop at once; `ranks` are those concerned, where it is about some."""
+
+    reason: str
+    ranks: Sequence[int] = ()
+
+
+AgentValue: TypeAlias = Hello | Bound | Credit | Ready | Completions | IterationDone | Progress | Farewell | Abort
+ControllerValue: TypeAlias = Welcome | Setup | Directory | Chunk | Start | Finish | Abort
+
+
+def encode_agent(value: AgentValue) -> pb.AgentMessage:
+    """The message an agent sends for a value."""
+    message = pb.AgentMessage()
+    _fill(message, value)
+    return message
+
+
+def encode_controller(value: ControllerValue) -> pb.ControllerMessage:
+    """The message the controller sends for a value."""
+    message = pb.ControllerMessage()
+    _fill(message, value)
+    return message
+
+
+def decode(message: pb.AgentMessage | pb.ControllerMessage) -> Any:
+    """The value in a message.
+
+    Raises:
+        RemoteProtocolError: it holds nothing known here, or columns of unequal length.
+    """
+    kind = message.WhichOneof("message")
+    if kind is None:
+        raise RemoteProtocolError("the peer sent a control message that this version does not know")
+    try:
+        return _DECODERS[kind](getattr(message, kind))
+    except (ValueError, TypeError) as error:
+        raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
+
+
+def _fill(message: Any, value: Any) -> None:
+    name, encoder = _ENCODERS[type(value)]
+    target = getattr(message, name)
+    target.SetInParent()
+    encoder(target, value)
+
+
+def _copy_fields(target: Any, value: Any) -> None:
+    """For values that have the same plain fields as their message; None is absent."""
+    for item in fields(value):
+        content = getattr(value, item.name)
+        if content is None:
+            continue
+        if isinstance(content, Mapping):
+            getattr(target, item.name).update(content)
+        elif isinstance(content, list | tuple):
+            getattr(target, item.name).extend(content)
+        else:
+            setattr(target, item.name, content)
+
+
+def _plain(kind: type[Any]) -> Callable[[Any], Any]:
+    names = [item.name for item in fields(kind)]
+
+    def decode_plain(message: Any) -> Any:
+        return kind(**{name: getattr(message, name) for name in names})
+
+    return decode_plain
+
+
+def _encode_places(target: Any, value: Bound | Directory) -> None:
+    for rank, (host, port) in value.places.items():
+        target.places.add(rank=rank, host=host, port=port)
+
+
+def _decode_places(message: Any) -> Places:
+    return {place.rank: (place.host, place.port) for place in message.places}
+
+
+def _encode_setup(target: Any, value: Setup) -> None:
+    settings = value.settings
+    for place in value.ranks:
+        target.ranks.add(rank=place.rank, host=place.host, nodes=place.nodes, window=place.window)
+    for ranks in settings.groups:
+        target.groups.add(ranks=ranks)
+    target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
+    target.credits, target.instances = settings.credits, settings.instances
+    target.compute_factor = settings.compute_factor
+    target.algorithms.extend(settings.algorithms)
+
+
+def _decode_setup(message: Any) -> Setup:
+    settings = PlaySettings(
+        compute_factor=message.compute_factor,
+        credits=message.credits,
+        instances=message.instances,
+        algorithms=tuple(message.algorithms),
+        groups=tuple(tuple(group.ranks) for group in message.groups),
+    )
+    places = [RankPlace(place.rank, place.host, place.nodes, place.window) for place in message.ranks]
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings)
+
+
+def _encode_chunk(target: Any, value: Chunk) -> None:
+    target.rank, target.first_position = value.rank, value.first_position
+    for name in ("node_id", "resource", "duration_ns", "dependencies", "distance"):
+        getattr(target, name).extend(getattr(value, name).tolist())
+    for position, communication in value.communications.items():
+        target.communications.add(
+            position=position,
+            kind=communication.kind,
+            group=communication.group,
+            size_bytes=communication.size_bytes,
+            instance=communication.instance,
+            peer=max(communication.peer, 0),
+            root=communication.root if communication.root >= 0 else NO_ROOT,
+            algorithm=communication.algorithm,
+            send_splits=communication.send_splits,
+            recv_splits=communication.recv_splits,
+        )
+
+
+def _decode_chunk(message: Any) -> Chunk:
+    chunk = Chunk(
+        rank=message.rank,
+        first_position=message.first_position,
+        node_id=np.array(message.node_id, np.uint64),
+        resource=np.array(message.resource, np.uint32),
+        duration_ns=np.array(message.duration_ns, np.uint64),
+        dependencies=np.array(message.dependencies, np.uint32),
+        distance=np.array(message.distance, np.uint64),
+        communications={entry.position: _decode_communication(entry) for entry in message.communications},
+    )
+    if len({len(chunk.node_id), len(chunk.resource), len(chunk.duration_ns), len(chunk.dependencies)}) != 1:
+        raise ValueError("columns of unequal length")
+    if int(chunk.dependencies.sum()) != len(chunk.distance):
+        raise ValueError("dependencies do not add up")
+    return chunk
+
+
+def _decode_communication(entry: Any) -> PlannedCommunication:
+    return PlannedCommunication(
+        kind=CommKind(entry.kind),
+        group=entry.group,
+        size_bytes=entry.size_bytes,
+        instance=entry.instance,
+        peer=entry.peer,
+        root=-1 if entry.root == NO_ROOT else entry.root,
+        algorithm=entry.algorithm,
+        send_splits=tuple(entry.send_splits) or None,
+        recv_splits=tuple(entry.recv_splits) or None,
+    )
+
+
+_COMPLETION_COLUMNS = (
+    "rank",
+    "node_id",
+    "post_ns",
+    "done_ns",
+    "arrival_ns",
+    "bytes_sent",
+    "bytes_received",
+    "early",
+)
+
+
+def _encode_completions(target: Any, value: Completions) -> None:
+    target.iteration = value.iteration
+    for name in _COMPLETION_COLUMNS:
+        getattr(target, name).extend([getattr(completion, name) for completion in value.completions])
+
+
+def _decode_completions(message: Any) -> Completions:
+    columns = zip(*(getattr(message, name) for name in _COMPLETION_COLUMNS), strict=True)
+    return Completions(message.iteration, [Completion(message.iteration, *row) for row in columns])
+
+
+def _encode_iteration_done(target: Any, value: IterationDone) -> None:
+    target.iteration = value.iteration
+    for summary in value.ranks:
+        _copy_fields(target.ranks.add(), summary)
+
+
+def _decode_iteration_done(message: Any) -> IterationDone:
+    summary = _plain(RankSummary)
+    return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
+
+
+def _encode_farewell(target: Any, value: Farewell) -> None:
+    target.peak_rss_bytes = value.peak_rss_bytes
+    target.compute_overshoot_median_ns = value.compute_overshoot_median_ns
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _decode_farewell(message: Any) -> Farewell:
+    flows = [_decode_flow(entry) for entry in message.flows]
+    return Farewell(flows, message.peak_rss_bytes, message.compute_overshoot_median_ns)
+
+
+def _decode_flow(entry: Message) -> FlowCounters:
+    return FlowCounters(**{descriptor.name: content for descriptor, content in entry.ListFields()} | _required(entry))
+
+
+def _required(entry: Any) -> dict[str, int]:
+    # Fields without presence are not listed when they are 0.
+    return {"src": entry.src, "dst": entry.dst, "bytes": entry.bytes, "messages": entry.messages}
+
+
+def _decode_abort(message: Any) -> Abort:
+    return Abort(message.reason, tuple(message.ranks))
+
+
+_ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
+    Hello: ("hello", _copy_fields),
+    Bound: ("bound", _encode_places),
+    Credit: ("credit", _copy_fields),
+    Ready: ("ready", _copy_fields),
+    Completions: ("completions", _encode_completions),
+    IterationDone: ("iteration_done", _encode_iteration_done),
+    Progress: ("progress", _copy_fields),
+    Farewell: ("farewell", _encode_farewell),
+    Abort: ("abort", _copy_fields),
+    Welcome: ("welcome", _copy_fields),
+    Setup: ("setup", _encode_setup),
+    Directory: ("directory", _encode_places),
+    Chunk: ("chunk", _encode_chunk),
+    Start: ("start", _copy_fields),
+    Finish: ("finish", _copy_fields),
+}
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "hello": _plain(Hello),
+    "bound": lambda message: Bound(_decode_places(message)),
+    "credit": _plain(Credit),
+    "ready": _plain(Ready),
+    "completions": _decode_completions,
+    "iteration_done": _decode_iteration_done,
+    "progress": _plain(Progress),
+    "farewell": _decode_farewell,
+    "abort": _decode_abort,
+    "welcome": _plain(Welcome),
+    "setup": _decode_setup,
+    "directory": lambda message: Directory(_decode_places(message)),
+    "chunk": _decode_chunk,
+    "start": _plain(Start),
+    "finish": _plain(Finish),
+}
