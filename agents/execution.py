@@ -183,5 +183,5 @@ class Execution:
         expected = sum(lane.expected_bytes for lane in self._lanes)
         if expected != self.bytes_received:
             raise LocalProtocolError(
-                f"a collective of {len(self._ranks)} ranks brought {self.bytes_received} bytes where {expected} were due"
+                f"a collective of {len(self._ranks)} ranks brought {self.bytes_received} bytes, not {expected}"
             )

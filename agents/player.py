@@ -1,7 +1,8 @@
 """A rank at play: nodes become ready, occupy the CPU, the device or the network, complete, and make others ready.
 
-No IO of its own: a clock wakes it, an endpoint carries its transfers, an observer hears what completed. Times of compute
-are exact by schedule (see compute.py); times of communication are when it was posted and when its last event was seen.
+No IO of its own: a clock wakes it, an endpoint carries its transfers, an observer hears what completed. Times of
+compute are exact by schedule (see compute.py); times of communication are when it was posted and when its last event
+was seen.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from emulator.planner.algorithms import schedule
-
 from agents import tags
 from agents.clock import Clock
 from agents.compute import ComputeResource
@@ -21,6 +20,7 @@ from agents.transports.base import Endpoint
 from agents.usage import Usage
 from agents.window import Node, Window
 from emulator.errors import LocalProtocolError
+from emulator.planner.algorithms import schedule
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.results.observations import Completion, RankSummary

@@ -104,6 +104,13 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """All ranks are done with the iteration before: fill the windows for this one."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Begin the iteration when the clock reaches `at_ns`."""
 
@@ -160,7 +167,7 @@ class Abort:
 
 
 AgentValue: TypeAlias = Hello | Bound | Credit | Ready | Completions | IterationDone | Progress | Farewell | Abort
-ControllerValue: TypeAlias = Welcome | Setup | Directory | Chunk | Start | Finish | Abort
+ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort
 
 
 def encode_agent(value: AgentValue) -> pb.AgentMessage:
@@ -379,6 +386,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Setup: ("setup", _encode_setup),
     Directory: ("directory", _encode_places),
     Chunk: ("chunk", _encode_chunk),
+    Prepare: ("prepare", _copy_fields),
     Start: ("start", _copy_fields),
     Finish: ("finish", _copy_fields),
 }
@@ -396,6 +404,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "setup": _decode_setup,
     "directory": lambda message: Directory(_decode_places(message)),
     "chunk": _decode_chunk,
+    "prepare": _plain(Prepare),
     "start": _plain(Start),
     "finish": _plain(Finish),
 }

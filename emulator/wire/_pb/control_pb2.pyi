@@ -29,7 +29,7 @@ class AgentMessage(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort")
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class ControllerMessage(_message.Message):
     START_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     directory: Directory
@@ -44,7 +45,8 @@ class ControllerMessage(_message.Message):
     start: Start
     finish: Finish
     abort: Abort
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
+    prepare: Prepare
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns")
@@ -196,6 +198,12 @@ class Communication(_message.Message):
     send_splits: _containers.RepeatedScalarFieldContainer[int]
     recv_splits: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, position: _Optional[int] = ..., kind: _Optional[int] = ..., group: _Optional[int] = ..., size_bytes: _Optional[int] = ..., instance: _Optional[int] = ..., peer: _Optional[int] = ..., root: _Optional[int] = ..., algorithm: _Optional[int] = ..., send_splits: _Optional[_Iterable[int]] = ..., recv_splits: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Prepare(_message.Message):
+    __slots__ = ("iteration",)
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    def __init__(self, iteration: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ()

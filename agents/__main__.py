@@ -1,0 +1,25 @@
+"""Starts one agent process: `python -m agents --controller TARGET --name NAME`, the token in CHARKHA_TOKEN."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from agents.process import run_agent
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run an agent until its run is over; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m agents", description=__doc__)
+    parser.add_argument("--controller", required=True, help="unix:PATH or HOST:PORT")
+    parser.add_argument("--name", default=f"agent-{os.getpid()}")
+    options = parser.parse_args(argv)
+    # Ctrl-C reaches the whole foreground group; the controller decides what it means for the run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return run_agent(options.controller, token=os.environ.get("CHARKHA_TOKEN", ""), name=options.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

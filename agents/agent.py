@@ -1,0 +1,222 @@
+"""The life of an agent: dial the controller, bind the ranks, play iterations, report, leave.
+
+One asyncio task reads the control stream; sockets and the timer call the players on the same thread. Whatever goes
+wrong ends in `_fail`, which tells the controller and stops everything here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import platform
+import resource
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from agents.link import ControlLink
+from agents.player import RankPlayer
+from agents.reporter import Reporter
+from agents.timer import TimerfdClock
+from agents.transports.base import Address, Endpoint
+from agents.transports.catalogue import make_transport
+from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
+from emulator.planner.program import Chunk
+from emulator.wire import control
+
+PROGRESS_S = 0.25
+RETIRE_SHARE = 4
+"""A streamed rank gives credit back whenever a quarter of its window is complete."""
+
+
+class Agent:
+    """One agent process; `run` returns when the run is over.
+
+    Args:
+        target: the controller, `unix:PATH` or `HOST:PORT`.
+        token: shared secret that the controller expects.
+        name: how the controller and messages call this agent.
+    """
+
+    def __init__(self, target: str, *, token: str, name: str) -> None:
+        self._target, self._token, self._name = target, token, name
+        self._players: dict[int, RankPlayer] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        self._places: dict[int, control.RankPlace] = {}
+        self._kept: dict[int, list[Chunk]] = {}
+        self._ready_owed = False
+
+    async def run(self) -> None:
+        """Play one run.
+
+        Raises:
+            RunAborted: the controller stopped the run or is gone.
+            EmulatorError: this agent cannot go on (the controller has been told).
+        """
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
+        async with ControlLink(self._target) as self._link:
+            try:
+                await self._converse()
+            except RunAborted:
+                raise
+            except EmulatorError as error:
+                await self._say_abort(str(error), [])
+                raise
+
+    async def _converse(self) -> None:
+        self._link.send(_hello(self._token, self._name))
+        await self._expect(control.Welcome)
+        setup: control.Setup = await self._expect(control.Setup)
+        with TimerfdClock() as self._clock:
+            async with make_transport(setup.transport, message_bytes=setup.message_bytes) as transport:
+                for place in setup.ranks:
+                    self._endpoints[place.rank] = await transport.open(place.rank, place.host)
+                self._link.send(
+                    control.Bound({rank: tuple(end.address) for rank, end in self._endpoints.items()})  # type: ignore[misc]
+                )
+                directory: control.Directory = await self._expect(control.Directory)
+                self._make_players(setup, directory.places)
+                async with _background(self._report_progress()):
+                    await self._play()
+                await self._farewell()
+
+    async def _expect(self, kind: type[Any]) -> Any:
+        value = await self._link.receive()
+        if not isinstance(value, kind):
+            raise RemoteProtocolError(f"the controller sent {type(value).__name__} where {kind.__name__} was due")
+        return value
+
+    def _make_players(self, setup: control.Setup, places: control.Places) -> None:
+        directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
+        self._reporter = Reporter(
+            self._link.send,
+            self._clock,
+            fail=self._fail,
+            streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
+            ranks=len(setup.ranks),
+        )
+        for place in setup.ranks:
+            player = RankPlayer(
+                self._endpoints[place.rank],
+                self._clock,
+                self._reporter,
+                settings=setup.settings,
+                nodes=place.nodes,
+                retire_batch=max(1, place.window // RETIRE_SHARE),
+            )
+            self._players[place.rank], self._places[place.rank] = player, place
+            self._kept[place.rank] = []
+            self._endpoints[place.rank].connect(directory, player)
+
+    async def _play(self) -> None:
+        """Follow the controller until it says Finish."""
+        while True:
+            receive = asyncio.ensure_future(self._link.receive())
+            await asyncio.wait([receive, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            if self._failure.done():
+                receive.cancel()
+                self._failure.result()
+            value = await receive
+            if isinstance(value, control.Finish):
+                return
+            self._follow(value)
+
+    def _follow(self, value: Any) -> None:
+        if isinstance(value, Chunk):
+            if self._places[value.rank].is_resident:
+                self._kept[value.rank].append(value)
+            self._players[value.rank].deliver(value)
+            self._say_ready()
+        elif isinstance(value, control.Prepare):
+            self._prepare()
+        elif isinstance(value, control.Start):
+            for player in self._players.values():
+                player.begin(value.iteration, value.at_ns)
+        else:
+            raise RemoteProtocolError(f"the controller sent {type(value).__name__} in mid-run")
+
+    def _prepare(self) -> None:
+        self._ready_owed = True
+        for rank, chunks in self._kept.items():
+            for chunk in chunks:
+                self._players[rank].deliver(chunk)
+        gc.collect()
+        gc.freeze()  # what is here now lives through the iteration: not worth looking at again in its midst
+        self._say_ready()
+
+    def _say_ready(self) -> None:
+        if self._ready_owed and all(p.prefetched(self._places[r].window) for r, p in self._players.items()):
+            self._ready_owed = False
+            self._link.send(control.Ready())
+
+    async def _report_progress(self) -> None:
+        while True:
+            waiting = next(filter(None, (player.waits_for() for player in self._players.values())), "")
+            self._link.send(
+                control.Progress(
+                    bytes_sent=sum(flow.bytes for end in self._endpoints.values() for flow in end.counters()),
+                    events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
+                    computing=any(player.is_computing for player in self._players.values()),
+                    waiting_on=waiting,
+                )
+            )
+            await asyncio.sleep(PROGRESS_S)
+
+    async def _farewell(self) -> None:
+        flows = [flow for end in self._endpoints.values() for flow in end.counters()]
+        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self._link.send(control.Farewell(flows, peak_rss_bytes, self._clock.overshoot_median_ns()))
+        await self._link.drained()
+
+    def _fail(self, reason: str, rank: int | None = None) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(EmulatorError(reason))
+
+    async def _say_abort(self, reason: str, ranks: list[int]) -> None:
+        self._link.send(control.Abort(reason, ranks or sorted(self._places)))
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._link.drained(), timeout=0.5)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, EmulatorError):
+            self._fail(str(error))
+        else:
+            self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
+
+
+@contextlib.asynccontextmanager
+async def _background(work: Any) -> Any:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _hello(token: str, name: str) -> control.Hello:
+    return control.Hello(
+        oldest_version=control.OLDEST_VERSION,
+        newest_version=control.NEWEST_VERSION,
+        token=token,
+        agent=name,
+        pid=os.getpid(),
+        hostname=socket.gethostname(),
+        software=version("charkha"),
+        clock_ns=time.monotonic_ns(),
+        facts={
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "cpus": str(len(os.sched_getaffinity(0))),
+            "event_loop": "uvloop" if "uvloop" in sys.modules else "asyncio",
+        },
+    )

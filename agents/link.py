@@ -1,0 +1,99 @@
+"""An agent's end of the control conversation: one bidirectional gRPC stream, values in and out."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from emulator.errors import RunAborted
+from emulator.wire import control
+from emulator.wire._pb import control_pb2 as pb
+
+_AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    # A controller whose machine vanished is noticed within a second; one that ended closes the stream at once.
+    ("grpc.keepalive_time_ms", 500),
+    ("grpc.keepalive_timeout_ms", 500),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+class ControlLink:
+    """Async context manager around the stream to `target` (`unix:PATH` or `HOST:PORT`).
+
+    `send` never blocks; `receive` waits for the controller's next value.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._outgoing: asyncio.Queue[control.AgentValue | None] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:3]
+        self._channel = _AIO.insecure_channel(self._target, options=options)
+        method = self._channel.stream_stream(
+            control.METHOD,
+            request_serializer=pb.AgentMessage.SerializeToString,
+            response_deserializer=pb.ControllerMessage.FromString,
+        )
+        self._call = method()
+        self._writer = asyncio.create_task(self._write())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._outgoing.put_nowait(None)
+        await asyncio.wait([self._writer], timeout=1.0)
+        self._writer.cancel()
+        await self._channel.close()
+
+    def send(self, value: control.AgentValue) -> None:
+        """Queue a value for the controller."""
+        self._outgoing.put_nowait(value)
+
+    async def receive(self) -> Any:
+        """The controller's next value.
+
+        Raises:
+            RunAborted: the controller asked to stop, or is gone.
+        """
+        try:
+            message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise RunAborted(_why(error)) from error
+        if message is _AIO.EOF:
+            raise RunAborted(await self._ended())
+        value = control.decode(message)
+        if isinstance(value, control.Abort):
+            raise RunAborted(value.reason)
+        return value
+
+    async def drained(self) -> None:
+        """Everything queued has been written, and the stream closed on our side."""
+        self._outgoing.put_nowait(None)
+        await self._writer
+
+    async def _ended(self) -> str:
+        code, details = await self._call.code(), await self._call.details()
+        return details or f"the controller ended the conversation ({code.name})"
+
+    async def _write(self) -> None:
+        try:
+            while (value := await self._outgoing.get()) is not None:
+                await self._call.write(control.encode_agent(value))
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the reading side sees the same broken stream and says why
+
+
+def _why(error: grpc.aio.AioRpcError) -> str:
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return f"the controller is gone ({error.details()})"
+    return error.details() or error.code().name

@@ -1,0 +1,32 @@
+"""An agent as a process: event loop, exit code, one line on stderr when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from agents.agent import Agent
+from emulator.errors import EmulatorError
+
+
+def run_agent(target: str, *, token: str, name: str) -> int:
+    """Run one agent until its run is over.
+
+    Returns:
+        The exit code: 0 when the run finished, else that of the error, which is on stderr.
+    """
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(Agent(target, token=token, name=name).run())
+    except EmulatorError as error:
+        print(f"charkha agent {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _loop_factory():  # type: ignore[no-untyped-def]  # uvloop is optional, and typed only where installed
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop

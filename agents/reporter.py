@@ -1,0 +1,76 @@
+"""Collects what the players of an agent did and hands it to the controller in batches, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.clock import Clock
+from emulator.results.observations import Completion, RankSummary
+from emulator.units import NS_PER_S
+from emulator.wire.control import AgentValue, Completions, Credit, IterationDone
+
+FLUSH_NS = NS_PER_S // 20
+BATCH = 512
+
+
+class Reporter:
+    """A PlayObserver: completions go out every 50 ms or 512 of them, before the iteration they belong to is done.
+
+    Args:
+        send: queues a value for the controller.
+        fail: stops the agent with a reason.
+        streamed: ranks whose program does not fit their window: they give credits back.
+        ranks: how many ranks play here.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[AgentValue], None],
+        clock: Clock,
+        *,
+        fail: Callable[[str, int], None],
+        streamed: frozenset[int],
+        ranks: int,
+    ) -> None:
+        self._send, self._clock, self._fail, self._streamed, self._ranks = send, clock, fail, streamed, ranks
+        self._batch: list[Completion] = []
+        self._summaries: list[RankSummary] = []
+        self._alarm_set = False
+        self.events = 0
+
+    def completed(self, completion: Completion) -> None:
+        """See PlayObserver."""
+        self._batch.append(completion)
+        if len(self._batch) >= BATCH:
+            self.flush()
+        elif not self._alarm_set:
+            self._alarm_set = True
+            self._clock.call_at(self._clock.now() + FLUSH_NS, self._on_alarm)
+
+    def retired(self, rank: int, nodes: int) -> None:
+        """See PlayObserver."""
+        self.events += nodes
+        if rank in self._streamed:
+            self._send(Credit(rank, nodes))
+
+    def iteration_done(self, iteration: int, summary: RankSummary) -> None:
+        """See PlayObserver."""
+        self._summaries.append(summary)
+        if len(self._summaries) == self._ranks:
+            self.flush()
+            self._send(IterationDone(iteration, self._summaries))
+            self._summaries = []
+
+    def failed(self, rank: int, reason: str) -> None:
+        """See PlayObserver."""
+        self._fail(reason, rank)
+
+    def _on_alarm(self) -> None:
+        self._alarm_set = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand over what has been collected."""
+        if self._batch:
+            self._send(Completions(self._batch[0].iteration, self._batch))
+            self._batch = []

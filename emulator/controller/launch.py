@@ -1,0 +1,87 @@
+"""Agents of a local run: processes of this host that live no longer than the run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+TERM_GRACE_S = 0.7
+
+
+class LocalAgents:
+    """Async context manager: starts one process per name, kills whatever is left on leaving.
+
+    Args:
+        names: one agent each.
+        target: what they dial.
+        token: handed over in the environment, where other users cannot read it.
+        log_folder: their stderr goes to `<name>.log` there.
+        on_exit: called with (name, reason) when one ends, for whatever reason.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        target: str,
+        token: str,
+        log_folder: Path,
+        on_exit: Callable[[str, str], None],
+    ) -> None:
+        self._names, self._target, self._token = names, target, token
+        self._log_folder, self._on_exit = log_folder, on_exit
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._watchers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            for name in self._names:
+                self._processes[name] = await self._start(name)
+                self._watchers.append(asyncio.create_task(self._watch(name)))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait a moment for those who are leaving, then kill the rest; idempotent."""
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=TERM_GRACE_S)
+        for process in self._processes.values():
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    async def _start(self, name: str) -> asyncio.subprocess.Process:
+        environment = os.environ | {"CHARKHA_TOKEN": self._token}
+        arguments = ["-m", "agents", "--controller", self._target, "--name", name]
+        with (self._log_folder / f"{name}.log").open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                *arguments,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def _watch(self, name: str) -> None:
+        code = await self._processes[name].wait()
+        self._on_exit(name, self._describe(name, code))
+
+    def _describe(self, name: str, code: int) -> str:
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        lines = (self._log_folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        said = f": {lines[-1]}" if lines else ""
+        return f"exited with code {code}{said}"

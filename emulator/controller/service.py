@@ -1,0 +1,128 @@
+"""The gRPC side of the controller: one stream per agent, values in and out, nothing decided here."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import grpc
+
+from emulator.errors import RemoteProtocolError
+from emulator.wire import control
+from emulator.wire._pb import control_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+SERVER_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", 500),
+    ("grpc.keepalive_timeout_ms", 500),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 100),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
+]
+
+
+class AgentChannel:
+    """What the controller sends to one agent; `close` ends the stream after what is queued."""
+
+    def __init__(self, hello: control.Hello) -> None:
+        self.hello = hello
+        self._outgoing: asyncio.Queue[control.ControllerValue | None] = asyncio.Queue()
+
+    def send(self, value: control.ControllerValue) -> None:
+        """Queue a value for the agent."""
+        self._outgoing.put_nowait(value)
+
+    def close(self) -> None:
+        """End the stream after what is queued."""
+        self._outgoing.put_nowait(None)
+
+    async def outgoing(self) -> AsyncIterator[control.ControllerValue]:
+        """Values to write, until closed."""
+        while (value := await self._outgoing.get()) is not None:
+            yield value
+
+
+class AgentListener(Protocol):
+    """Who decides about agents."""
+
+    def admit(self, channel: AgentChannel) -> str | None:
+        """Let the agent in, or say why not."""
+        ...
+
+    def heard(self, channel: AgentChannel, value: Any) -> None:
+        """The agent sent a value."""
+        ...
+
+    def lost(self, channel: AgentChannel, reason: str) -> None:
+        """The agent's stream ended."""
+        ...
+
+
+class ControlService:
+    """Serves control.proto's Session; the token must match before anything else is looked at."""
+
+    def __init__(self, listener: AgentListener, *, token: str, run_id: str) -> None:
+        self._listener, self._token, self._run_id = listener, token, run_id
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What a gRPC server needs to route calls here."""
+        service, method = control.METHOD.strip("/").split("/")
+        rpc = grpc.stream_stream_rpc_method_handler(
+            self._session,
+            request_deserializer=pb.AgentMessage.FromString,
+            response_serializer=pb.ControllerMessage.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(service, {method: rpc})
+
+    async def _session(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> None:
+        channel = AgentChannel(await self._greet(requests, context))
+        refusal = self._listener.admit(channel)
+        if refusal is not None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
+        reason = "its connection ended"
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(self._write(channel, context))
+                await self._read(requests, channel)
+                writing.cancel()
+        except* RemoteProtocolError as errors:
+            reason = str(errors.exceptions[0])
+        finally:
+            self._listener.lost(channel, reason)
+
+    async def _greet(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> control.Hello:
+        """The agent's Hello, token and version checked."""
+        hello = None
+        async for message in requests:
+            hello = control.decode(message)
+            break
+        if not isinstance(hello, control.Hello):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a Hello")
+        assert isinstance(hello, control.Hello)
+        if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not the controller's")
+        version = min(hello.newest_version, control.NEWEST_VERSION)
+        if version < max(hello.oldest_version, control.OLDEST_VERSION):
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"no common control version: the agent speaks {hello.oldest_version} to {hello.newest_version}, "
+                f"the controller {control.OLDEST_VERSION} to {control.NEWEST_VERSION}",
+            )
+        await context.write(control.encode_controller(control.Welcome(version, self._run_id)))
+        return hello
+
+    async def _read(self, requests: AsyncIterator[pb.AgentMessage], channel: AgentChannel) -> None:
+        async for message in requests:
+            self._listener.heard(channel, control.decode(message))
+
+    async def _write(self, channel: AgentChannel, context: Any) -> None:
+        async for value in channel.outgoing():
+            await context.write(control.encode_controller(value))

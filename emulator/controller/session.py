@@ -1,0 +1,329 @@
+"""One run: a control server, its agents, the iterations, and an orderly end whatever happens.
+
+The decisions are in state.py; here is what it takes to carry them out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+
+from emulator.controller import state
+from emulator.controller.launch import LocalAgents
+from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
+from emulator.controller.stream import ProgramStream
+from emulator.errors import AgentLost, EmulatorError, RunAborted, RunTimeout
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.program import PlaySettings
+from emulator.results.observations import Completion, FlowCounters, RankSummary
+from emulator.trace.model import IdArray, Workload
+from emulator.wire import control
+
+logger = logging.getLogger(__name__)
+
+START_LEAD_NS = 5_000_000
+"""Start orders name a moment this far ahead, so that all agents have read them by then."""
+JOIN_TIMEOUT_S = 60.0
+SILENT_AGENT_S = 10.0
+"""Agents speak four times a second; one that says nothing for this long is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """All that a run needs.
+
+    Attributes:
+        node_ids: per rank, uint64, shape (n,): node ids by position of its program.
+        hosts: per rank, the numeric IP address it plays at.
+        ranks_of: agent name → ranks it plays.
+        iterations: numbers in order, warm-up negative.
+        silence_timeout_s: nothing moving anywhere for this long ends the run.
+    """
+
+    run_id: str
+    workload: Workload
+    node_ids: Sequence[IdArray]
+    choice: AlgorithmChoice
+    hosts: Sequence[str]
+    ranks_of: Mapping[str, Sequence[int]]
+    iterations: Sequence[int]
+    transport: str
+    message_bytes: int
+    compute_factor: float
+    credits: bool
+    seed: int
+    silence_timeout_s: float
+
+
+@dataclass(slots=True)
+class AgentFacts:
+    """What an agent said about itself, first and last."""
+
+    hello: control.Hello
+    peak_rss_bytes: int = 0
+    compute_overshoot_median_ns: int = 0
+
+
+@dataclass(slots=True)
+class SessionOutcome:
+    """What is known when the run is over besides the completions."""
+
+    agents: dict[str, AgentFacts] = field(default_factory=dict)
+    flows: list[FlowCounters] = field(default_factory=list)
+
+
+class SessionObserver(Protocol):
+    """Who follows a run; called on the session's thread."""
+
+    def iteration_started(self, iteration: int) -> None:
+        """All agents were told to begin."""
+        ...
+
+    def completed(self, iteration: int, completions: Sequence[Completion]) -> None:
+        """Communication nodes are done."""
+        ...
+
+    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
+        """One agent's ranks completed the iteration."""
+        ...
+
+    def moved(self, bytes_sent: int) -> None:
+        """Payload all agents have sent since the run began, in bytes."""
+        ...
+
+
+class RunSession:
+    """Runs a RunPlan once. Implements AgentListener."""
+
+    def __init__(self, plan: RunPlan, observer: SessionObserver) -> None:
+        self._plan, self._observer = plan, observer
+        self._state = state.RunState(plan.ranks_of, plan.iterations)
+        self._channels: dict[str, AgentChannel] = {}
+        self._streams = {name: list(self._make_streams(ranks)) for name, ranks in plan.ranks_of.items()}
+        self._stream_of_rank = {s.rank: s for streams in self._streams.values() for s in streams}
+        self._progress: dict[str, control.Progress] = {}
+        self._heard_at: dict[str, float] = {}
+        self._moved_at = time.monotonic()
+        self.outcome = SessionOutcome()
+
+    async def play(self) -> SessionOutcome:
+        """Start agents on this host, play all iterations, stop the agents.
+
+        Raises:
+            RunError: an agent was lost, nothing moved for too long, or somebody aborted; agents are stopped.
+            HostError: an agent cannot be started, or its host lacks something.
+        """
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        token = secrets.token_urlsafe(24)
+        with tempfile.TemporaryDirectory(prefix="charkha-") as folder:
+            target = f"unix:{folder}/control.sock"
+            async with self._serve(target, token), self._start_agents(target, token, Path(folder)):
+                watch = asyncio.create_task(self._watch())
+                try:
+                    await self._over
+                finally:
+                    watch.cancel()
+                    self._dismiss()
+        return self.outcome
+
+    def abort(self, reason: str) -> None:
+        """Stop the run: agents stop sending at once, `play` raises RunAborted."""
+        self._end(RunAborted(reason))
+
+    # --- AgentListener ------------------------------------------------------------------------------------------
+
+    def admit(self, channel: AgentChannel) -> str | None:
+        """See AgentListener."""
+        name = channel.hello.agent
+        if name not in self._plan.ranks_of:
+            return f"agent {name!r} is not part of this run"
+        if name in self._channels:
+            return f"an agent {name!r} is already here"
+        self._channels[name] = channel
+        self._heard_at[name] = time.monotonic()
+        self.outcome.agents[name] = AgentFacts(channel.hello)
+        self._handle(state.AgentJoined(name))
+        return None
+
+    def heard(self, channel: AgentChannel, value: Any) -> None:
+        """See AgentListener."""
+        name = channel.hello.agent
+        self._heard_at[name] = time.monotonic()
+        match value:
+            case control.Completions(iteration, completions):
+                self._observer.completed(iteration, completions)
+            case control.Credit(rank, nodes):
+                self._stream_of_rank[rank].grant(nodes)
+                self._pump(name, self._stream_of_rank[rank])
+            case control.Progress():
+                self._note_progress(name, value)
+            case control.Bound(places):
+                self._handle(state.RanksBound(name, places))
+            case control.Ready():
+                self._handle(state.AgentReady(name))
+            case control.IterationDone(iteration, ranks):
+                self._observer.iteration_done(iteration, ranks)
+                self._handle(state.AgentFinished(name, iteration))
+            case control.Farewell():
+                self._note_farewell(name, value)
+            case control.Abort(reason, ranks):
+                self._handle(state.AgentAborted(name, reason, ranks))
+
+    def lost(self, channel: AgentChannel, reason: str) -> None:
+        """See AgentListener."""
+        self._vanished(channel.hello.agent, reason)
+
+    # --- carrying out -------------------------------------------------------------------------------------------
+
+    def _handle(self, stimulus: state.Stimulus) -> None:
+        for instruction in self._state.handle(stimulus):
+            match instruction:
+                case state.SendSetup(agent):
+                    self._channels[agent].send(self._setup(agent))
+                case state.SendDirectory(places):
+                    self._send_all(control.Directory(places))
+                case state.PrepareIteration(iteration):
+                    self._prepare(iteration)
+                case state.StartIteration(iteration):
+                    self._observer.iteration_started(iteration)
+                    self._send_all(control.Start(iteration, time.monotonic_ns() + START_LEAD_NS))
+                case state.FinishRun():
+                    self._send_all(control.Finish())
+                case state.EndRun(error):
+                    self._end(error)
+
+    def _send_all(self, value: control.ControllerValue) -> None:
+        for channel in self._channels.values():
+            channel.send(value)
+
+    def _setup(self, agent: str) -> control.Setup:
+        plan = self._plan
+        own = set(plan.ranks_of[agent])
+        settings = PlaySettings(
+            compute_factor=plan.compute_factor,
+            credits=plan.credits,
+            instances=max(1, plan.workload.instances),
+            algorithms=plan.choice.names,
+            groups=[group.ranks if own.intersection(group.ranks) else () for group in plan.workload.groups],
+        )
+        places = [
+            control.RankPlace(rank, plan.hosts[rank], len(plan.workload.programs[rank]), plan.workload.window)
+            for rank in plan.ranks_of[agent]
+        ]
+        return control.Setup(places, plan.transport, plan.message_bytes, plan.seed, settings)
+
+    def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:
+        for rank in ranks:
+            yield ProgramStream(
+                self._plan.workload.programs[rank],
+                self._plan.node_ids[rank],
+                window=self._plan.workload.window,
+                algorithm_of=self._plan.choice.index_of,
+            )
+
+    def _prepare(self, iteration: int) -> None:
+        self._send_all(control.Prepare(iteration))
+        first = iteration == self._plan.iterations[0]
+        for agent, streams in self._streams.items():
+            for stream in streams:
+                if first or not stream.is_resident:
+                    stream.rewind()
+                    self._pump(agent, stream)
+
+    def _pump(self, agent: str, stream: ProgramStream) -> None:
+        for chunk in stream.chunks():
+            self._channels[agent].send(chunk)
+
+    def _note_progress(self, agent: str, progress: control.Progress) -> None:
+        if self._progress.get(agent) != progress or progress.computing:
+            self._moved_at = time.monotonic()
+        self._progress[agent] = progress
+        self._observer.moved(sum(said.bytes_sent for said in self._progress.values()))
+
+    def _note_farewell(self, agent: str, farewell: control.Farewell) -> None:
+        facts = self.outcome.agents[agent]
+        facts.peak_rss_bytes = farewell.peak_rss_bytes
+        facts.compute_overshoot_median_ns = farewell.compute_overshoot_median_ns
+        self.outcome.flows.extend(farewell.flows)
+        self._handle(state.AgentSaidFarewell(agent))
+
+    def _vanished(self, agent: str, reason: str) -> None:
+        self._handle(state.AgentVanished(agent, reason))
+
+    def _end(self, error: EmulatorError | None) -> None:
+        if not self._over.done():
+            if error is None:
+                self._over.set_result(None)
+            else:
+                self._over.set_exception(error)
+
+    def _dismiss(self) -> None:
+        """Tell agents that are still here to stop, and why."""
+        error = self._over.exception() if self._over.done() and not self._over.cancelled() else None
+        for channel in self._channels.values():
+            if error is not None:
+                channel.send(control.Abort(str(error)))
+            channel.close()
+
+    # --- watching -----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """End the run when agents do not come, fall silent, or nothing moves."""
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(0.25)
+            now = time.monotonic()
+            if self._state.phase is state.Phase.GATHERING:
+                if now - began > JOIN_TIMEOUT_S:
+                    waiting = ", ".join(self._state.missing_agents)
+                    self._end(RunTimeout(f"agents to join: {waiting}", seconds=JOIN_TIMEOUT_S))
+                self._moved_at = now
+                continue
+            self._check_silence(now)
+            if now - self._moved_at > self._plan.silence_timeout_s:
+                self._end(RunTimeout(self._waiting_on(), seconds=self._plan.silence_timeout_s))
+
+    def _check_silence(self, now: float) -> None:
+        for agent, heard_at in self._heard_at.items():
+            if now - heard_at > SILENT_AGENT_S and self._state.phase is state.Phase.PLAYING:
+                reason = f"it has said nothing for {SILENT_AGENT_S:g} s"
+                self._end(AgentLost(agent, ranks=self._plan.ranks_of[agent], reason=reason))
+
+    def _waiting_on(self) -> str:
+        said = [progress.waiting_on for progress in self._progress.values() if progress.waiting_on]
+        return "; ".join(said) or f"agents {', '.join(self._state.missing_agents)}"
+
+    # --- server and processes -----------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _serve(self, target: str, token: str) -> Any:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((ControlService(self, token=token, run_id=self._plan.run_id).handler(),))
+        server.add_insecure_port(target)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop(grace=0.3)
+
+    def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:
+        return LocalAgents(
+            list(self._plan.ranks_of), target=target, token=token, log_folder=folder, on_exit=self._vanished
+        )
+
+
+def share_ranks(ranks: int, agents: int | None) -> dict[str, list[int]]:
+    """Ranks in contiguous blocks over agents `agent-0` …; None = one agent per core, never more than ranks."""
+    count = max(1, min(ranks, agents or len(os.sched_getaffinity(0))))
+    return {f"agent-{i}": list(range(i * ranks // count, (i + 1) * ranks // count)) for i in range(count)}
