@@ -1,0 +1,92 @@
+"""One collective over all ranks, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.planner.workloads.transformer import MAX_COMM_SIZE
+from emulator.trace.model import CommKind
+
+_SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveLoop:
+    """`count` collectives of all ranks, each posted when the one before is done.
+
+    Attributes:
+        kind: any collective.
+        ranks: size of the world, at least 1.
+        size_bytes: as nccl-tests counts it: the whole array; a barrier has none.
+        count: how many, at least 1.
+        compute_micros: time on the device before each, µs; 0 = none.
+
+    Raises:
+        PlanError: numbers out of range, or a size that does not fall into equal shards where the kind needs them.
+    """
+
+    kind: CommKind
+    ranks: int
+    size_bytes: int
+    count: int = 1
+    compute_micros: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.kind.is_collective:
+            raise PlanError(f"{self.kind.label} is no collective")
+        if self.ranks < 1 or self.count < 1 or self.compute_micros < 0:
+            raise PlanError(f"cannot make {self.count} collectives of {self.ranks} ranks: both must be at least 1")
+        if not 0 <= self.size_bytes <= MAX_COMM_SIZE:
+            raise PlanError(f"{self.size_bytes} bytes is no size of a collective: it must be 0 to {MAX_COMM_SIZE}")
+        if self.kind in _SHARDED_INPUT and self.size_bytes % self.ranks:
+            raise PlanError(
+                f"{self.kind.label} of {self.size_bytes} bytes does not fall into equal shards of {self.ranks} ranks"
+            )
+
+    @property
+    def comm_size(self) -> int:
+        """Chakra's size: input bytes per rank, which is one shard for all_gather and gather."""
+        if self.kind is CommKind.BARRIER:
+            return 0
+        return self.size_bytes // self.ranks if self.kind in _SHARDED_INPUT else self.size_bytes
+
+
+def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
+    """The loop as a workload without groups: every collective is of all ranks."""
+    return SyntheticWorkload(
+        name=loop.kind.label,
+        ranks=loop.ranks,
+        groups={},
+        nodes=partial(_nodes, loop),
+        parameters={
+            "collective": loop.kind.label,
+            "ranks": loop.ranks,
+            "size_bytes": loop.size_bytes,
+            "count": loop.count,
+            "compute_micros": loop.compute_micros,
+        },
+        totals=_totals(loop),
+    )
+
+
+def _nodes(loop: CollectiveLoop, rank: int) -> Iterator[WorkNode]:
+    del rank  # all ranks do the same
+    last = 0
+    for k in range(loop.count):
+        if loop.compute_micros:
+            yield WorkNode(last + 1, f"compute.{k}", (last,) if last else (), duration_micros=loop.compute_micros)
+            last += 1
+        name = f"{loop.kind.label}.{k}"
+        yield WorkNode(last + 1, name, (last,) if last else (), kind=loop.kind, size_bytes=loop.comm_size)
+        last += 1
+
+
+def _totals(loop: CollectiveLoop) -> Totals:
+    nodes = loop.ranks * loop.count
+    compute_nodes = nodes if loop.compute_micros else 0
+    traffic = Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, loop.count)
+    return Totals(loop.ranks, nodes + compute_nodes, compute_nodes, compute_nodes * loop.compute_micros, (traffic,))

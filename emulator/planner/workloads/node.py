@@ -1,0 +1,110 @@
+"""What a generator makes: plain nodes, and the workload they belong to. No file format in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from emulator.trace.model import CommKind
+
+WORLD_GROUP = 0
+"""The group number that stands for all ranks; it is never written to a group file."""
+
+
+class GroupRole(Enum):
+    """Why ranks talk to each other."""
+
+    TENSOR = "tensor"
+    PIPELINE = "pipeline"
+    DATA = "data"
+    EMBEDDING = "embedding"
+    WORLD = "world"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkNode:
+    """A node of one rank. Ids count from 1, and dependencies have smaller ids: file, id and canonical order are one.
+
+    Attributes:
+        deps: ids of the nodes it waits for, ascending.
+        duration_micros: time on the device, µs; 0 for communication.
+        kind: what a communication node does; None for compute.
+        size_bytes: Chakra's comm_size: input bytes per rank.
+        group: process group number of a collective, WORLD_GROUP = all ranks.
+        peer: world rank of the other side of a send or receive, else -1.
+        tag: of a send or receive.
+    """
+
+    node_id: int
+    name: str
+    deps: tuple[int, ...] = ()
+    duration_micros: int = 0
+    kind: CommKind | None = None
+    size_bytes: int = 0
+    group: int = WORLD_GROUP
+    peer: int = -1
+    tag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Communication of one role, kind and size in one iteration of the whole world.
+
+    Attributes:
+        size_bytes: comm_size of each node.
+        group_size: ranks that take part in one operation; a send and its receive are two operations of one rank.
+        operations: merged collectives, or sends, or receives.
+    """
+
+    role: GroupRole
+    kind: CommKind
+    size_bytes: int
+    group_size: int
+    operations: int
+
+    @property
+    def nodes(self) -> int:
+        """Communication nodes of all ranks."""
+        return self.operations * self.group_size
+
+    @property
+    def total_bytes(self) -> int:
+        """Sum of comm_size over those nodes."""
+        return self.nodes * self.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """One iteration of the whole world in closed form, without making a node.
+
+    Attributes:
+        nodes: of all ranks, compute and communication.
+        compute_micros: sum of the durations of all compute nodes, µs.
+        traffic: what occurs, by role, kind and size.
+    """
+
+    ranks: int
+    nodes: int
+    compute_nodes: int
+    compute_micros: int
+    traffic: tuple[Traffic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticWorkload:
+    """Everything a writer needs: one lazy stream of nodes per rank, groups, and the parameters for the record.
+
+    Attributes:
+        name: prefix of the files.
+        groups: group number (from 1) → world ranks ascending; groups of one rank are left out.
+        nodes: rank → its nodes, in file order.
+        parameters: what it was made from, for the metadata of the files.
+    """
+
+    name: str
+    ranks: int
+    groups: Mapping[int, tuple[int, ...]]
+    nodes: Callable[[int], Iterator[WorkNode]]
+    parameters: Mapping[str, int | str]
+    totals: Totals

@@ -1,0 +1,219 @@
+"""A dense transformer in training: its parameters, and the sizes and times that follow from them.
+
+Sizes are those of Megatron-LM (Shoeybi et al., arXiv 1909.08053; Narayanan et al., SC'21, arXiv 2104.04473): matrices
+of attention and MLP are cut by tensor parallelism, biases of the second matrices and the layer norms are replicated,
+the vocabulary is cut, position embeddings are replicated on the first stage, and the output layer shares the word
+embedding. The final layer norm (2h parameters) is left out, as in the parameter count of SC'21.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.layout import Layout
+from emulator.planner.workloads.pipeline import PipelineSchedule
+
+LOSS_BYTES = 4
+"""Losses, gradient norms and the softmax of the loss are float32 whatever the model's type."""
+
+MAX_COMM_SIZE = 2**63 - 1
+"""Chakra's comm_size is an int64."""
+
+ADAM_STATE_BYTES = 24
+"""Bytes per parameter that a mixed-precision Adam step reads and writes besides gradient and parameter: float32 master
+copy, momentum and variance, each once read and once written (Rajbhandari et al., SC'20, section 3.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformer:
+    """Model, batch, parallelism and device of one training iteration.
+
+    Attributes:
+        layers, hidden, sequence, vocabulary: l, h, s and V of the papers.
+        batch: B, sequences per iteration over all data-parallel replicas.
+        micro_batches: how many micro-batches a replica cuts its share of the batch into.
+        ffn_multiplier: width of the MLP as a multiple of hidden.
+        dtype_bytes: bytes of an activation, a parameter and a gradient.
+        tensor, pipeline, data: degrees of parallelism; their product is the number of ranks.
+        schedule: order of the micro-batches in a pipeline stage.
+        recompute: run each layer's forward pass again before its backward pass (full activation recomputation).
+        shard_optimizer: reduce-scatter gradients and all-gather parameters instead of all-reducing gradients.
+        device_tflops: floating-point operations a device achieves, 10¹² per second.
+        device_gbytes_per_s: memory traffic a device achieves, 10⁹ bytes per second.
+
+    Raises:
+        PlanError: numbers that do not fit together.
+    """
+
+    layers: int
+    hidden: int
+    sequence: int
+    batch: int
+    micro_batches: int = 1
+    vocabulary: int = 51_200
+    ffn_multiplier: int = 4
+    dtype_bytes: int = 2
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    recompute: bool = False
+    shard_optimizer: bool = False
+    device_tflops: float = 200.0
+    device_gbytes_per_s: float = 1_500.0
+
+    def __post_init__(self) -> None:
+        self._check_positive()
+        self._check_divides("layers", self.layers, "pipeline", self.pipeline)
+        self._check_divides("hidden", self.hidden, "tensor", self.tensor)
+        self._check_divides("vocabulary", self.vocabulary, "tensor", self.tensor)
+        self._check_divides("batch", self.batch, "data x micro_batches", self.data * self.micro_batches)
+        self._check_sizes()
+
+    @property
+    def layout(self) -> Layout:
+        """Where its ranks sit."""
+        return Layout(self.tensor, self.data, self.pipeline)
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """Tokens of one micro-batch."""
+        return self.batch // (self.data * self.micro_batches) * self.sequence
+
+    @property
+    def activation_bytes(self) -> int:
+        """Output of a layer for one micro-batch: what tensor ranks all-reduce and stages send on."""
+        return self.micro_batch_tokens * self.hidden * self.dtype_bytes
+
+    @property
+    def softmax_bytes(self) -> int:
+        """One float32 per token of a micro-batch: what the vocabulary-parallel loss all-reduces, three times."""
+        return self.micro_batch_tokens * LOSS_BYTES
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of a layer that one tensor rank holds; 12h² + 13h at tensor 1 and an MLP of 4h."""
+        h, f = self.hidden, self.ffn_multiplier
+        return ((4 + 2 * f) * h * h + (3 + f) * h) // self.tensor + 6 * h
+
+    @property
+    def word_embedding_parameters(self) -> int:
+        """Parameters of the word embedding that one tensor rank holds: Vh / t."""
+        return self.vocabulary * self.hidden // self.tensor
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of word and position embeddings that one tensor rank of the first stage holds: Vh / t + sh."""
+        return self.word_embedding_parameters + self.sequence * self.hidden
+
+    def bucket_bytes(self, parameters: int) -> int:
+        """Gradients of `parameters` parameters; with a sharded optimizer padded to equal shards of whole elements."""
+        shards = self.data if self.shard_optimizer else 1
+        return math.ceil(parameters / shards) * shards * self.dtype_bytes
+
+    def stage_parameters(self, stage: int) -> int:
+        """Parameters that a tensor rank of a pipeline stage holds, the last stage's copy of the embedding included."""
+        held = self.layers // self.pipeline * self.layer_parameters
+        held += self.embedding_parameters if stage == 0 else 0
+        return held + (self.word_embedding_parameters if 0 < stage == self.pipeline - 1 else 0)
+
+    def described(self) -> dict[str, int | str]:
+        """Its parameters as flat names and values, for the record."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def _check_positive(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
+                raise PlanError(f"{field.name} is {value}: it must be greater than 0")
+
+    def _check_sizes(self) -> None:
+        largest = max(self.activation_bytes, self.bucket_bytes(max(self.layer_parameters, self.embedding_parameters)))
+        if largest > MAX_COMM_SIZE:
+            raise PlanError(f"a collective would have {largest} bytes; a trace can hold at most {MAX_COMM_SIZE}")
+
+    @staticmethod
+    def _check_divides(name: str, value: int, divisor_name: str, divisor: int) -> None:
+        if value % divisor:
+            raise PlanError(f"{name} {value} is not divisible by {divisor_name} {divisor}")
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeTimes:
+    """Durations of a rank's compute nodes for one micro-batch, µs, each at least 1.
+
+    Attributes:
+        attention, mlp: forward pass of half a layer; the backward pass takes twice as long.
+        head: forward pass of the output layer; the backward pass takes twice as long.
+        embedding: looking up the embeddings, and as long again to add up their gradients.
+    """
+
+    attention: int
+    mlp: int
+    head: int
+    embedding: int
+
+
+def compute_times(model: Transformer) -> ComputeTimes:
+    """Durations of the compute nodes from their operations and the rate the device achieves.
+
+    A matrix of p parameters costs 2p operations per token forward and 4p backward. Per token and layer that is
+    8h² for the four matrices of attention, 4sh for the scores and their use, 4fh² for an MLP of width fh; 2hV for the
+    output layer. Summed up with f = 4: the 24Bsh² + 4Bs²h per layer and 2BshV of Narayanan et al., SC'21, appendix.
+    Looking up embeddings is bound by memory: every activation is read once and written once.
+    """
+    h, tokens = model.hidden, model.micro_batch_tokens
+    return ComputeTimes(
+        attention=_compute_micros(model, tokens * (8 * h * h + 4 * model.sequence * h)),
+        mlp=_compute_micros(model, tokens * 4 * model.ffn_multiplier * h * h),
+        head=_compute_micros(model, tokens * 2 * h * model.vocabulary),
+        embedding=_memory_micros(model, 2 * model.activation_bytes),
+    )
+
+
+def optimizer_micros(model: Transformer, stage: int) -> int:
+    """Duration of a stage's optimizer step, µs: bound by memory, ADAM_STATE_BYTES and a gradient and parameter each."""
+    parameters = model.stage_parameters(stage) // (model.data if model.shard_optimizer else 1)
+    return _memory_micros(model, parameters * (ADAM_STATE_BYTES + 2 * model.dtype_bytes))
+
+
+def iteration_flops(model: Transformer) -> int:
+    """Floating-point operations of one iteration over all ranks.
+
+    72Blsh²(1 + s/6h) + 6BshV for an MLP of 4h, and 96 in place of 72 with recomputation.
+
+    Source: Narayanan et al., SC'21, equation 3 and appendix.
+    """
+    h, s, tokens = model.hidden, model.sequence, model.batch * model.sequence
+    layer = (8 + 4 * model.ffn_multiplier) * h * h + 4 * s * h
+    passes = 4 if model.recompute else 3
+    return tokens * (passes * model.layers * layer + 6 * h * model.vocabulary)
+
+
+def parameter_count(model: Transformer) -> int:
+    """Parameters of the whole model: 12lh²(1 + 13/12h + (V + s)/12lh) for an MLP of 4h.
+
+    Source: Narayanan et al., SC'21, equation 2.
+    """
+    h, f = model.hidden, model.ffn_multiplier
+    return model.layers * ((4 + 2 * f) * h * h + (9 + f) * h) + (model.vocabulary + model.sequence) * h
+
+
+def _compute_micros(model: Transformer, flops: int) -> int:
+    return max(1, round(flops / model.tensor / (model.device_tflops * 1e6)))
+
+
+def _memory_micros(model: Transformer, size_bytes: int) -> int:
+    return max(1, round(size_bytes / (model.device_gbytes_per_s * 1e3)))
+
+
+def _plain(value: object) -> int | str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Enum):
+        return str(value.value)
+    assert isinstance(value, int)
+    return int(value)
