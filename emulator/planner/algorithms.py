@@ -1,0 +1,266 @@
+"""Which collective algorithms there are, which one a collective gets, and its schedule.
+
+Built-in algorithms live in emulator.planner.collectives. Own ones are entry points of the group `charkha.collectives`
+of any installed distribution, named COLLECTIVE.NAME (`all_reduce.my_name`); they are imported when first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple, TypeAlias, cast
+
+from emulator.errors import PlanError
+from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
+from emulator.planner.collectives import all_reduce, all_to_all, barrier, rooted
+from emulator.planner.defaults import default_algorithm, default_table
+from emulator.planner.schedule import Algorithm, Collective, Lane
+from emulator.trace.model import CommKind
+
+__all__ = [
+    "BUILT_IN",
+    "ENTRY_POINT_GROUP",
+    "BuiltIn",
+    "algorithms_for",
+    "bytes_per_member",
+    "choose",
+    "default_table",
+    "installed_algorithms",
+    "parse_overrides",
+    "schedule",
+]
+ENTRY_POINT_GROUP = "charkha.collectives"
+ByteCount: TypeAlias = Callable[[Collective], tuple[int, int]]
+
+
+class BuiltIn(NamedTuple):
+    """A built-in algorithm and the closed form of (bytes sent, bytes received) by the member that asks."""
+
+    run: Algorithm
+    count_bytes: ByteCount
+
+
+BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
+    CommKind.ALL_REDUCE: {
+        "ring": BuiltIn(all_reduce.ring, all_reduce.ring_bytes),
+        "bidirectional_ring": BuiltIn(all_reduce.bidirectional_ring, all_reduce.bidirectional_ring_bytes),
+        "halving_doubling": BuiltIn(all_reduce.halving_doubling, all_reduce.halving_doubling_bytes),
+        "double_binary_tree": BuiltIn(all_reduce.double_binary_tree, all_reduce.double_binary_tree_bytes),
+        "direct": BuiltIn(all_reduce.direct, all_reduce.direct_bytes),
+    },
+    CommKind.ALL_GATHER: {
+        "ring": BuiltIn(ag_rs.all_gather_ring, ag_rs.all_gather_bytes),
+        "halving_doubling": BuiltIn(ag_rs.all_gather_halving_doubling, ag_rs.all_gather_bytes),
+        "direct": BuiltIn(ag_rs.all_gather_direct, ag_rs.all_gather_bytes),
+    },
+    CommKind.REDUCE_SCATTER: {
+        "ring": BuiltIn(ag_rs.reduce_scatter_ring, ag_rs.reduce_scatter_ring_bytes),
+        "halving_doubling": BuiltIn(ag_rs.reduce_scatter_halving_doubling, ag_rs.reduce_scatter_halving_doubling_bytes),
+        "direct": BuiltIn(ag_rs.reduce_scatter_direct, ag_rs.reduce_scatter_direct_bytes),
+    },
+    CommKind.ALL_TO_ALL: {
+        "pairwise": BuiltIn(all_to_all.pairwise, all_to_all.all_to_all_bytes),
+        "parallel": BuiltIn(all_to_all.parallel, all_to_all.all_to_all_bytes),
+    },
+    CommKind.BROADCAST: {
+        "tree": BuiltIn(rooted.broadcast_tree, rooted.broadcast_tree_bytes),
+        "ring": BuiltIn(rooted.broadcast_ring, rooted.broadcast_ring_bytes),
+        "parallel": BuiltIn(rooted.broadcast_parallel, rooted.broadcast_parallel_bytes),
+    },
+    CommKind.REDUCE: {
+        "tree": BuiltIn(rooted.reduce_tree, rooted.reduce_tree_bytes),
+        "ring": BuiltIn(rooted.reduce_ring, rooted.reduce_ring_bytes),
+        "parallel": BuiltIn(rooted.reduce_parallel, rooted.reduce_parallel_bytes),
+    },
+    CommKind.GATHER: {
+        "tree": BuiltIn(rooted.gather_tree, rooted.gather_tree_bytes),
+        "parallel": BuiltIn(rooted.gather_parallel, rooted.gather_parallel_bytes),
+    },
+    CommKind.SCATTER: {
+        "tree": BuiltIn(rooted.scatter_tree, rooted.scatter_tree_bytes),
+        "parallel": BuiltIn(rooted.scatter_parallel, rooted.scatter_parallel_bytes),
+    },
+    CommKind.BARRIER: {
+        "dissemination": BuiltIn(barrier.dissemination, barrier.dissemination_bytes),
+        "tree": BuiltIn(barrier.tree, barrier.tree_bytes),
+    },
+}
+_COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
+
+
+class _Algorithms(Mapping[str, Algorithm]):
+    """Algorithms of one kind by name; an own one is imported when it is asked for, not before."""
+
+    def __init__(self, kind: CommKind) -> None:
+        self._built_in = BUILT_IN[kind]
+        self._installed = installed_algorithms().get(kind, {})
+
+    def __getitem__(self, name: str) -> Algorithm:
+        return self._built_in[name].run if name in self._built_in else _load(self._installed[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._built_in or name in self._installed
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._built_in
+        yield from self._installed
+
+    def __len__(self) -> int:
+        return len(self._built_in) + len(self._installed)
+
+
+def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
+    """Every algorithm for this kind, built-in ones first.
+
+    Raises:
+        PlanError: no collective, or an installed entry point with an impossible name; on looking one up, an entry
+            point that cannot be imported.
+    """
+    return _Algorithms(_canonical(kind))
+
+
+def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str]) -> str:
+    """Name of the algorithm for a collective: what the user asked for, else the default table's.
+
+    All members must be given the same numbers (the largest size where they differ, as in an uneven all-to-all).
+
+    Args:
+        kind: a collective.
+        members: group size.
+        size_bytes: Chakra's comm_size.
+        overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also speaks for
+            reduce_scatter_block where that has none of its own.
+
+    Raises:
+        PlanError: no collective.
+    """
+    canonical = _canonical(kind)
+    asked = overrides.get(kind.label) or overrides.get(canonical.label)
+    return asked or default_algorithm(canonical, members=members, size_bytes=size_bytes)
+
+
+def parse_overrides(items: Sequence[str]) -> dict[str, str]:
+    """Collective label → algorithm name, from `--algorithm COLLECTIVE=NAME`; of one collective the last counts.
+
+    Raises:
+        PlanError: not of that form, or an unknown collective or algorithm: the message lists what exists.
+    """
+    overrides: dict[str, str] = {}
+    for item in items:
+        label, equals, name = item.partition("=")
+        if not equals:
+            raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME, as in all_reduce=ring")
+        if label not in _COLLECTIVES:
+            raise PlanError(f"--algorithm {item!r}: no collective {label!r}; there are {', '.join(_COLLECTIVES)}")
+        _require(_COLLECTIVES[label], name)
+        overrides[label] = name
+    return overrides
+
+
+def schedule(name: str, collective: Collective) -> Sequence[Lane]:
+    """Lanes of this member; none where nothing has to move (a group of one, or no bytes).
+
+    Raises:
+        PlanError: unknown algorithm, splits that do not fit the group, or a broken entry point.
+    """
+    kind = _canonical(collective.kind)
+    if collective.send_splits is not None or collective.recv_splits is not None:
+        _check_splits(collective)
+    elif collective.size_bytes == 0 and kind is not CommKind.BARRIER:
+        _require(kind, name)
+        return ()
+    if collective.members == 1:
+        _require(kind, name)
+        return ()
+    built_in = BUILT_IN[kind].get(name)
+    return built_in.run(collective) if built_in else _own(kind, name)(collective)
+
+
+def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
+    """(bytes sent, bytes received) by this member: a closed form for built-in algorithms, else the schedule's sum.
+
+    Raises:
+        PlanError: as `schedule`.
+    """
+    built_in = BUILT_IN[_canonical(collective.kind)].get(name)
+    if built_in is None:
+        return _summed(schedule(name, collective))
+    if collective.send_splits is not None or collective.recv_splits is not None:
+        _check_splits(collective)
+    if collective.members == 1:
+        return 0, 0
+    return built_in.count_bytes(collective)
+
+
+@cache
+def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
+    """Entry points of the group `charkha.collectives` by kind and name; the environment is read once.
+
+    Raises:
+        PlanError: an entry point whose name is not COLLECTIVE.NAME, is taken, or is defined twice.
+    """
+    found: dict[CommKind, dict[str, EntryPoint]] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        label, _, name = point.name.partition(".")
+        if label not in _COLLECTIVES or not name:
+            raise _broken(point, f"its name must be COLLECTIVE.NAME with one of {', '.join(_COLLECTIVES)}")
+        kind = _canonical(_COLLECTIVES[label])
+        own = found.setdefault(kind, {})
+        if name in BUILT_IN[kind] or own.get(name, point).value != point.value:
+            raise _broken(point, f"{kind.label} has an algorithm {name!r} already")
+        own[name] = point
+    return found
+
+
+def _canonical(kind: CommKind) -> CommKind:
+    if not kind.is_collective:
+        raise PlanError(f"{kind.label} is no collective: it has no algorithm")
+    return CommKind.REDUCE_SCATTER if kind is CommKind.REDUCE_SCATTER_BLOCK else kind
+
+
+def _require(kind: CommKind, name: str) -> None:
+    known = algorithms_for(kind)
+    if name not in known:
+        raise PlanError(f"{kind.label} has no algorithm {name!r}; there are {', '.join(known)}")
+
+
+@cache
+def _own(kind: CommKind, name: str) -> Algorithm:
+    _require(kind, name)
+    return algorithms_for(kind)[name]
+
+
+def _load(point: EntryPoint) -> Algorithm:
+    try:
+        algorithm = point.load()
+    except Exception as problem:  # code of others: whatever it raises, the user must learn whose it is
+        raise _broken(point, f"{type(problem).__name__}: {problem}") from problem
+    if not callable(algorithm):
+        raise _broken(point, "it must name a function that takes a Collective")
+    return cast(Algorithm, algorithm)
+
+
+def _broken(point: EntryPoint, problem: str) -> PlanError:
+    owner = f" of {point.dist.name}" if point.dist else ""
+    return PlanError(f"entry point {point.name!r} ({point.value}){owner} in {ENTRY_POINT_GROUP} is unusable: {problem}")
+
+
+def _check_splits(collective: Collective) -> None:
+    if collective.kind is not CommKind.ALL_TO_ALL:
+        raise PlanError(f"{collective.kind.label} takes no splits")
+    for name, splits in (("send_splits", collective.send_splits), ("recv_splits", collective.recv_splits)):
+        if splits is None or len(splits) != collective.members:
+            there = "are missing" if splits is None else f"have {len(splits)} entries"
+            raise PlanError(f"all_to_all among {collective.members} members: {name} {there}, one per member is needed")
+        if min(splits) < 0:
+            raise PlanError(f"all_to_all: {name} of member {collective.member} holds {min(splits)}, less than 0 bytes")
+
+
+def _summed(lanes: Sequence[Lane]) -> tuple[int, int]:
+    sent = received = 0
+    for lane in lanes:
+        for step in lane:
+            sent += sum(transfer.size for transfer in step.sends)
+            received += sum(transfer.size for transfer in step.recvs)
+    return sent, received

@@ -1,0 +1,184 @@
+"""All-reduce: every member ends with the sum of all arrays. n members, s bytes, block i of n has b(i) bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from emulator.planner.collectives.doubling import doubling, halving, halving_bytes, powers_below
+from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
+from emulator.planner.collectives.ring import ring_pass, ring_pass_bytes
+from emulator.planner.collectives.spans import Blocks, transfer
+from emulator.planner.collectives.trees import two_trees
+from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
+
+
+def ring(collective: Collective, /) -> Sequence[Lane]:
+    """Reduce-scatter, then all-gather round the ring: 2(n - 1) steps of one block.
+
+    Member i sends 2s - b(i) - b(i + 1) = 2s(n - 1)/n bytes and receives 2s - b(i - 1) - b(i).
+
+    Source: Patarasuk & Yuan, JPDC 69 (2009).
+    """
+    n, member = collective.members, collective.member
+    blocks = Blocks(collective.size_bytes, n)
+    return [_round_trip(blocks, position=member, to=(member + 1) % n, source=(member - 1) % n)]
+
+
+def ring_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `ring`."""
+    return _round_trip_bytes(Blocks(collective.size_bytes, collective.members), collective.member)
+
+
+def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
+    """Two rings in opposite directions, each with half of the array: 2(n - 1) steps of half a block per direction.
+
+    Every member sends and receives 2s(n - 1)/n bytes, as in `ring`, half of them to each neighbour.
+
+    Source: Patarasuk & Yuan, JPDC 69 (2009), once per direction.
+    """
+    n, member = collective.members, collective.member
+    forth, back = _halves(collective)
+    up, down = (member + 1) % n, (member - 1) % n
+    return [
+        _round_trip(forth, position=member, to=up, source=down),
+        _round_trip(back, position=-member % n, to=down, source=up),
+    ]
+
+
+def bidirectional_ring_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `bidirectional_ring`."""
+    forth, back = _halves(collective)
+    there = _round_trip_bytes(forth, collective.member)
+    return _add(there, _round_trip_bytes(back, -collective.member % collective.members))
+
+
+def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
+    """Recursive vector halving with distance doubling, then the way back: 2 log2(p) steps, p = 2^k the largest <= n.
+
+    The n - p first even members are folded: each hands its array to the next member and gets the result back, which
+    makes 2 log2(p) + 2 steps. A member sends and receives 2s(p - 1)/p bytes, one with a folded neighbour s more, a
+    folded one just s.
+
+    Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
+    """
+    return [_halving_doubling(collective)]
+
+
+def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `halving_doubling`."""
+    fold = _Fold(collective.members)
+    size, position = collective.size_bytes, fold.position(collective.member)
+    if position is None:
+        return size, size
+    blocks = Blocks(size, fold.positions)
+    sent, received = halving_bytes(blocks, position=position, distances=powers_below(fold.positions))
+    extra = size if position < fold.extra else 0
+    return sent + received + extra, sent + received + extra
+
+
+def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Two binary trees, each with half of the array, reduce it up and copy it down in a pipeline of chunks.
+
+    With c chunks and trees of height h about 2(c + h) steps. In a tree a member sends and receives s/2 bytes per edge
+    it has, so an inner member 3s/2 and in the tree where it is a leaf s/2: at most 2s.
+
+    Source: Sanders, Speck, Träff, Parallel Computing 35 (2009).
+    """
+    return [_up_and_down(collective, tree) for tree in (0, 1)]
+
+
+def double_binary_tree_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `double_binary_tree`."""
+    trees = two_trees(collective.members, collective.member)
+    both_ways = sum(place.edges * block(collective.size_bytes, 2, tree)[1] for tree, place in enumerate(trees))
+    return both_ways, both_ways
+
+
+def direct(collective: Collective, /) -> Sequence[Lane]:
+    """Everybody reduces its own block for all: 2 steps of n - 1 transfers.
+
+    Member i sends and receives s - b(i) + (n - 1) b(i) = 2s(n - 1)/n bytes.
+
+    Source: Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19 (2007), for the composition and the lower bound it meets.
+    """
+    return [_direct(collective)]
+
+
+def direct_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `direct`."""
+    own = block(collective.size_bytes, collective.members, collective.member)[1]
+    both_ways = collective.size_bytes + (collective.members - 2) * own
+    return both_ways, both_ways
+
+
+def _round_trip(blocks: Blocks, *, position: int, to: int, source: int) -> Iterator[Step]:
+    yield from ring_pass(blocks, first=(position or blocks.parts) - 1, to=to, source=source, reduces=True)
+    yield from ring_pass(blocks, first=position, to=to, source=source, reduces=False)
+
+
+def _round_trip_bytes(blocks: Blocks, position: int) -> tuple[int, int]:
+    return _add(ring_pass_bytes(blocks, first=position - 1), ring_pass_bytes(blocks, first=position))
+
+
+def _halves(collective: Collective) -> tuple[Blocks, Blocks]:
+    (low, low_size), (high, high_size) = (block(collective.size_bytes, 2, half) for half in (0, 1))
+    n = collective.members
+    return Blocks(low_size, n, start=low), Blocks(high_size, n, start=high)
+
+
+def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+class _Fold:
+    """n members on `positions` = 2^k places: of the first 2 * `extra` members the even ones stand aside."""
+
+    def __init__(self, members: int) -> None:
+        self.positions = 1 << (members.bit_length() - 1)
+        self.extra = members - self.positions
+
+    def position(self, member: int) -> int | None:
+        if member >= 2 * self.extra:
+            return member - self.extra
+        return member // 2 if member % 2 else None
+
+    def member(self, position: int) -> int:
+        return 2 * position + 1 if position < self.extra else position + self.extra
+
+
+def _halving_doubling(collective: Collective) -> Iterator[Step]:
+    fold = _Fold(collective.members)
+    member, whole = collective.member, (0, collective.size_bytes)
+    position = fold.position(member)
+    if position is None:
+        yield Step(transfer(member + 1, whole), transfer(member + 1, whole))
+        return
+    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
+    if position < fold.extra:
+        yield Step((), transfer(member - 1, whole), True)
+    yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
+    yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
+    if position < fold.extra:
+        yield Step(transfer(member - 1, whole))
+
+
+def _up_and_down(collective: Collective, tree: int) -> Iterator[Step]:
+    offset, size = block(collective.size_bytes, 2, tree)
+    if size == 0:
+        return
+    place = two_trees(collective.members, collective.member)[tree]
+    chunks = in_chunks(size, start=offset)
+    yield from flow_up(place, chunks)
+    yield from flow_down(place, chunks)
+
+
+def _direct(collective: Collective) -> Iterator[Step]:
+    n, member = collective.members, collective.member
+    blocks = Blocks(collective.size_bytes, n)
+    # Everyone starts at its successor, so that not all begin with member 0.
+    others = [*range(member + 1, n), *range(member)]
+    own_offset, own_size = blocks.locate(member)
+    theirs = [Transfer(peer, offset, size) for peer in others for offset, size in (blocks.locate(peer),) if size]
+    own = [Transfer(peer, own_offset, own_size) for peer in others] if own_size else []
+    yield Step(theirs, own, True)
+    yield Step(own, theirs)

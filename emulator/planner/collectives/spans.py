@@ -1,0 +1,62 @@
+"""An array cut into near-equal blocks, and the byte ranges that runs of neighbouring blocks cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emulator.planner.schedule import Transfer
+
+
+class Blocks:
+    """`size_bytes` bytes from offset `start`, cut into `parts` blocks exactly as `schedule.block` cuts them.
+
+    Attributes:
+        parts: how many blocks; indices are 0 … parts - 1.
+    """
+
+    __slots__ = ("_base", "_longer", "_start", "parts")
+
+    def __init__(self, size_bytes: int, parts: int, *, start: int = 0) -> None:
+        self.parts = parts
+        self._start = start
+        self._base, self._longer = divmod(size_bytes, parts)
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """(offset, size) of one block."""
+        base, longer = self._base, self._longer
+        if index < longer:
+            return self._start + index * (base + 1), base + 1
+        return self._start + index * base + longer, base
+
+    def size(self, index: int) -> int:
+        """Bytes in one block; the index counts round the circle, so -1 is the last."""
+        return self._base + (index % self.parts < self._longer)
+
+    def span(self, first: int, count: int) -> tuple[int, int]:
+        """(offset, size) of `count` blocks from `first` on; they must not pass the end."""
+        begin, end = self._offset(first), self._offset(first + count)
+        return begin, end - begin
+
+    def arc(self, first: int, count: int) -> list[tuple[int, int]]:
+        """(offset, size) of up to `parts` blocks from `first` on round the circle: one range, or two where it wraps."""
+        tail = first + count - self.parts
+        if tail <= 0:
+            return [self.span(first, count)]
+        return [self.span(first, count - tail), self.span(0, tail)]
+
+    def bytes_in_arc(self, first: int, count: int) -> int:
+        """Bytes that `arc` covers."""
+        return sum(size for _, size in self.arc(first, count))
+
+    def _offset(self, index: int) -> int:
+        return self._start + index * self._base + min(index, self._longer)
+
+
+def transfer(peer: int, where: tuple[int, int]) -> tuple[Transfer, ...]:
+    """The transfer of one (offset, size), or nothing where it is empty."""
+    return (Transfer(peer, where[0], where[1]),) if where[1] else ()
+
+
+def transfers(peer: int, spans: Iterable[tuple[int, int]]) -> tuple[Transfer, ...]:
+    """Transfers of several (offset, size), the empty ones left out."""
+    return tuple([Transfer(peer, offset, size) for offset, size in spans if size])

@@ -1,0 +1,84 @@
+"""Tree shapes as one member sees them: its parent and its children, computed without building the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member's place in a tree, in member numbers; the root has parent None, a leaf has no children."""
+
+    parent: int | None
+    children: Sequence[int]
+
+    @property
+    def edges(self) -> int:
+        """How many neighbours it has."""
+        return len(self.children) + (self.parent is not None)
+
+
+def binomial(members: int, member: int, root: int) -> Place:
+    """Binomial tree: seen from the root, position v has parent v without its lowest set bit; largest subtree first."""
+    position = (member - root) % members
+    low = position & -position or 1 << (members - 1).bit_length()
+    steps = [1 << k for k in reversed(range(low.bit_length() - 1)) if position + (1 << k) < members]
+    parent = (position - low + root) % members if position else None
+    return Place(parent, [(position + step + root) % members for step in steps])
+
+
+def binomial_subtree(members: int, member: int, root: int) -> int:
+    """Members in the subtree under `member` of `binomial`: they are `member` and those that follow it on the circle."""
+    position = (member - root) % members
+    return min(position & -position, members - position) if position else members
+
+
+def chain(members: int, member: int, root: int) -> Place:
+    """A chain from the root round the circle."""
+    position = (member - root) % members
+    parent = (member - 1) % members if position else None
+    return Place(parent, [(member + 1) % members] if position + 1 < members else ())
+
+
+def star(members: int, member: int, root: int) -> Place:
+    """Everybody is the root's child."""
+    if member != root:
+        return Place(root, ())
+    return Place(None, [*range(root + 1, members), *range(root)])
+
+
+def in_order(members: int, member: int) -> Place:
+    """A binary tree of least height whose in-order numbering is the member number; only odd members have children."""
+    label = member + 1
+    low = label & -label
+    parent = label ^ low | low << 1
+    if parent > members:
+        parent = label ^ low
+    return Place(parent - 1 if parent else None, _in_order_children(members, label, low))
+
+
+def _in_order_children(members: int, label: int, low: int) -> Sequence[int]:
+    if low == 1:
+        return ()
+    right = low >> 1
+    while right and label + right > members:
+        right >>= 1
+    left_child = label - (low >> 1) - 1
+    return (left_child, label + right - 1) if right else (left_child,)
+
+
+def two_trees(members: int, member: int) -> tuple[Place, Place]:
+    """Two binary trees in which every member has children in at most one.
+
+    The first is `in_order`, so inner members are odd. The second is its mirror image where n is even, the same tree
+    moved on by one where n is odd; either way inner members are even.
+
+    Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+    Parallel Computing 35 (2009).
+    """
+    flip = -1 if members % 2 == 0 else 1
+    shift = members - 1 if members % 2 == 0 else 1
+    twin = in_order(members, (member - shift) * flip % members)
+    parent = None if twin.parent is None else (twin.parent * flip + shift) % members
+    return in_order(members, member), Place(parent, [(child * flip + shift) % members for child in twin.children])

@@ -1,0 +1,120 @@
+"""The default table: which algorithm a collective gets when nobody asked for one. The first row that fits counts.
+
+Small messages are ruled by the number of steps, large ones by the bytes the busiest member moves; the table follows
+Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), with thresholds rounded to what software endpoints need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from emulator.trace.model import CommKind
+from emulator.units import format_size
+
+SMALL_GROUP = 8
+TINY_BYTES = 4 << 10
+RING_BLOCK_BYTES = 64 << 10
+CHAIN_BLOCK_BYTES = 128 << 10
+PARALLEL_BLOCK_BYTES = 32 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the default table for people: collective label, condition in words, algorithm name."""
+
+    collective: str
+    condition: str
+    algorithm: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    algorithm: str
+    condition: str
+    fits: Callable[[int, int], bool]
+    """Does it apply to (members, size_bytes)?"""
+
+
+def _tiny(members: int, size_bytes: int) -> bool:
+    return members <= SMALL_GROUP and size_bytes <= TINY_BYTES
+
+
+def _always(members: int, size_bytes: int) -> bool:
+    return True
+
+
+def _block_of_at_least(least: int, *, least_members: int = 0) -> Callable[[int, int], bool]:
+    return lambda members, size_bytes: members >= least_members and size_bytes >= least * members
+
+
+_DIRECT = _Rule("direct", f"at most {SMALL_GROUP} members and {format_size(TINY_BYTES)}", _tiny)
+_OTHERWISE_DOUBLING = _Rule("halving_doubling", "otherwise", _always)
+_OTHERWISE_TREE = _Rule("tree", "otherwise", _always)
+_REDUCTION = (
+    _DIRECT,
+    _Rule("ring", "2 members", lambda members, _: members <= 2),
+    _Rule("ring", f"size / members at least {format_size(RING_BLOCK_BYTES)}", _block_of_at_least(RING_BLOCK_BYTES)),
+    _OTHERWISE_DOUBLING,
+)
+_CHAIN = (
+    _Rule(
+        "ring",
+        f"3 members or more and size / members at least {format_size(CHAIN_BLOCK_BYTES)}",
+        _block_of_at_least(CHAIN_BLOCK_BYTES, least_members=3),
+    ),
+    _OTHERWISE_TREE,
+)
+
+_TABLE: Mapping[CommKind, Sequence[_Rule]] = {
+    CommKind.ALL_REDUCE: _REDUCTION,
+    CommKind.ALL_GATHER: (
+        _DIRECT,
+        _Rule("ring", "2 members", lambda members, _: members <= 2),
+        _Rule(
+            "ring",
+            f"shards of at least {format_size(RING_BLOCK_BYTES)}",
+            lambda _, size_bytes: size_bytes >= RING_BLOCK_BYTES,
+        ),
+        _OTHERWISE_DOUBLING,
+    ),
+    CommKind.REDUCE_SCATTER: _REDUCTION,
+    CommKind.ALL_TO_ALL: (
+        _Rule("parallel", f"at most {SMALL_GROUP} members", lambda members, _: members <= SMALL_GROUP),
+        _Rule(
+            "parallel",
+            f"size / members below {format_size(PARALLEL_BLOCK_BYTES)}",
+            lambda members, size_bytes: size_bytes < PARALLEL_BLOCK_BYTES * members,
+        ),
+        _Rule("pairwise", "otherwise", _always),
+    ),
+    CommKind.BROADCAST: _CHAIN,
+    CommKind.REDUCE: _CHAIN,
+    CommKind.GATHER: (
+        _Rule(
+            "parallel",
+            f"shards of at least {format_size(PARALLEL_BLOCK_BYTES)}",
+            lambda _, size_bytes: size_bytes >= PARALLEL_BLOCK_BYTES,
+        ),
+        _OTHERWISE_TREE,
+    ),
+    CommKind.SCATTER: (
+        _Rule(
+            "parallel",
+            f"size / members at least {format_size(PARALLEL_BLOCK_BYTES)}",
+            _block_of_at_least(PARALLEL_BLOCK_BYTES),
+        ),
+        _OTHERWISE_TREE,
+    ),
+    CommKind.BARRIER: (_Rule("dissemination", "always", _always),),
+}
+
+
+def default_algorithm(kind: CommKind, *, members: int, size_bytes: int) -> str:
+    """The table's algorithm for a collective (REDUCE_SCATTER_BLOCK is to be given as REDUCE_SCATTER)."""
+    return next(rule.algorithm for rule in _TABLE[kind] if rule.fits(members, size_bytes))
+
+
+def default_table() -> Sequence[Row]:
+    """The rows for people, in the order in which they are tried."""
+    return [Row(kind.label, rule.condition, rule.algorithm) for kind, rules in _TABLE.items() for rule in rules]
