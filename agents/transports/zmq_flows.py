@@ -1,0 +1,346 @@
+"""What crosses a ZeroMQ connection: the two ends of a flow, their messages, windows and acknowledgements.
+
+A flow is a directed pair of ranks and has a TCP connection of its own. All flows of an agent share one ROUTER socket,
+which names each connection: `>` + run + src + dst where this agent opened it, `<` + run + src + dst where a peer did
+(peers present that name themselves). Down a connection go
+
+    header: tag u64, size u64 (of the whole transfer), sequence u64, kind u8
+    payload, in a frame of its own, unless the transfer is a control transfer
+
+and back up come acknowledgements: how many payload and how many control messages have arrived so far, u64 each.
+Payload is constant; it is received and dropped without a Python object being made of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from struct import Struct
+from typing import Protocol
+
+import zmq
+
+from agents.transports.base import EndpointEvents, FlowCounters
+
+MORE = int(zmq.SNDMORE) | int(zmq.NOBLOCK)
+LAST = int(zmq.NOBLOCK)
+
+CONTROL, PART, END = range(3)
+"""Kinds of message: a control transfer, a piece of payload, the piece that ends its transfer."""
+
+HEADER = Struct("<QQQB")
+ACKNOWLEDGEMENT = Struct("<QQ")
+REFUSAL = ACKNOWLEDGEMENT.pack((1 << 64) - 1, (1 << 64) - 1)
+"""Comes back instead of an acknowledgement once the receiver has closed."""
+_NAME = Struct(">c8sII")
+
+WINDOW_MESSAGES = 1024
+"""Unacknowledged messages per flow; the window in bytes is reached first unless messages are small."""
+
+KEPT_FRAMES = 16
+"""Payload frames kept for reuse, one per size: sizes repeat from step to step."""
+
+
+def outgoing_name(run: bytes, src: int, dst: int) -> bytes:
+    """What the sender calls the connection of a flow; `run` has 8 bytes."""
+    return _NAME.pack(b">", run, src, dst)
+
+
+def incoming_name(run: bytes, src: int, dst: int) -> bytes:
+    """What the receiver calls it."""
+    return _NAME.pack(b"<", run, src, dst)
+
+
+def parse_incoming_name(name: bytes, run: bytes) -> tuple[int, int] | None:
+    """(src, dst) of a connection that a peer opened, None where it is none of this run."""
+    if len(name) != _NAME.size:
+        return None
+    kind, its_run, src, dst = _NAME.unpack(name)
+    return (src, dst) if kind == b"<" and its_run == run else None
+
+
+class FlowOwner(Protocol):
+    """What a flow needs of the endpoint it belongs to."""
+
+    @property
+    def rank(self) -> int:
+        """The rank it belongs to."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """It has its directory, and what came before that has been delivered."""
+        ...
+
+    @property
+    def events(self) -> EndpointEvents:
+        """Who wants to hear; set once live."""
+        ...
+
+    @property
+    def arrived(self) -> Callable[[int, int, int, int], None]:
+        """Takes peer, tag, size and time of a transfer that is complete."""
+        ...
+
+    def fail(self, peer: int, reason: str) -> None:
+        """Give up on `peer`, and report that later."""
+        ...
+
+
+class Exchange:
+    """The socket that all flows of an agent share, and what they have agreed to do at the end of a pass.
+
+    Args:
+        message_bytes: payload per message, at most.
+        window_bytes: unacknowledged payload per flow, about.
+        budget_bytes: unacknowledged payload of all flows together, about: it bounds the memory of the receivers.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], *, message_bytes: int, window_bytes: int, budget_bytes: int) -> None:
+        self.send = socket.send
+        self.receive = socket.recv
+        self.receive_into = socket.recv_into
+        self.message_bytes, self.window_bytes, self.budget_bytes = message_bytes, window_bytes, budget_bytes
+        self.unacknowledged = 0
+        self.ready: list[OutFlow] = []  # have something to send that they may send
+        self.starved: deque[OutFlow] = deque()  # wait for the common budget
+        self.owing: list[InFlow] = []  # have something to acknowledge
+        self._payload = memoryview(bytes(range(256)) * -(-message_bytes // 256))
+        self.frame = lru_cache(maxsize=KEPT_FRAMES)(self._make_frame)
+
+    def _make_frame(self, size: int) -> zmq.Frame:
+        # A copy, once: it is then sent any number of times by reference, and nobody has to tell Python when.
+        return zmq.Frame(self._payload[:size], copy=True)
+
+    def settle(self) -> None:
+        """Send what flows have ready, and the acknowledgements they owe."""
+        if self.starved and self.unacknowledged < self.budget_bytes:
+            for _ in range(len(self.starved)):
+                self.starved.popleft().become_ready()
+        ready, self.ready = self.ready, []
+        for flow in ready:
+            flow.send_ready()
+        owing, self.owing = self.owing, []
+        for incoming in owing:
+            incoming.acknowledge()
+
+
+class OutFlow:
+    """The sending end: queues transfers, cuts them into messages, keeps few of them on the way."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_control_acknowledged",
+        "_control_in_flight",
+        "_control_queue",
+        "_control_sent",
+        "_exchange",
+        "_in_flight",
+        "_in_flight_bytes",
+        "_is_ready",
+        "_left",
+        "_owner",
+        "_queue",
+        "_sent",
+        "broken",
+        "counters",
+        "name",
+        "peer",
+    )
+
+    def __init__(self, exchange: Exchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
+        self._exchange, self._owner, self.peer, self.name = exchange, owner, peer, name
+        self.counters = FlowCounters(src=owner.rank, dst=peer)
+        self.broken: str | None = None
+        self._queue: deque[tuple[int, int]] = deque()  # tag, size
+        self._left = 0  # bytes of the first transfer in the queue that are still to be sent
+        self._control_queue: list[int] = []
+        self._in_flight: deque[tuple[int, int | None]] = deque()  # bytes of a message, tag where it ends a transfer
+        self._in_flight_bytes = 0
+        self._control_in_flight: deque[int] = deque()
+        self._sent = self._acknowledged = 0
+        self._control_sent = self._control_acknowledged = 0
+        self._is_ready = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued and nothing is on its way."""
+        return not (self._queue or self._control_queue or self._in_flight or self._control_in_flight)
+
+    def post(self, tag: int, size: int) -> None:
+        """Queue a transfer."""
+        if size:
+            if not self._queue:
+                self._left = size
+            self._queue.append((tag, size))
+        else:
+            self._control_queue.append(tag)
+        self.become_ready()
+
+    def become_ready(self) -> None:
+        """Take part when the exchange next sends."""
+        if not self._is_ready:
+            self._is_ready = True
+            self._exchange.ready.append(self)
+
+    def send_ready(self) -> None:
+        """Send what the window and the budget allow: control first."""
+        self._is_ready = False
+        try:
+            if self._control_queue:
+                self._send_control()
+            if self._queue:
+                self._send_payload()
+        except zmq.ZMQError as error:
+            self._owner.fail(self.peer, f"sending is impossible: {error}")
+
+    def _send_control(self) -> None:
+        send, name = self._exchange.send, self.name
+        for tag in self._control_queue:
+            send(name, MORE)
+            send(HEADER.pack(tag, 0, self._control_sent, CONTROL), LAST)
+            self._control_sent += 1
+        self._control_in_flight.extend(self._control_queue)
+        self.counters.messages += len(self._control_queue)
+        self._control_queue.clear()
+
+    def _send_payload(self) -> None:
+        exchange, queue, in_flight = self._exchange, self._queue, self._in_flight
+        while queue and self._in_flight_bytes < exchange.window_bytes and len(in_flight) < WINDOW_MESSAGES:
+            if exchange.unacknowledged >= exchange.budget_bytes:
+                exchange.starved.append(self)
+                return
+            self._send_message(exchange, *queue[0])
+            if not self._left:
+                queue.popleft()
+                self._left = queue[0][1] if queue else 0
+
+    def _send_message(self, exchange: Exchange, tag: int, size: int) -> None:
+        cut = min(self._left, exchange.message_bytes)
+        self._left -= cut
+        ends = not self._left
+        exchange.send(self.name, MORE)
+        exchange.send(HEADER.pack(tag, size, self._sent, END if ends else PART), MORE)
+        exchange.send(exchange.frame(cut), LAST, copy=False)
+        self._sent += 1
+        self._in_flight.append((cut, tag if ends else None))
+        self._in_flight_bytes += cut
+        exchange.unacknowledged += cut
+        self.counters.bytes += cut
+        self.counters.messages += 1
+
+    def receive(self, scratch: bytearray) -> None:
+        """Take an acknowledgement from the socket."""
+        size = self._exchange.receive_into(scratch, flags=LAST)
+        if self.broken is not None:
+            return
+        if scratch.startswith(REFUSAL):
+            self.lose("it has closed")
+            return
+        payload, control = ACKNOWLEDGEMENT.unpack_from(scratch)
+        if size != ACKNOWLEDGEMENT.size or payload > self._sent or control > self._control_sent:
+            self._owner.fail(self.peer, "it acknowledged what was never sent")
+            return
+        now = time.monotonic_ns()
+        if control > self._control_acknowledged:
+            self._take_control(control, now)
+        if payload > self._acknowledged:
+            self._take_payload(payload, now)
+
+    def _take_control(self, control: int, now: int) -> None:
+        peer, acknowledged = self.peer, self._owner.events.acknowledged
+        done, self._control_acknowledged = control - self._control_acknowledged, control
+        for _ in range(done):
+            acknowledged(peer, self._control_in_flight.popleft(), now)
+
+    def _take_payload(self, payload: int, now: int) -> None:
+        messages = [self._in_flight.popleft() for _ in range(payload - self._acknowledged)]
+        self._acknowledged = payload
+        self._forget(sum(size for size, _ in messages))
+        if self._queue:
+            self.become_ready()
+        for _, tag in messages:
+            if tag is not None:
+                self._owner.events.acknowledged(self.peer, tag, now)
+
+    def _forget(self, size: int) -> None:
+        self._in_flight_bytes -= size
+        self._exchange.unacknowledged -= size
+
+    def lose(self, reason: str) -> None:
+        """The connection is gone: a failure where something was under way, else at the next post."""
+        if self.is_idle:
+            self.drop(reason)
+        else:
+            self._owner.fail(self.peer, reason)
+
+    def snapshot(self) -> FlowCounters:
+        """A copy of the counters as they stand."""
+        return replace(self.counters)
+
+    def drop(self, reason: str) -> None:
+        """Send nothing more, forget all there is, and give back the budget."""
+        self.broken = reason
+        self._forget(self._in_flight_bytes)
+        for things in (self._queue, self._control_queue, self._in_flight, self._control_in_flight):
+            things.clear()
+
+
+class InFlow:
+    """The receiving end: checks the sequence, reports what arrived, acknowledges once a pass."""
+
+    __slots__ = ("_control", "_exchange", "_is_owing", "_owner", "_payload", "is_ignored", "name", "peer")
+
+    def __init__(self, exchange: Exchange, owner: FlowOwner, *, peer: int, name: bytes) -> None:
+        self._exchange, self._owner, self.peer, self.name = exchange, owner, peer, name
+        self._payload = self._control = 0  # messages received
+        self._is_owing = False
+        self.is_ignored = False
+
+    def receive(self, scratch: bytearray) -> None:
+        """Take a message from the socket."""
+        exchange = self._exchange
+        header_size = exchange.receive_into(scratch, flags=LAST)
+        tag, size, sequence, kind = HEADER.unpack_from(scratch)
+        if kind == CONTROL:
+            expected, self._control = self._control, self._control + 1
+        else:
+            exchange.receive_into(scratch, flags=LAST)  # cut off after the scratch space: no copy is made
+            expected, self._payload = self._payload, self._payload + 1
+        if self.is_ignored:
+            return
+        if sequence != expected or header_size != HEADER.size:
+            self._owner.fail(self.peer, f"message {expected} is missing")
+            return
+        if not self._is_owing:
+            self.owe()
+        if kind != PART:
+            self._owner.arrived(self.peer, tag, size, time.monotonic_ns())
+
+    def owe(self) -> None:
+        """Acknowledge at the end of this pass."""
+        self._is_owing = True
+        self._exchange.owing.append(self)
+
+    def acknowledge(self) -> None:
+        """Tell the sender what is here, once somebody listens."""
+        self._is_owing = False
+        if self._owner.is_live and not self.is_ignored:
+            self._reply(ACKNOWLEDGEMENT.pack(self._payload, self._control))
+
+    def refuse(self) -> None:
+        """Tell the sender that nobody will listen any more."""
+        self.is_ignored = True
+        self._reply(REFUSAL)
+
+    def _reply(self, reply: bytes) -> None:
+        try:
+            self._exchange.send(self.name, MORE)
+            self._exchange.send(reply, LAST)
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:  # a sender that has gone needs no telling
+                self._owner.fail(self.peer, f"acknowledging is impossible: {error}")
