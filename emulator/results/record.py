@@ -1,0 +1,252 @@
+"""The run folder: written as the run goes, closed by renaming its manifest, read back whole or as far as it came.
+
+While `manifest.partial.json` is there the run is going on, or crashed: the tables are `*.partial.arrows`. Once
+`manifest.json` is there the folder is closed and never changes again: the tables are `*.parquet`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
+from emulator.results.manifest import ABORTED, COMPLETE, FAILED, RUNNING, Manifest, read_manifest, to_json
+from emulator.results.schema import Columns, Part, to_batch
+from emulator.results.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
+
+MANIFEST = "manifest.json"
+PARTIAL_MANIFEST = "manifest.partial.json"
+CRASHED = "the run ended without closing its folder"
+_BATCH_ROWS = 4096
+_BATCH_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run folder that can be read.
+
+    Attributes:
+        folder: where it is.
+        manifest: its facts; a folder that was never closed has status `aborted`.
+        closed: False where the tables are still streams.
+    """
+
+    folder: Path
+    manifest: Manifest
+    closed: bool
+
+    def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of a table in the order they were measured, all columns or those named.
+
+        Raises:
+            ResultError: the table is missing or damaged.
+        """
+        names = list(part.schema.names if columns is None else columns)
+        if not self.closed and (self.folder / part.stream_name).exists():
+            for batch in read_stream(self.folder / part.stream_name):
+                yield batch.select(names)
+        elif self.closed or (self.folder / part.file_name).exists():
+            yield from _parquet_batches(self.folder / part.file_name, part, names)
+
+    def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table as a whole, each column in one chunk.
+
+        Raises:
+            ResultError: the table is missing or damaged.
+        """
+        names = part.schema.names if columns is None else columns
+        schema = pa.schema([part.schema.field(name) for name in names])
+        return to_table(list(self.batches(part, columns)), schema)
+
+
+def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as source:
+            for name in names:
+                if name not in source.schema_arrow.names or source.schema_arrow.field(name) != part.schema.field(name):
+                    raise ResultError(f"lacks column {name} as {part.schema.field(name).type}", path=path)
+            yield from source.iter_batches(columns=names)
+    except (pa.ArrowException, OSError) as error:
+        raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
+
+
+def read_run(folder: Path) -> Run:
+    """Open a run folder, closed or left by a crash.
+
+    Raises:
+        ResultError: no run folder, a damaged one, or one of a newer format version.
+    """
+    if (folder / MANIFEST).exists():
+        return Run(folder, read_manifest(folder / MANIFEST), closed=True)
+    if not (folder / PARTIAL_MANIFEST).exists():
+        raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
+    manifest = read_manifest(folder / PARTIAL_MANIFEST)
+    return Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
+
+
+class RunWriter:
+    """Writes one run folder; a context manager that closes it, saying how the run ended.
+
+    Leaving without an exception closes as `complete`, with RunAborted or an interrupt as `aborted`, with any other
+    exception as `failed`. Rows are with the operating system at the latest half a second after the next call.
+
+    Args:
+        folder: to be created; may exist only when empty.
+        manifest: the facts known at the start. Assign `manifest` anew when more is known.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self._manifest = replace(manifest, status=RUNNING, reason=None)
+        self._streams: dict[Part, TableStream] = {}
+        self._pending: dict[Part, list[pa.RecordBatch]] = {part: [] for part in Part}
+        self._written_at = 0.0
+        self._closed = False
+
+    def __enter__(self) -> RunWriter:
+        """Create the folder.
+
+        Raises:
+            InputError: there is something in it already.
+            HostError: it cannot be written.
+        """
+        _create(self.folder)
+        self._write_manifest(PARTIAL_MANIFEST)
+        for part in Part:
+            self._streams[part] = TableStream(self.folder / part.stream_name, part.schema)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        status, reason = _outcome(error)
+        try:
+            self.close(status, reason=reason)
+        except EmulatorError:
+            if error is None:
+                raise
+            # The error that ended the run is the one to tell; what was measured stays readable as streams.
+
+    @property
+    def manifest(self) -> Manifest:
+        """The facts so far."""
+        return self._manifest
+
+    @manifest.setter
+    def manifest(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._write_manifest(PARTIAL_MANIFEST)
+
+    def add_samples(self, columns: Columns) -> None:
+        """Append completed communication nodes, see `SAMPLES_SCHEMA`.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.SAMPLES, columns)
+
+    def add_iterations(self, columns: Columns) -> None:
+        """Append how ranks spent an iteration, see `ITERATIONS_SCHEMA`.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.ITERATIONS, columns)
+
+    def add_flows(self, columns: Columns) -> None:
+        """Append counters of flows, see `FLOWS_SCHEMA`.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.FLOWS, columns)
+
+    def flush(self) -> None:
+        """Write what is held back.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        for part, pending in self._pending.items():
+            if pending:
+                self._streams[part].append(to_table(pending, part.schema).to_batches()[0])
+                pending.clear()
+        self._written_at = time.monotonic()
+
+    def run(self) -> Run:
+        """The run so far, to be read before the folder is closed: for the summary and the measured trace.
+
+        Raises:
+            HostError: what is held back cannot be written.
+        """
+        if not self._closed:
+            self.flush()
+        return Run(self.folder, self._manifest, closed=self._closed)
+
+    def close(self, status: str = COMPLETE, *, reason: str | None = None) -> None:
+        """Turn the streams into Parquet and rename the manifest; idempotent.
+
+        Raises:
+            HostError: something cannot be written; the streams then stay, and the folder reads as aborted.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._manifest = replace(self._manifest, status=status, reason=reason)
+        self._close_streams()
+        for part in Part:
+            write_parquet(self.folder / part.file_name, part.schema, read_stream(self.folder / part.stream_name))
+        self._write_manifest(PARTIAL_MANIFEST)
+        with writing(self.folder):
+            (self.folder / PARTIAL_MANIFEST).rename(self.folder / MANIFEST)
+            for part in Part:
+                (self.folder / part.stream_name).unlink()
+
+    def _close_streams(self) -> None:
+        try:
+            self.flush()
+        finally:
+            for stream in self._streams.values():
+                stream.close()
+
+    def _add(self, part: Part, columns: Columns) -> None:
+        batch = to_batch(part.schema, columns)
+        if batch.num_rows:
+            self._pending[part].append(batch)
+        held = sum(one.num_rows for one in self._pending[part])
+        if held >= _BATCH_ROWS or time.monotonic() - self._written_at >= _BATCH_SECONDS:
+            self.flush()
+
+    def _write_manifest(self, name: str) -> None:
+        path = self.folder / name
+        unfinished = path.with_name(name + ".tmp")
+        with writing(path):
+            unfinished.write_text(to_json(self._manifest), encoding="utf-8")
+            publish(unfinished, path)
+
+
+def _create(folder: Path) -> None:
+    with writing(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            occupied = any(folder.iterdir())
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(f"{folder}: is no folder; choose another --out") from None
+        if occupied:
+            raise InputError(f"{folder}: is not empty; a run folder is written once, choose another --out")
+
+
+def _outcome(error: BaseException | None) -> tuple[str, str | None]:
+    if error is None:
+        return COMPLETE, None
+    if isinstance(error, RunAborted):
+        return ABORTED, error.reason
+    if not isinstance(error, Exception):
+        return ABORTED, "interrupted"
+    return FAILED, str(error) or type(error).__name__

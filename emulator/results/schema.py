@@ -1,0 +1,136 @@
+"""The columns of a run folder's tables. docs/results.md says what each one means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+FORMAT_VERSION = 1
+"""Of the whole run folder: raised when a reader of the old one would misread the new one."""
+
+Columns: TypeAlias = Mapping[str, Any]
+"""Column name → numpy array, list (None = null), Arrow array, or one value that holds for every row."""
+
+_LABEL = pa.dictionary(pa.int32(), pa.string())
+
+SAMPLES_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("node_id", pa.uint64(), nullable=False),
+        pa.field("name", _LABEL, nullable=False),
+        pa.field("kind", _LABEL, nullable=False),
+        pa.field("group", _LABEL, nullable=False),
+        pa.field("group_size", pa.int32(), nullable=False),
+        pa.field("index_in_group", pa.int64(), nullable=False),
+        pa.field("instance", pa.int64(), nullable=False),
+        pa.field("peer", pa.int32()),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("algorithm", _LABEL, nullable=False),
+        pa.field("post_ns", pa.int64(), nullable=False),
+        pa.field("done_ns", pa.int64(), nullable=False),
+        pa.field("arrival_ns", pa.int64()),
+        pa.field("bytes_sent", pa.int64(), nullable=False),
+        pa.field("bytes_received", pa.int64(), nullable=False),
+        pa.field("retransmits", pa.int64()),
+        pa.field("early", pa.bool_(), nullable=False),
+        pa.field("traced_ns", pa.int64()),
+        pa.field("ideal_ns", pa.int64()),
+    ]
+)
+
+ITERATIONS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("start_ns", pa.int64(), nullable=False),
+        pa.field("end_ns", pa.int64(), nullable=False),
+        pa.field("compute_ns", pa.int64(), nullable=False),
+        pa.field("communication_ns", pa.int64(), nullable=False),
+        pa.field("overlap_ns", pa.int64(), nullable=False),
+    ]
+)
+
+FLOWS_SCHEMA = pa.schema(
+    [
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("messages", pa.int64(), nullable=False),
+        pa.field("packets", pa.int64()),
+        pa.field("retransmits", pa.int64()),
+        pa.field("naks", pa.int64()),
+        pa.field("cnps_sent", pa.int64()),
+        pa.field("cnps_received", pa.int64()),
+        pa.field("ecn_marks", pa.int64()),
+        pa.field("out_of_order", pa.int64()),
+        pa.field("rtt_ns", pa.int64()),
+    ]
+)
+
+
+class Part(Enum):
+    """A table of the run folder; the value is the stem of its file name."""
+
+    SAMPLES = "samples"
+    ITERATIONS = "iterations"
+    FLOWS = "flows"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return _SCHEMAS[self]
+
+    @property
+    def file_name(self) -> str:
+        """Its file in a closed run folder."""
+        return f"{self.value}.parquet"
+
+    @property
+    def stream_name(self) -> str:
+        """Its file while the run goes on."""
+        return f"{self.value}.partial.arrows"
+
+
+_SCHEMAS = {Part.SAMPLES: SAMPLES_SCHEMA, Part.ITERATIONS: ITERATIONS_SCHEMA, Part.FLOWS: FLOWS_SCHEMA}
+
+
+def to_batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:
+    """Rows from columns. A column that may be null may be left out.
+
+    Raises:
+        ValueError: a column is unknown, missing, of the wrong type or of another length.
+    """
+    unknown = set(columns) - set(schema.names)
+    if unknown:
+        raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
+    rows = max((len(column) for column in columns.values() if _is_array(column)), default=1)
+    arrays = [_to_array(field, columns.get(field.name), rows) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _is_array(column: Any) -> bool:
+    return isinstance(column, np.ndarray | list | tuple | pa.Array)
+
+
+def _to_array(field: pa.Field[Any], column: Any, rows: int) -> pa.Array[Any]:
+    if not _is_array(column):
+        column = [column] * rows
+    if len(column) != rows:
+        raise ValueError(f"column {field.name} has {len(column)} rows where others have {rows}")
+    array = _encode(field.type, column)
+    if array.null_count and not field.nullable:
+        raise ValueError(f"column {field.name} lacks values")
+    return array
+
+
+def _encode(kind: pa.DataType, column: Any) -> pa.Array[Any]:
+    if isinstance(column, pa.Array):
+        return column.cast(kind)
+    if pa.types.is_dictionary(kind):
+        return pa.array(column, pa.string()).dictionary_encode()
+    return pa.array(column, kind)

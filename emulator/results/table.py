@@ -1,0 +1,236 @@
+"""The summary of a run for people, at any width, and for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from emulator.results.manifest import COMPLETE, Scaling
+from emulator.results.summary import ClassSummary, IterationSummary, RunSummary
+from emulator.units import format_duration, format_size
+
+WIDTH = 120
+"""Columns the whole table fits in; where stdout is no terminal, this is the width to print at."""
+
+NONE = "–"  # noqa: RUF001 (an en dash is what the tables show where nothing is known)
+_GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the table; `sacrifice`: the higher, the sooner it goes where the width does not suffice, 0 never.
+
+    `optional` columns go where no row has a value.
+    """
+
+    title: str
+    cell: Callable[[ClassSummary], str]
+    justify: Literal["left", "right"] = "right"
+    sacrifice: int = 0
+    optional: bool = False
+    style: str = ""
+
+
+def _duration(value: float | None) -> str:
+    return NONE if value is None else format_duration(value)
+
+
+def _number(value: float | None) -> str:
+    """Three digits, never an exponent: 0.00123, 1.23, 123."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    digits = max(0, min(5, 2 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{digits}f}"
+
+
+def _rate(value: float | None) -> str:
+    return _number(None if value is None else value / _GIGA)
+
+
+_COLUMNS = (
+    _Column("collective", lambda row: row.collective, justify="left"),
+    _Column("ranks", lambda row: str(row.members)),
+    _Column("size", lambda row: format_size(row.size_bytes)),
+    _Column("algorithm", lambda row: row.algorithm or NONE, justify="left", sacrifice=4),
+    _Column("count", lambda row: str(row.count), sacrifice=3),
+    _Column("algbw\nGB/s", lambda row: _rate(row.algbw_bytes_per_s), sacrifice=5),
+    _Column("busbw\nGB/s", lambda row: _rate(row.busbw_bytes_per_s), style="bold"),
+    _Column("ideal\n%", lambda row: _number(row.ideal_percent), sacrifice=2, optional=True),
+    _Column("cct\np50", lambda row: _duration(row.cct_p50_ns), style="bold"),
+    _Column("\np99", lambda row: _duration(row.cct_p99_ns), sacrifice=6),
+    _Column("\nmax", lambda row: _duration(row.cct_max_ns), sacrifice=7),
+    _Column("skew\np50", lambda row: _duration(row.skew_p50_ns), sacrifice=8),
+    _Column("traced", lambda row: _duration(row.traced_ns), sacrifice=9, optional=True),
+    _Column("bw\nratio", lambda row: _number(row.bw_ratio), sacrifice=1, optional=True),
+)
+
+
+def render(summary: RunSummary, *, width: int = WIDTH, limit: int | None = None) -> RenderableType:
+    """The summary for a console of that many columns.
+
+    Args:
+        summary: of a run.
+        width: columns; where it does not suffice, columns of the table are left out and named.
+        limit: most classes to show, those that take most time; None = all.
+    """
+    parts: list[RenderableType] = [_headline(summary), Text()]
+    if summary.classes:
+        parts += _class_table(summary.classes[:limit], width=width)
+    if limit is not None and len(summary.classes) > limit:
+        parts.append(Text(f"{len(summary.classes) - limit} more classes take less time.", style="dim"))
+    if not summary.classes:
+        parts.append(Text("No collective was completed in a measured iteration."))
+    return Group(*parts, Text(), _facts(summary))
+
+
+def _headline(summary: RunSummary) -> Text:
+    trials = summary.trials
+    counted = f"{trials.included} iteration{'s' * (trials.included != 1)}"
+    warmup = f" after {trials.warmup} warm-up" if trials.warmup else ""
+    text = Text.assemble(
+        (summary.trace, "bold"), f", {summary.ranks} rank{'s' * (summary.ranks != 1)}, {counted}{warmup}"
+    )
+    if summary.status != COMPLETE:
+        text.append(f"\n{summary.status}: {summary.reason or 'not closed'}", style="bold red")
+    return text
+
+
+def _class_table(classes: Sequence[ClassSummary], *, width: int) -> Iterator[RenderableType]:
+    cells = {column.title: [column.cell(row) for row in classes] for column in _COLUMNS}
+    columns = [one for one in _COLUMNS if not one.optional or any(cell != NONE for cell in cells[one.title])]
+    columns, left_out = _fit(columns, cells, width)
+    gap = 2 if _needed(columns, cells, gap=2) <= width else 1
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for column in columns:
+        table.add_column(column.title, justify=column.justify, style=column.style, no_wrap=True, vertical="bottom")
+    for at in range(len(classes)):
+        table.add_row(*(cells[column.title][at] for column in columns))
+    yield table
+    if left_out:
+        names = ", ".join(" ".join(column.title.split()) for column in left_out)
+        yield Text(f"Left out at this width: {names}.", style="dim")
+
+
+def _fit(columns: list[_Column], cells: Mapping[str, Sequence[str]], width: int) -> tuple[list[_Column], list[_Column]]:
+    left_out: list[_Column] = []
+    while _needed(columns, cells, gap=1) > width and any(column.sacrifice for column in columns):
+        worst = max(columns, key=lambda column: column.sacrifice)
+        columns = [column for column in columns if column is not worst]
+        left_out.append(worst)
+    return columns, left_out
+
+
+def _needed(columns: Sequence[_Column], cells: Mapping[str, Sequence[str]], *, gap: int) -> int:
+    widest = (max(map(cell_len, [*one.title.split("\n"), *cells[one.title]])) for one in columns)
+    return sum(widest) + gap * (len(columns) - 1) + gap - 1
+
+
+def _facts(summary: RunSummary) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for name, fact in _lines(summary):
+        grid.add_row(name, fact)
+    return grid
+
+
+def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
+    if summary.scaling.is_scaled or summary.scaling.element_bytes is not None:
+        yield "Scaled" if summary.scaling.is_scaled else "Sizes", describe_scaling(summary.scaling)
+    if summary.iteration is not None:
+        yield from _iteration_lines(summary.iteration)
+    yield from _total_lines(summary)
+    yield "Measured at", _describe_tester(summary)
+    for what, count in summary.warnings.items():
+        yield "Warning", f"{what} ({count} times)" if count != 1 else what
+
+
+def describe_scaling(scaling: Scaling) -> str:
+    """How the run differs from the trace, in words."""
+    parts = []
+    if scaling.bytes != 1:
+        parts.append(f"sizes × {scaling.bytes:g}")  # noqa: RUF001
+    if scaling.compute == "skip":
+        parts.append("compute skipped")
+    elif scaling.is_scaled and scaling.compute != "replay":
+        parts.append(f"compute time × {scaling.compute}")  # noqa: RUF001
+    if scaling.element_bytes is not None:
+        parts.append(f"the trace counts elements of {scaling.element_bytes} bytes")
+    return ", ".join(parts)
+
+
+def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
+    spread = (
+        f"{format_duration(iteration.jct_min_ns)} to {format_duration(iteration.jct_max_ns)} over {iteration.count}"
+    )
+    if iteration.jct_variation is not None:
+        spread += f", variation {100 * iteration.jct_variation:.1f} %"
+    yield "Iteration (JCT)", f"{format_duration(iteration.jct_ns)} median, {spread}"
+    if iteration.roofline_ratio is not None:
+        yield "JCT / roofline", f"{_number(iteration.roofline_ratio)}{_sequential(iteration)}"
+    if iteration.exposed_fraction is not None:
+        share = f"{100 * iteration.exposed_fraction:.0f} % of the iteration"
+        where = f"rank {iteration.slowest_rank}, the last to finish the median iteration"
+        yield "Exposed", f"{format_duration(iteration.exposed_ns)} of communication, {share} ({where})"
+    if iteration.overlap_fraction is not None:
+        hidden = f"{100 * iteration.overlap_fraction:.0f} % of {format_duration(iteration.communication_ns)}"
+        compute = f"compute {format_duration(iteration.compute_ns)}"
+        yield "Overlapped", f"{format_duration(iteration.overlap_ns)}, {hidden} of communication; {compute}"
+
+
+def _sequential(iteration: IterationSummary) -> str:
+    ratio = iteration.sequential_roofline_ratio
+    return "" if ratio is None else f" (to the sequential roofline {_number(ratio)})"
+
+
+def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
+    totals = summary.totals
+    rate = (
+        "" if totals.payload_bytes_per_s is None else f", {_rate(totals.payload_bytes_per_s)} GB/s over the iteration"
+    )
+    yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
+    if totals.counters:
+        yield "Flows", ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in totals.counters.items())
+    if totals.early:
+        yield "Early payload", f"{totals.early} samples got payload before they had posted: no speed is given for them"
+    if totals.negative:
+        yield "Below zero", f"{totals.negative} measurements have a negative time and are left out"
+    if totals.incomplete:
+        yield "Incomplete", f"{totals.incomplete} measurements lack a member and are left out"
+    for one in summary.trials.excluded:
+        yield "Excluded", f"iteration {one.iteration}: {one.why}"
+
+
+def _describe_tester(summary: RunSummary) -> str:
+    tester = summary.tester
+    parts = [tester.observation_point, f"clock error at most {format_duration(tester.clock_error_ns)}"]
+    if tester.compute_overshoot_median_ns is not None:
+        parts.append(f"compute {format_duration(tester.compute_overshoot_median_ns)} late at the median")
+    if tester.peak_rss_bytes is not None:
+        parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent")
+    return ", ".join(parts)
+
+
+def to_json(summary: RunSummary) -> dict[str, Any]:
+    """The same facts for machines: units in the names, null where the table has a dash, nothing rounded."""
+    document = dataclasses.asdict(summary)
+    scaling = document.pop("scaling")
+    document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
+    if summary.iteration is not None:
+        document["iteration"] |= {
+            "exposed_ns": summary.iteration.exposed_ns,
+            "exposed_fraction": summary.iteration.exposed_fraction,
+            "overlap_fraction": summary.iteration.overlap_fraction,
+        }
+    return document
