@@ -171,7 +171,7 @@ class Agent:
     async def _farewell(self) -> None:
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self._link.send(control.Farewell(flows, peak_rss_bytes, self._clock.overshoot_median_ns()))
+        self._link.send(control.Farewell(flows, peak_rss_bytes, self._clock.overshoot_median_ns() or 0))
         await self._link.drained()
 
     def _fail(self, reason: str, rank: int | None = None) -> None:

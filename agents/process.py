@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 from agents.agent import Agent
 from emulator.errors import EmulatorError
@@ -24,7 +25,7 @@ def run_agent(target: str, *, token: str, name: str) -> int:
     return 0
 
 
-def _loop_factory():  # type: ignore[no-untyped-def]  # uvloop is optional, and typed only where installed
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except ImportError:

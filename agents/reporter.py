@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from agents.clock import Clock
+from emulator.results.catalogue import Completions
 from emulator.results.observations import Completion, RankSummary
 from emulator.units import NS_PER_S
-from emulator.wire.control import AgentValue, Completions, Credit, IterationDone
+from emulator.wire.control import AgentValue, Credit, IterationDone
 
 FLUSH_NS = NS_PER_S // 20
 BATCH = 512
@@ -72,5 +75,19 @@ class Reporter:
     def flush(self) -> None:
         """Hand over what has been collected."""
         if self._batch:
-            self._send(Completions(self._batch[0].iteration, self._batch))
+            self._send(_columns(self._batch))
             self._batch = []
+
+
+def _columns(batch: list[Completion]) -> Completions:
+    return Completions(
+        iteration=batch[0].iteration,
+        rank=np.array([one.rank for one in batch], np.int64),
+        node_id=np.array([one.node_id for one in batch], np.uint64),
+        post_ns=np.array([one.post_ns for one in batch], np.int64),
+        done_ns=np.array([one.done_ns for one in batch], np.int64),
+        arrival_ns=np.array([one.arrival_ns for one in batch], np.int64),
+        bytes_sent=np.array([one.bytes_sent for one in batch], np.int64),
+        bytes_received=np.array([one.bytes_received for one in batch], np.int64),
+        early=np.array([one.early for one in batch], np.bool_),
+    )

@@ -72,7 +72,7 @@ class ControlService:
     def __init__(self, listener: AgentListener, *, token: str, run_id: str) -> None:
         self._listener, self._token, self._run_id = listener, token, run_id
 
-    def handler(self) -> grpc.GenericRpcHandler:
+    def handler(self) -> grpc.GenericRpcHandler[pb.AgentMessage, pb.ControllerMessage]:
         """What a gRPC server needs to route calls here."""
         service, method = control.METHOD.strip("/").split("/")
         rpc = grpc.stream_stream_rpc_method_handler(

@@ -26,7 +26,8 @@ from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, RunAborted, RunTimeout
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.program import PlaySettings
-from emulator.results.observations import Completion, FlowCounters, RankSummary
+from emulator.results.catalogue import Completions
+from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
 from emulator.wire import control
 
@@ -90,7 +91,7 @@ class SessionObserver(Protocol):
         """All agents were told to begin."""
         ...
 
-    def completed(self, iteration: int, completions: Sequence[Completion]) -> None:
+    def completed(self, completions: Completions) -> None:
         """Communication nodes are done."""
         ...
 
@@ -161,8 +162,8 @@ class RunSession:
         name = channel.hello.agent
         self._heard_at[name] = time.monotonic()
         match value:
-            case control.Completions(iteration, completions):
-                self._observer.completed(iteration, completions)
+            case Completions():
+                self._observer.completed(value)
             case control.Credit(rank, nodes):
                 self._stream_of_rank[rank].grant(nodes)
                 self._pump(name, self._stream_of_rank[rank])

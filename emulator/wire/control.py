@@ -14,7 +14,8 @@ from google.protobuf.message import Message
 
 from emulator.errors import RemoteProtocolError
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
-from emulator.results.observations import Completion, FlowCounters, RankSummary
+from emulator.results.catalogue import Completions
+from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import CommKind
 from emulator.wire._pb import control_pb2 as pb
 
@@ -116,14 +117,6 @@ class Start:
 
     iteration: int
     at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Completions:
-    """Communication nodes of one iteration that are done."""
-
-    iteration: int
-    completions: Sequence[Completion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,27 +306,29 @@ def _decode_communication(entry: Any) -> PlannedCommunication:
     )
 
 
-_COMPLETION_COLUMNS = (
-    "rank",
-    "node_id",
-    "post_ns",
-    "done_ns",
-    "arrival_ns",
-    "bytes_sent",
-    "bytes_received",
-    "early",
-)
+_COMPLETION_COLUMNS = {
+    "rank": np.int64,
+    "node_id": np.uint64,
+    "post_ns": np.int64,
+    "done_ns": np.int64,
+    "arrival_ns": np.int64,
+    "bytes_sent": np.int64,
+    "bytes_received": np.int64,
+    "early": np.bool_,
+}
 
 
 def _encode_completions(target: Any, value: Completions) -> None:
     target.iteration = value.iteration
     for name in _COMPLETION_COLUMNS:
-        getattr(target, name).extend([getattr(completion, name) for completion in value.completions])
+        getattr(target, name).extend(getattr(value, name).tolist())
 
 
 def _decode_completions(message: Any) -> Completions:
-    columns = zip(*(getattr(message, name) for name in _COMPLETION_COLUMNS), strict=True)
-    return Completions(message.iteration, [Completion(message.iteration, *row) for row in columns])
+    columns: dict[str, Any] = {name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()}
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("columns of unequal length")
+    return Completions(message.iteration, **columns)
 
 
 def _encode_iteration_done(target: Any, value: IterationDone) -> None:

@@ -1,0 +1,146 @@
+"""Options that several commands share, and their parsing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+from agents.transports.base import DEFAULT_MESSAGE_BYTES
+from agents.transports.catalogue import TRANSPORTS
+from emulator.units import format_size, parse_size
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+T = TypeVar("T")
+
+
+def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """An argparse type whose error text is that of the ValueError."""
+
+    def converter(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return converter
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """An argparse type: a whole number of at least `least`."""
+
+    def parse(text: str) -> int:
+        if not text.lstrip("-").isdecimal() or int(text) < least:
+            raise ValueError(f"{text!r}: a whole number of at least {least} is needed")
+        return int(text)
+
+    return argument(parse)
+
+
+def _factor(text: str) -> Fraction:
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"{text!r}: a factor above 0 is needed, as 0.01 or 1/64") from error
+    if value <= 0:
+        raise ValueError(f"{text!r}: a factor above 0 is needed")
+    return value
+
+
+def _compute(text: str) -> float:
+    if text in ("replay", "skip"):
+        return 1.0 if text == "replay" else 0.0
+    try:
+        return float(_factor(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r}: replay, skip, or a factor on compute time is needed") from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: seconds are needed") from error
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text!r}: seconds above 0 are needed")
+    return value
+
+
+def _message_bytes(text: str) -> int:
+    value = parse_size(text)
+    if not 1 <= value <= 1 << 30:
+        raise ValueError(f"{text!r}: messages have 1 byte to 1 GiB")
+    return value
+
+
+def add_trace_options(parser: argparse.ArgumentParser) -> None:
+    """What a command needs to read a trace."""
+    parser.add_argument("trace", metavar="TRACE", type=Path, help="a folder, a prefix of <prefix>.<rank>.et, or one file")
+    group = parser.add_argument_group("trace")
+    group.add_argument("--groups", metavar="FILE", type=Path, help='process groups: JSON {"1": [0, 1], …}')
+    group.add_argument("--ranks", metavar="N", type=at_least(1), help="how many ranks the trace must have")
+    group.add_argument("--lenient", action="store_true", help="drop dependencies on nodes that do not exist")
+    group.add_argument(
+        "--element-bytes",
+        metavar="N",
+        type=at_least(1),
+        default=None,
+        help="the trace's comm_size counts elements of N bytes",
+    )
+    group.add_argument(
+        "--scale-bytes", metavar="F", type=argument(_factor), default=Fraction(1), help="multiply every payload by F"
+    )
+
+
+def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup: int) -> None:
+    """What a command needs to play something."""
+    group = parser.add_argument_group("play")
+    group.add_argument("--topology", metavar="FILE", type=Path, help="hosts, addresses, rates (default: loopback)")
+    group.add_argument(
+        "--allow-network",
+        metavar="PREFIX",
+        action="append",
+        default=[],
+        help="let the topology name addresses of this prefix, as 192.0.2.0/24",
+    )
+    group.add_argument("--transport", choices=TRANSPORTS, default=TRANSPORTS[0], help=f"default: {TRANSPORTS[0]}")
+    group.add_argument("--agents", metavar="N", type=at_least(1), help="agent processes (default: one per core)")
+    group.add_argument("--iterations", metavar="N", type=at_least(1), default=iterations, help=f"default: {iterations}")
+    group.add_argument(
+        "--warmup", metavar="N", type=at_least(0), default=warmup, help=f"iterations not counted (default: {warmup})"
+    )
+    group.add_argument(
+        "--algorithm",
+        metavar="COLLECTIVE=NAME",
+        action="append",
+        default=[],
+        help="play a collective with this algorithm, as all_reduce=ring (repeatable)",
+    )
+    group.add_argument("--credits", choices=("on", "off"), default="on", help="receiver-ready credits (default: on)")
+    group.add_argument(
+        "--message-bytes",
+        metavar="SIZE",
+        type=argument(_message_bytes),
+        default=DEFAULT_MESSAGE_BYTES,
+        help=f"payload is cut into messages of at most this (default: {format_size(DEFAULT_MESSAGE_BYTES)})",
+    )
+    group.add_argument(
+        "--timeout", metavar="S", type=argument(_seconds), default=60.0, help="give up when nothing moves (default: 60)"
+    )
+    group.add_argument("--seed", metavar="N", type=at_least(0), default=0, help="of everything random (default: 0)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<trace>)")
+    output.add_argument("--json", action="store_true", help="the facts of the table as JSON on stdout")
+
+
+def add_compute_option(parser: argparse.ArgumentParser) -> None:
+    """What becomes of recorded compute time."""
+    parser.add_argument(
+        "--compute",
+        metavar="replay|skip|FACTOR",
+        type=argument(_compute),
+        default=1.0,
+        help="take compute time as recorded, not at all, or times a factor (default: replay)",
+    )

@@ -1,0 +1,73 @@
+"""The `charkha` command: parser, exit codes, and the one place where errors become lines."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from emulator.cli import agent, bench, check, generate, run
+from emulator.errors import EmulatorError
+
+_COMMANDS = (run, bench, check, generate, agent)
+_EPILOG = """example:
+  charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
+
+exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 130 interrupted
+"""
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(level=args.log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    handler: Callable[[argparse.Namespace], int] = args.handler
+    try:
+        code = handler(args)
+        sys.stdout.flush()
+    except EmulatorError as error:
+        print(f"charkha: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("charkha: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough; keep the interpreter from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # the root: whatever this is, a user sees one line
+        return _internal_error(error)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="charkha",
+        description="Play MLCommons Chakra execution traces as network traffic and measure every collective.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"charkha {version('charkha')}")
+    parser.add_argument(
+        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
+    )
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_parser(subparsers)
+    return parser
+
+
+def _internal_error(error: Exception) -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="charkha-error-", suffix=".txt", delete=False) as details:
+        traceback.print_exception(error, file=details)
+    print(
+        f"charkha: internal error: {type(error).__name__}: {error} (a bug; please report it with {details.name})",
+        file=sys.stderr,
+    )
+    return 1
