@@ -1,0 +1,184 @@
+"""The canonical order of one rank: topological over all its dependencies, smallest id first among ready nodes.
+
+It is what makes ranks agree which collective is the k-th of a group, so it depends on ids and dependencies alone, never
+on the order of nodes in the file. When every dependency has a smaller id than its dependent it is simply ascending id,
+which numpy does; otherwise only nodes that some larger id holds back pass through a heap.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from emulator.errors import TraceError
+from emulator.trace.cycles import short_cycle
+from emulator.trace.model import IntArray, RankTrace
+
+SHOWN_NODES = 8
+"""How many nodes of a cycle an error prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankOrder:
+    """A rank's nodes in canonical order, and its dependencies as positions in it.
+
+    Attributes:
+        order: int64, shape (n,): row at each position.
+        position: int64, shape (n,): position of each row.
+        dep_offset, dep_position: as RankProgram has them: per position, ascending, distinct, all smaller.
+        dropped: dangling dependencies left out.
+        duplicates: dependencies given more than once in the same list.
+    """
+
+    order: IntArray
+    position: IntArray
+    dep_offset: IntArray
+    dep_position: IntArray
+    dropped: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """Dependencies that exist; `owner` and `needed` are places in ascending id order, shape (m,)."""
+
+    by_id: IntArray
+    owner: IntArray
+    needed: IntArray
+    is_ctrl: npt.NDArray[np.bool_]
+    dropped: int
+
+
+def canonical_order(trace: RankTrace, *, lenient: bool = False) -> RankOrder:
+    """Order a rank's nodes; about 0.3 µs a node where ids ascend along dependencies, 2 µs where they do not.
+
+    Raises:
+        TraceError: a dependency on a node that does not exist (unless `lenient`), or dependencies in a circle.
+    """
+    edges = _edges(trace, lenient=lenient)
+    count = len(trace)
+    places = np.arange(count, dtype=np.int64)
+    if bool(np.any(edges.needed >= edges.owner)):
+        places = _smallest_first(trace, edges)
+    place_position = np.empty(count, dtype=np.int64)
+    place_position[places] = np.arange(count, dtype=np.int64)
+    order = edges.by_id[places]
+    position = np.empty(count, dtype=np.int64)
+    position[order] = np.arange(count, dtype=np.int64)
+    offset, needed = _distinct(place_position[edges.owner], place_position[edges.needed], count)
+    duplicates = 0 if len(needed) == len(edges.needed) else _duplicates(edges, count)
+    return RankOrder(order, position, offset, needed, edges.dropped, duplicates)
+
+
+def _edges(trace: RankTrace, *, lenient: bool) -> _Edges:
+    by_id = np.argsort(trace.node_id, kind="stable").astype(np.int64, copy=False)
+    sorted_ids = trace.node_id[by_id]
+    needed = np.searchsorted(sorted_ids, trace.dep_id).astype(np.int64, copy=False)
+    per_row = np.diff(trace.dep_offset)
+    row = np.repeat(np.arange(len(trace), dtype=np.int64), per_row)
+    exists = sorted_ids[np.minimum(needed, len(trace) - 1)] == trace.dep_id
+    is_ctrl = np.arange(len(row)) - trace.dep_offset[row] < trace.ctrl_count[row]
+    dropped = len(row) - int(np.count_nonzero(exists))
+    if dropped:
+        if not lenient:
+            raise _dangling(trace, row, exists)
+        row, needed, is_ctrl = row[exists], needed[exists], is_ctrl[exists]
+    place_of_row = np.empty(len(trace), dtype=np.int64)
+    place_of_row[by_id] = np.arange(len(trace), dtype=np.int64)
+    return _Edges(by_id, place_of_row[row], needed, is_ctrl, dropped)
+
+
+def _dangling(trace: RankTrace, row: IntArray, exists: npt.NDArray[np.bool_]) -> TraceError:
+    first = int(np.flatnonzero(~exists)[0])
+    missing = int(np.count_nonzero(~exists))
+    return TraceError(
+        f"depends on node {int(trace.dep_id[first])}, which is not in the file "
+        f"({missing} such {'dependency' if missing == 1 else 'dependencies'} in it): the file is incomplete, "
+        "or give --lenient to drop them",
+        path=trace.path,
+        node=int(trace.node_id[row[first]]),
+    )
+
+
+def _distinct(owner: IntArray, needed: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """CSR of distinct (owner, needed) pairs, sorted."""
+    key = owner * count + needed
+    if bool(np.any(key[1:] <= key[:-1])):
+        key = np.unique(key)
+    owner, needed = np.divmod(key, count) if count else (key, key)
+    offset = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=count), out=offset[1:])
+    return offset, needed
+
+
+def _duplicates(edges: _Edges, count: int) -> int:
+    key = (edges.owner * 2 + edges.is_ctrl) * count + edges.needed
+    return len(key) - len(np.unique(key))
+
+
+def _smallest_first(trace: RankTrace, edges: _Edges) -> IntArray:
+    """Kahn's algorithm with the smallest place first: a pointer walks up the places; only the ones it had to pass by,
+    and which are therefore smaller than all it has yet to reach, go through the heap when they become ready."""
+    count = len(trace)
+    offset, needed = _distinct(edges.owner, edges.needed, count)
+    waiting: list[int] = np.diff(offset).tolist()
+    first, dependents = _transposed(offset, needed, count)
+    late: list[int] = []
+    result: list[int] = []
+    pop, push, emit = heapq.heappop, heapq.heappush, result.append
+    reached = 0
+    while late or reached < count:
+        if late:
+            place = pop(late)
+        else:
+            place = reached
+            reached += 1
+            if waiting[place]:
+                continue
+        emit(place)
+        for index in range(first[place], first[place + 1]):
+            dependent = dependents[index]
+            waiting[dependent] -= 1
+            if dependent < reached and not waiting[dependent]:
+                push(late, dependent)
+    if len(result) < count:
+        raise _circular(trace, edges.by_id, offset, needed, result)
+    return np.array(result, dtype=np.int64)
+
+
+def _transposed(offset: IntArray, needed: IntArray, count: int) -> tuple[list[int], list[int]]:
+    owner = np.repeat(np.arange(count, dtype=np.int64), np.diff(offset))
+    first = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(needed, minlength=count), out=first[1:])
+    return first.tolist(), owner[np.argsort(needed, kind="stable")].tolist()
+
+
+def _circular(trace: RankTrace, by_id: IntArray, offset: IntArray, needed: IntArray, ordered: list[int]) -> TraceError:
+    is_left = np.ones(len(by_id), dtype=np.bool_)
+    is_left[ordered] = False
+
+    def dependencies(place: int) -> list[int]:
+        found = needed[offset[place] : offset[place + 1]]
+        return [int(other) for other in found[is_left[found]]]
+
+    on_cycle = _walk_into_cycle(int(np.flatnonzero(is_left)[0]), dependencies)
+    cycle = short_cycle([on_cycle], dependencies)
+    ids = [int(trace.node_id[by_id[place]]) for place in cycle]
+    shown = " → ".join(str(node) for node in [*ids, ids[0]][: SHOWN_NODES + 1])
+    rest = "" if len(ids) <= SHOWN_NODES else f" → … ({len(ids)} nodes)"
+    return TraceError(
+        f"dependencies form a circle, so none of these nodes can start: {shown}{rest}", path=trace.path, node=ids[0]
+    )
+
+
+def _walk_into_cycle(place: int, dependencies: Callable[[int], list[int]]) -> int:
+    """Every node left over has a dependency left over: following the first one must come back."""
+    seen: set[int] = set()
+    while place not in seen:
+        seen.add(place)
+        place = dependencies(place)[0]
+    return place
