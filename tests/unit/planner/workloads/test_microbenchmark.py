@@ -1,0 +1,64 @@
+"""One collective again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
+from emulator.trace.model import CommKind
+
+
+def test_every_collective_waits_for_the_one_before() -> None:
+    workload = collective_workload(CollectiveLoop(kind=CommKind.ALL_REDUCE, ranks=4, size_bytes=64, count=3))
+    nodes = list(workload.nodes(2))
+    assert [(node.kind, node.size_bytes, node.deps) for node in nodes] == [
+        (CommKind.ALL_REDUCE, 64, ()),
+        (CommKind.ALL_REDUCE, 64, (1,)),
+        (CommKind.ALL_REDUCE, 64, (2,)),
+    ]
+    assert workload.totals.nodes == 12
+    assert [(entry.operations, entry.total_bytes) for entry in workload.totals.traffic] == [(3, 768)]
+
+
+def test_a_gap_is_computed_before_each() -> None:
+    loop = CollectiveLoop(kind=CommKind.BROADCAST, ranks=2, size_bytes=8, count=2, compute_micros=50)
+    workload = collective_workload(loop)
+    assert [node.duration_micros for node in workload.nodes(0)] == [50, 0, 50, 0]
+    assert [node.deps for node in workload.nodes(0)] == [(), (1,), (2,), (3,)]
+    assert (workload.totals.nodes, workload.totals.compute_nodes, workload.totals.compute_micros) == (8, 4, 200)
+
+
+@pytest.mark.parametrize(
+    ("kind", "comm_size"),
+    [
+        (CommKind.ALL_GATHER, 16),
+        (CommKind.GATHER, 16),
+        (CommKind.REDUCE_SCATTER, 64),
+        (CommKind.ALL_TO_ALL, 64),
+        (CommKind.SCATTER, 64),
+        (CommKind.BARRIER, 0),
+    ],
+)
+def test_comm_size_is_the_input_of_a_rank(kind: CommKind, comm_size: int) -> None:
+    assert CollectiveLoop(kind=kind, ranks=4, size_bytes=64).comm_size == comm_size
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "size_bytes", "count", "message"),
+    [
+        (CommKind.SEND, 2, 8, 1, "send is no collective"),
+        (CommKind.ALL_REDUCE, 0, 8, 1, "0 ranks"),
+        (CommKind.ALL_REDUCE, 2, 8, 0, "0 collectives"),
+        (CommKind.ALL_REDUCE, 2, 2**63, 1, "no size of a collective"),
+        (CommKind.ALL_GATHER, 3, 64, 1, "equal shards of 3 ranks"),
+    ],
+)
+def test_what_cannot_be_is_refused(kind: CommKind, ranks: int, size_bytes: int, count: int, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        CollectiveLoop(kind=kind, ranks=ranks, size_bytes=size_bytes, count=count)
+
+
+def test_a_negative_gap_is_refused() -> None:
+    with pytest.raises(PlanError, match="gap of -1"):
+        CollectiveLoop(kind=CommKind.BARRIER, ranks=2, size_bytes=0, compute_micros=-1)

@@ -1,0 +1,132 @@
+"""What waits for what in a rank's iteration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emulator.planner.workloads.node import WorkNode
+from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.stage import transformer_nodes
+from emulator.planner.workloads.transformer import Transformer
+from emulator.trace.model import CommKind
+
+MODEL = Transformer(
+    layers=4,
+    hidden=512,
+    sequence=1024,
+    batch=8,
+    micro_batches=4,
+    vocabulary=4096,
+    tensor=2,
+    pipeline=2,
+    data=2,
+)
+FIRST, LAST = 0, 4
+
+
+def _nodes(model: Transformer, rank: int) -> dict[str, WorkNode]:
+    nodes = list(transformer_nodes(model, rank))
+    named = {node.name: node for node in nodes}
+    assert len(named) == len(nodes)
+    return named
+
+
+def _waits_for(nodes: dict[str, WorkNode], name: str) -> set[str]:
+    names = {node.node_id: other for other, node in nodes.items()}
+    return {names[dep] for dep in nodes[name].deps}
+
+
+def test_a_layer_all_reduces_twice_forward_and_twice_backward() -> None:
+    nodes = _nodes(MODEL, FIRST)
+    for direction in ("forward", "backward"):
+        reduces = [
+            node for name, node in nodes.items() if f"{direction}.0.layer1" in name and node.kind is CommKind.ALL_REDUCE
+        ]
+        assert [node.size_bytes for node in reduces] == [1 << 20, 1 << 20]
+        assert {node.group for node in reduces} == {1}
+
+
+def test_the_mlp_waits_for_the_all_reduce_of_attention() -> None:
+    assert _waits_for(_nodes(MODEL, FIRST), "forward.0.layer0.mlp") == {
+        "forward.0.layer0.attention",
+        "forward.0.layer0.attention.all_reduce",
+    }
+
+
+def test_backward_takes_twice_as_long_as_forward() -> None:
+    nodes = _nodes(MODEL, FIRST)
+    for half in ("attention", "mlp"):
+        forward, backward = (nodes[f"{way}.0.layer0.{half}"].duration_micros for way in ("forward", "backward"))
+        assert backward == 2 * forward
+
+
+def test_stages_send_activations_forward_and_gradients_backward() -> None:
+    first, last = _nodes(MODEL, FIRST), _nodes(MODEL, LAST)
+    for k in range(MODEL.micro_batches):
+        send, receive = first[f"forward.{k}.send"], last[f"forward.{k}.recv"]
+        assert (send.kind, send.peer, receive.kind, receive.peer) == (CommKind.SEND, LAST, CommKind.RECV, FIRST)
+        assert (send.tag, send.size_bytes) == (receive.tag, receive.size_bytes) == (k, 1 << 20)
+        send, receive = last[f"backward.{k}.send"], first[f"backward.{k}.recv"]
+        assert (send.kind, send.peer, receive.kind, receive.peer) == (CommKind.SEND, FIRST, CommKind.RECV, LAST)
+        assert (send.tag, send.size_bytes) == (receive.tag, receive.size_bytes) == (k, 1 << 20)
+
+
+def test_the_gradient_is_computed_from_what_was_received() -> None:
+    assert "backward.2.recv" in _waits_for(_nodes(MODEL, FIRST), "backward.2.layer1.mlp")
+    assert "forward.2.recv" in _waits_for(_nodes(MODEL, LAST), "forward.2.layer2.attention")
+
+
+def test_gradients_travel_while_the_last_backward_pass_goes_on() -> None:
+    nodes = _nodes(MODEL, FIRST)
+    assert _waits_for(nodes, "gradients.layer1.all_reduce") == {"backward.3.layer1.attention"}
+    assert "gradients.layer1.all_reduce" not in _waits_for(nodes, "backward.3.layer0.mlp")
+    assert nodes["gradients.layer1.all_reduce"].size_bytes == MODEL.layer_parameters * 2
+    assert [name for name in nodes if name.startswith("gradients")] == [
+        "gradients.layer1.all_reduce",
+        "gradients.layer0.all_reduce",
+        "gradients.embedding.all_reduce",
+    ]
+
+
+def test_gpipe_reduces_gradients_in_its_last_backward_pass() -> None:
+    nodes = _nodes(replace(MODEL, schedule=PipelineSchedule.GPIPE), FIRST)
+    assert _waits_for(nodes, "gradients.layer1.all_reduce") == {"backward.0.layer1.attention"}
+
+
+def test_first_and_last_stage_share_the_embedding_once_the_pipeline_is_flushed() -> None:
+    for rank, flushed in ((FIRST, "backward.3.embedding"), (LAST, "backward.3.send")):
+        nodes = _nodes(MODEL, rank)
+        assert flushed in _waits_for(nodes, "embedding.all_reduce")
+        assert nodes["embedding.all_reduce"].size_bytes == 4096 * 512 // 2 * 2
+        assert "embedding.all_reduce" in _waits_for(nodes, "gradient_norm.all_reduce")
+
+
+def test_the_middle_of_a_pipeline_has_no_embedding() -> None:
+    middle = _nodes(replace(MODEL, pipeline=4), 4)
+    assert not [name for name in middle if "embedding" in name or "head" in name]
+
+
+def test_the_optimizer_waits_for_the_norm_which_waits_for_every_gradient() -> None:
+    nodes = _nodes(MODEL, LAST)
+    assert "gradient_norm.all_reduce" in _waits_for(nodes, "optimizer")
+    assert _waits_for(nodes, "gradient_norm.all_reduce") >= {name for name in nodes if name.startswith("gradients")}
+
+
+def test_a_sharded_optimizer_scatters_gradients_and_gathers_parameters() -> None:
+    nodes = _nodes(replace(MODEL, shard_optimizer=True), FIRST)
+    scatter, gather = nodes["gradients.layer0.reduce_scatter"], nodes["parameters.layer0.all_gather"]
+    assert (scatter.kind, gather.kind) == (CommKind.REDUCE_SCATTER, CommKind.ALL_GATHER)
+    assert scatter.size_bytes == 2 * gather.size_bytes == MODEL.layer_parameters * 2
+    assert _waits_for(nodes, "parameters.layer0.all_gather") == {"optimizer"}
+    assert "gradients.layer0.all_reduce" not in nodes
+
+
+def test_recomputation_runs_the_forward_pass_again_before_the_backward_pass() -> None:
+    nodes = _nodes(replace(MODEL, recompute=True), FIRST)
+    assert "backward.0.layer1.again.mlp.all_reduce" in _waits_for(nodes, "backward.0.layer1.mlp")
+    assert len([name for name in nodes if name.startswith("backward.0.layer1") and "all_reduce" in name]) == 4
+
+
+def test_a_single_rank_only_computes() -> None:
+    nodes = _nodes(replace(MODEL, tensor=1, pipeline=1, data=1), 0)
+    assert all(node.kind is None for node in nodes.values())
