@@ -24,3 +24,12 @@ def make_attribute(name: str, value: AttrValue) -> et_pb2.Attribute:
     if value < 0:
         return et_pb2.Attribute(name=name, int64_val=value)
     return et_pb2.Attribute(name=name, uint64_val=value)
+
+
+def attribute_value(attribute: et_pb2.Attribute) -> object:
+    """The value whatever its type: lists as tuples, None where there is none."""
+    kind = attribute.WhichOneof("value")
+    if kind is None:
+        return None
+    value = getattr(attribute, kind)
+    return tuple(value.values) if kind.endswith("_list") else value

@@ -1,18 +1,34 @@
-"""The three ways a trace file may be compressed, told apart by their first bytes, never by the name."""
+"""Trace files as streams of bytes: plain, gzip or zstandard, told apart by their first bytes, never by the name.
+
+Memory stays bounded whatever a file claims: blocks are small, and what unfolds beyond reason is refused.
+"""
 
 from __future__ import annotations
 
 import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import IO, Protocol
 
 import zstandard
 
+from emulator.errors import TraceError
+
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
+
+BLOCK_BYTES = 256 << 10
+ZSTD_INPUT_BYTES = 1 << 10  # four bytes can unfold to a block of 128 KiB: this bounds what one call returns to 32 MiB
+ZSTD_WINDOW_BYTES = 128 << 20
+MAX_UNFOLD_RATIO = 400  # real traces reach 40; gzip itself can do 1,032
+UNFOLD_ALLOWANCE_BYTES = 256 << 20
 
 
 class ByteSink(Protocol):
@@ -47,8 +63,112 @@ class Encoding(Enum):
         return cls.ZSTD if head.startswith(ZSTD_MAGIC) else cls.PLAIN
 
 
+class ByteSource:
+    """A file's uncompressed bytes, in order; comes from `open_source`.
+
+    Attributes:
+        encoding: how the file is compressed.
+        size: length of the uncompressed bytes where it is known beforehand (plain files).
+    """
+
+    def __init__(self, raw: IO[bytes], path: Path, *, encoding: Encoding, file_size: int) -> None:
+        self.encoding = encoding
+        self.size = file_size if encoding is Encoding.PLAIN else None
+        self._path = path
+        self._file_size = file_size
+        self._blocks = self._guard(_DECODERS[encoding](raw))
+
+    def read_at_least(self, count: int) -> bytes:
+        """`count` bytes or somewhat more; fewer only at the end, none past it.
+
+        Raises:
+            TraceError: the file cannot be read, or its compression is corrupt, cut short, or a bomb.
+        """
+        parts = []
+        while count > 0 and (block := next(self._blocks, b"")):
+            parts.append(block)
+            count -= len(block)
+        return b"".join(parts)
+
+    def _guard(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        offset = 0
+        allowed = UNFOLD_ALLOWANCE_BYTES + MAX_UNFOLD_RATIO * self._file_size
+        try:
+            for block in blocks:
+                yield block
+                offset += len(block)
+                if offset > allowed:
+                    raise TraceError(f"unfolds to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
+        except EOFError as error:
+            raise TraceError("the compressed data is cut short", path=self._path, offset=offset) from error
+        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+            problem = f"the compressed data is corrupt ({error})"
+            raise TraceError(problem, path=self._path, offset=offset) from error
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[ByteSource]:
+    """Open a regular file for reading whatever its compression.
+
+    Raises:
+        TraceError: it cannot be opened, or is no regular file.
+    """
+    try:
+        # Not waiting: opening a pipe for reading would block until somebody writes.
+        raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    with raw:
+        status = os.fstat(raw.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise TraceError("is no regular file", path=path)
+        try:
+            head = raw.peek(4)[:4]
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        yield ByteSource(raw, path, encoding=Encoding.of_head(head), file_size=status.st_size)
+
+
 def compressing_writer(raw: IO[bytes], encoding: Encoding) -> ByteSink:
     """A stream that compresses into `raw` and leaves it open when closed; the same bytes in give the same bytes out."""
     if encoding is Encoding.GZIP:
         return gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=raw, mtime=0)
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(raw, closefd=False)
+
+
+def _unreadable(path: Path, error: OSError) -> TraceError:
+    return TraceError(f"cannot be read: {error.strerror or error}", path=path)
+
+
+def _plain_blocks(raw: IO[bytes]) -> Iterator[bytes]:
+    while block := raw.read(BLOCK_BYTES):
+        yield block
+
+
+def _gzip_blocks(raw: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=raw) as unfolded:
+        while block := unfolded.read(BLOCK_BYTES):
+            yield block
+
+
+def _zstd_blocks(raw: IO[bytes]) -> Iterator[bytes]:
+    """Frame after frame; the library's own stream reader takes a cut for the end, so frames are followed here."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
+    frame = decompressor.decompressobj()
+    begun = False
+    while data := raw.read(ZSTD_INPUT_BYTES):
+        while data:
+            begun = True
+            if block := frame.decompress(data):
+                yield block
+            if not frame.eof:
+                break
+            data, begun = frame.unused_data, False
+            frame = decompressor.decompressobj()
+    if begun:
+        raise EOFError
+
+
+_DECODERS = {Encoding.PLAIN: _plain_blocks, Encoding.GZIP: _gzip_blocks, Encoding.ZSTD: _zstd_blocks}
