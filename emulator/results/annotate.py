@@ -169,7 +169,9 @@ class _Rows:
     def _medians(self) -> IntArray:
         """Per node the row with its lower median; of equal ones the middle in order of iteration."""
         node = np.repeat(np.arange(len(self._starts)), self._counts)
-        return np.lexsort((self._own_ns, node))[self._starts + (self._counts - 1) // 2]
+        order = np.lexsort((self._own_ns, node))
+        middle: IntArray = order[self._starts + (self._counts - 1) // 2]
+        return middle
 
     def _annotation(self, rows: slice, median: int, context: _Context) -> NodeAnnotation:
         duration_ns = int(self._own_ns[median])

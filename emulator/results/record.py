@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
 from emulator.results.manifest import ABORTED, COMPLETE, FAILED, RUNNING, Manifest, read_manifest, to_json
+from emulator.results.observations import FlowCounters, RankSummary
 from emulator.results.schema import Columns, Part, to_batch
 from emulator.results.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
 
@@ -151,21 +153,21 @@ class RunWriter:
         """
         self._add(Part.SAMPLES, columns)
 
-    def add_iterations(self, columns: Columns) -> None:
-        """Append how ranks spent an iteration, see `ITERATIONS_SCHEMA`.
+    def add_iteration(self, iteration: int, ranks: Sequence[RankSummary]) -> None:
+        """Append how these ranks spent an iteration they completed.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        self._add(Part.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
+
+    def add_flows(self, flows: Sequence[FlowCounters]) -> None:
+        """Append counters of flows, a row each.
 
         Raises:
             HostError: they cannot be written.
         """
-        self._add(Part.ITERATIONS, columns)
-
-    def add_flows(self, columns: Columns) -> None:
-        """Append counters of flows, see `FLOWS_SCHEMA`.
-
-        Raises:
-            HostError: they cannot be written.
-        """
-        self._add(Part.FLOWS, columns)
+        self._add(Part.FLOWS, _columns(FlowCounters, flows))
 
     def flush(self) -> None:
         """Write what is held back.
@@ -229,6 +231,10 @@ class RunWriter:
         with writing(path):
             unfinished.write_text(to_json(self._manifest), encoding="utf-8")
             publish(unfinished, path)
+
+
+def _columns(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[Any]]:
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
 
 
 def _create(folder: Path) -> None:

@@ -1,0 +1,110 @@
+"""A YAML file as plain values that know the line they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from emulator.errors import TopologyError
+
+KeyPath: TypeAlias = Sequence[str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file: `value` as plain objects (all keys strings), `root` as YAML nodes with their places."""
+
+    path: Path
+    value: Any
+    root: yaml.Node
+
+    def error(self, problem: str, key: KeyPath = ()) -> TopologyError:
+        """An error that names file, line and key."""
+        return TopologyError(problem, path=self.path, key=format_key(key) or None, line=self._line(key))
+
+    def _line(self, key: KeyPath) -> int:
+        node = self.root
+        for part in key:
+            found = _child(node, part)
+            if found is None:
+                break
+            node = found
+        return int(node.start_mark.line) + 1
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file.
+
+    Raises:
+        TopologyError: it cannot be read, is no YAML, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except OSError as error:
+        raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise TopologyError(f"is no YAML ({error.problem})", path=path, line=line) from error
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise TopologyError(f"is no YAML ({str(error).splitlines()[0]})", path=path) from error
+    except RecursionError as error:
+        raise TopologyError("is nested too deeply", path=path) from error
+    if root is None:
+        raise TopologyError("is empty", path=path)
+    document = Document(path, _with_text_keys(value), root)
+    _refuse_duplicates(document)
+    return document
+
+
+def format_key(key: KeyPath) -> str:
+    """A key path for people: `hosts[0].rate`."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Mappings with their keys as text: YAML reads the rank in `0: h0` as a number."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        found: yaml.Node = node.value[part]
+        return found
+    return None
+
+
+def _refuse_duplicates(document: Document) -> None:
+    for node in _mappings(document.root, set()):
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise TopologyError("is there twice", path=document.path, key=str(key.value), line=line)
+            seen.add(key.value)
+
+
+def _mappings(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:
+    """Every mapping once: an alias leads to a node that was seen, or round in a circle."""
+    if id(node) in visited:
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value, visited)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _mappings(value, visited)

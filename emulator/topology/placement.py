@@ -1,0 +1,72 @@
+"""Which rank goes to which host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from emulator.errors import PlanError
+
+UNLIMITED = 1 << 62
+"""Capacity of a host that takes any number of ranks."""
+
+
+def place_in_blocks(ranks: int, capacities: Sequence[int]) -> list[int]:
+    """Host index per rank: neighbours together, shares as equal as the capacities allow.
+
+    Raises:
+        PlanError: the hosts hold fewer ranks.
+    """
+    _require_room(ranks, capacities)
+    placed: list[int] = []
+    for host, capacity in enumerate(capacities):
+        left, later = ranks - len(placed), sum(capacities[host + 1 :])
+        share = -(-left // (len(capacities) - host))
+        placed += [host] * min(capacity, max(share, left - later))
+    return placed
+
+
+def place_round_robin(ranks: int, capacities: Sequence[int]) -> list[int]:
+    """Host index per rank: one rank to each host in turn, passing over full hosts.
+
+    Raises:
+        PlanError: the hosts hold fewer ranks.
+    """
+    _require_room(ranks, capacities)
+    placed: list[int] = []
+    used = [0] * len(capacities)
+    while len(placed) < ranks:
+        for host in range(len(capacities)):
+            if used[host] < capacities[host] and len(placed) < ranks:
+                used[host] += 1
+                placed.append(host)
+    return placed
+
+
+def place_as_mapped(ranks: int, host_of: Mapping[int, int], capacities: Sequence[int]) -> list[int]:
+    """Host index per rank, as written down for each; entries of ranks that the trace does not have are ignored.
+
+    Raises:
+        PlanError: a rank has no host, or a host has more ranks than room.
+    """
+    missing = next((rank for rank in range(ranks) if rank not in host_of), None)
+    if missing is not None:
+        raise PlanError(f"rank {missing} has no host: the topology's placement names {len(host_of)} of {ranks} ranks")
+    placed = [host_of[rank] for rank in range(ranks)]
+    for host, count in sorted(Counter(placed).items()):
+        if count > capacities[host]:
+            raise PlanError(
+                f"the placement puts {count} ranks on host {host} of the list, which holds {capacities[host]}"
+            )
+    return placed
+
+
+PLACEMENTS: Mapping[str, Callable[[int, Sequence[int]], list[int]]] = {
+    "block": place_in_blocks,
+    "round_robin": place_round_robin,
+}
+
+
+def _require_room(ranks: int, capacities: Sequence[int]) -> None:
+    if ranks > sum(capacities):
+        raise PlanError(f"the trace has {ranks} ranks, the topology's hosts hold {sum(capacities)}: add hosts or slots")

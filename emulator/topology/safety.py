@@ -1,0 +1,59 @@
+"""Addresses that a traffic generator may send to without being told so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TypeAlias
+
+from emulator.errors import InputError
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+SAFE_NETWORKS: Sequence[Network] = tuple(
+    map(
+        ip_network,
+        (
+            "127.0.0.0/8",
+            "::1/128",
+            "198.18.0.0/15",  # RFC 2544: benchmarking
+            "192.0.2.0/24",  # RFC 5737: documentation, with the next two
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "2001:db8::/32",  # RFC 3849: documentation
+            "3fff::/20",  # RFC 9637: documentation
+            "10.0.0.0/8",  # RFC 1918: private, with the next two
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "fc00::/7",  # RFC 4193: unique local
+        ),
+    )
+)
+
+
+def parse_networks(texts: Iterable[str]) -> list[Network]:
+    """Prefixes as `--allow-network` takes them.
+
+    Raises:
+        InputError: not a prefix.
+    """
+    networks: list[Network] = []
+    for text in texts:
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            raise InputError(f"--allow-network {text!r}: {error}; write a prefix, as 192.0.2.0/24") from error
+    return networks
+
+
+def is_safe(network: Network, allowed: Iterable[Network] = ()) -> bool:
+    """Whether traffic may go to every address of a network; to many or to nobody never."""
+    if network.is_multicast or network.is_unspecified:
+        return False
+    return any(_contains(outer, network) for outer in (*SAFE_NETWORKS, *allowed))
+
+
+def _contains(outer: Network, inner: Network) -> bool:
+    if isinstance(outer, IPv4Network) and isinstance(inner, IPv4Network):
+        return inner.subnet_of(outer)
+    return isinstance(outer, IPv6Network) and isinstance(inner, IPv6Network) and inner.subnet_of(outer)
