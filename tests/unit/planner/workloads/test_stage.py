@@ -127,6 +127,19 @@ def test_recomputation_runs_the_forward_pass_again_before_the_backward_pass() ->
     assert len([name for name in nodes if name.startswith("backward.0.layer1") and "all_reduce" in name]) == 4
 
 
+def test_the_last_stage_goes_back_once_the_loss_is_reduced() -> None:
+    nodes = _nodes(replace(MODEL, schedule=PipelineSchedule.GPIPE), LAST)
+    assert "forward.2.head.sum.all_reduce" in _waits_for(nodes, "backward.2.head")
+    assert [nodes[f"forward.2.head.{what}.all_reduce"].size_bytes for what in ("maximum", "target", "sum")] == [
+        4096
+    ] * 3
+
+
+def test_parameters_are_gathered_in_the_order_the_next_iteration_needs_them() -> None:
+    nodes = _nodes(replace(MODEL, shard_optimizer=True), FIRST)
+    assert [name.split(".")[1] for name in nodes if name.startswith("parameters")] == ["embedding", "layer0", "layer1"]
+
+
 def test_a_single_rank_only_computes() -> None:
     nodes = _nodes(replace(MODEL, tensor=1, pipeline=1, data=1), 0)
     assert all(node.kind is None for node in nodes.values())
