@@ -124,6 +124,7 @@ class ZmqTransport(Transport):
             self._socket.bind(f"tcp://{_bracketed(host)}:*")
         except zmq.ZMQError as error:
             raise _bind_error(host, error) from error
+        self._schedule_if_readable()
         bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return Address(host, int(bound.rpartition(":")[2]))
 
@@ -142,6 +143,7 @@ class ZmqTransport(Transport):
         self._socket.setsockopt(zmq.ROUTING_ID, incoming_name(self._run, owner.rank, peer))
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, flow.name)
         self._socket.connect(remote)
+        self._schedule_if_readable()
         return flow
 
     def entered(self, endpoint: ZmqEndpoint) -> None:
@@ -166,6 +168,7 @@ class ZmqTransport(Transport):
         for peer, address in peers.items():
             self._flows.pop(outgoing_name(self._run, endpoint.rank, peer), None)
             self._disconnect(_remote(endpoint.address, address))
+        self._schedule_if_readable()
 
     # Trouble with connections.
 
@@ -176,6 +179,7 @@ class ZmqTransport(Transport):
 
     def _lost(self, flow: OutFlow, remote: str, reason: str) -> None:
         self._disconnect(remote)  # else ZeroMQ would connect again, silently
+        self._schedule_if_readable()
         flow.lose(reason)
 
     def _refused_peer(self, where: str, reason: str) -> None:
@@ -191,7 +195,7 @@ class ZmqTransport(Transport):
             self._loop.call_soon(self._pass)
 
     def _schedule_if_readable(self) -> None:
-        # The descriptor tells of new messages only once, and sending may have swallowed that.
+        # The descriptor tells of new messages only once, and any other use of the socket may have swallowed that.
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._schedule()
 

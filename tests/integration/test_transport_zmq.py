@@ -1,0 +1,259 @@
+import asyncio
+import resource
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import uvloop
+import zmq
+
+from agents.transports.base import Address, Endpoint
+from agents.transports.zmq import ZmqTransport
+from emulator.errors import HostError, LocalProtocolError
+from tests.integration.transport_conformance import CASES, Bed, Case, Listener, directory
+
+DEADLINE_S = 30
+
+
+class ZmqBed(Bed):
+    """Ranks spread over so many agents, which in one process share the loop but no socket."""
+
+    def __init__(self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096) -> None:
+        super().__init__()
+        self.message_bytes = message_bytes
+        self._hosts = hosts
+        self.transports = [ZmqTransport(message_bytes=message_bytes, run="conformance") for _ in range(agents)]
+
+    async def open(self, rank: int) -> Endpoint:
+        return await self.transports[rank % len(self.transports)].open(rank, self._hosts.format(rank + 1))
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not reached():  # noqa: ASYNC110 transports call back and know nothing of asyncio.Event
+                await asyncio.sleep(0.0005)
+
+    async def quiesce(self) -> None:
+        await asyncio.sleep(0.05)
+
+    async def __aenter__(self) -> "ZmqBed":
+        self._stack = AsyncExitStack()
+        for transport in self.transports:
+            await self._stack.enter_async_context(transport)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stack.aclose()
+
+
+def run(
+    scenario: Callable[[ZmqBed], Coroutine[None, None, None]],
+    *,
+    agents: int = 2,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **options: int | str,
+) -> None:
+    async def within() -> None:
+        errors: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with ZmqBed(agents, **options) as bed:
+            await scenario(bed)
+        assert errors == []
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(within())
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance(case: Case, agents: int) -> None:
+    run(case, agents=agents)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance_on_uvloop(case: Case) -> None:
+    run(case, loop_factory=uvloop.new_event_loop)
+
+
+def test_ipv6() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 10_000)])
+        b.send(0, [(2, 0)])
+        await bed.until(lambda: len(bed.log) == 4)
+        assert (b.arrivals(0), a.arrivals(1)) == ([(1, 10_000)], [(2, 0)])
+
+    if not has_ipv6():
+        pytest.skip("this host has no IPv6 loopback address")
+    run(scenario, hosts="::1")
+
+
+def has_ipv6() -> bool:
+    table = Path("/proc/net/if_inet6")
+    return table.exists() and "00000000000000000000000000000001" in table.read_text()
+
+
+def test_a_connection_leaves_from_the_ranks_own_address() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        assert (a.endpoint.address.host, b.endpoint.address.host) in tcp_peers(b.endpoint.address.port)
+
+    run(scenario)
+
+
+def tcp_peers(port: int) -> set[tuple[str, str]]:
+    """(source, destination) of the connections established to a port, from the kernel's table."""
+
+    def host(field: str) -> str:
+        return ".".join(str(byte) for byte in reversed(bytes.fromhex(field.split(":")[0])))
+
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {(host(row[1]), host(row[2])) for row in rows if int(row[2].split(":")[1], 16) == port and row[3] == "01"}
+
+
+def test_an_address_of_another_host_is_named() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        with pytest.raises(HostError, match=r"192\.0\.2\.1 is not on this host"):
+            await bed.transports[0].open(0, "192.0.2.1")
+
+    run(scenario)
+
+
+def test_a_rank_has_one_endpoint() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        await bed.open(0)
+        with pytest.raises(LocalProtocolError, match="rank 0"):
+            await bed.open(0)
+
+    run(scenario)
+
+
+def test_messages_of_strangers_are_dropped_and_counted() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.connected(2)
+        context = zmq.Context()
+        stranger = context.socket(zmq.DEALER)
+        stranger.linger = 0
+        for name in (b"\1nobody", b"<" + bytes(8) + b"\0\0\0\0\0\0\0\1", b"<short"):
+            stranger.setsockopt(zmq.ROUTING_ID, name)
+            stranger.connect(f"tcp://{b.endpoint.address.host}:{b.endpoint.address.port}")
+            for _ in range(2):
+                stranger.send_multipart([b"", b"x" * 100, b"y"])
+            await asyncio.sleep(0.02)
+        await bed.until(lambda: bed.transports[1].strangers == 6)
+        a.send(1, [(1, 10)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        context.destroy(linger=0)
+        assert b.arrivals(0) == [(1, 10)]
+
+    run(scenario)
+
+
+def test_another_run_is_a_stranger() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.listeners(2)
+        async with ZmqTransport(run="another") as other:
+            intruder = Listener(await other.open(0, "127.0.5.9"), [])
+            intruder.connect(directory([a, b]))
+            b.connect(directory([a, b]))
+            intruder.send(1, [(1, 10)])
+            await bed.until(lambda: bed.transports[1].strangers == 1)
+        assert bed.log == []
+
+    run(scenario)
+
+
+def test_an_agent_that_goes_away_is_a_failure() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 10)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        a.send(1, [(2, 5000 * bed.message_bytes)])
+        bed.transports[1].close()
+        await bed.until(lambda: a.failures(1) == 1)
+        assert (b.arrivals(0), a.reasons) == ([(1, 10)], ["the connection was lost"])
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_listen_is_a_failure() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        (a,) = await bed.listeners(1)
+        a.connect({0: a.endpoint.address, 1: Address("127.0.5.200", 9)})
+        a.send(1, [(1, 10)])
+        await bed.until(lambda: a.failures(1) == 1)
+        assert a.reasons == ["no connection can be made"]
+
+    run(scenario, agents=1)
+
+
+def test_when_the_limit_of_open_files_is_reached_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        listeners = await bed.connected(40)
+        for listener in listeners:
+            for peer in range(40):
+                listener.send(peer, [(1, 1)])
+        await bed.until(lambda: any(listener.reasons for listener in listeners))
+        assert any("`ulimit -n`" in reason for listener in listeners for reason in listener.reasons)
+
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
+    run(scenario, agents=1)
+
+
+def test_leaving_closes_all_and_frees_descriptors() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 1000 * bed.message_bytes)])
+        b.send(0, [(2, 0)])
+        await bed.until(lambda: b.acknowledgements(0) == [2])
+
+    run(scenario)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_an_event_may_close_the_transport() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        class Closer(Listener):
+            def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+                super().arrived(peer, tag, size, now)
+                bed.transports[1].close()
+
+        a, b = await bed.listeners(2)
+        closer = Closer(b.endpoint, bed.log)
+        for listener in (a, closer):
+            listener.connect(directory([a, b]))
+        a.send(1, [(tag, 10) for tag in range(5)])
+        await bed.until(lambda: a.failures(1) == 1)
+        assert closer.arrivals(0) == [(0, 10)]
+
+    run(scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [[1 << 30], [1 << 20] * 1024, [1 << 10] * (1 << 18)], ids=["one", "many", "small"])
+def test_a_gibibyte_takes_little_memory(sizes: list[int]) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(1, 1 << 20)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        before = peak = resident_bytes()
+
+        def is_done() -> bool:
+            nonlocal peak
+            peak = max(peak, resident_bytes())
+            return len(a.acknowledgements(1)) == 1 + len(sizes)
+
+        a.send(1, list(enumerate(sizes)))
+        await bed.until(is_done)
+        assert peak - before < 100_000_000
+
+    run(scenario, message_bytes=1 << 20)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
