@@ -153,7 +153,7 @@ def parse_overrides(items: Sequence[str]) -> dict[str, str]:
             raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME, as in all_reduce=ring")
         if label not in _COLLECTIVES:
             raise PlanError(f"--algorithm {item!r}: no collective {label!r}; there are {', '.join(_COLLECTIVES)}")
-        _require(_COLLECTIVES[label], name)
+        _require(_canonical(_COLLECTIVES[label]), name)
         overrides[label] = name
     return overrides
 
@@ -220,12 +220,13 @@ def _canonical(kind: CommKind) -> CommKind:
 
 
 def _require(kind: CommKind, name: str) -> None:
+    if name in BUILT_IN[kind]:  # spares reading what is installed, which takes milliseconds
+        return
     known = algorithms_for(kind)
     if name not in known:
         raise PlanError(f"{kind.label} has no algorithm {name!r}; there are {', '.join(known)}")
 
 
-@cache
 def _own(kind: CommKind, name: str) -> Algorithm:
     _require(kind, name)
     return algorithms_for(kind)[name]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
-from emulator.planner.collectives.pipeline import CHUNK_BYTES, MOST_CHUNKS
-from emulator.planner.collectives.trees import two_trees
-from emulator.planner.schedule import Collective, Step
+from emulator.planner.collectives.pipeline import CHUNK_BYTES
+from emulator.planner.collectives.trees import Place, two_trees
+from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind
 from tests.support.collective_simulator import members_of, play, rounds, uneven_all_to_all, unroll
 
@@ -83,6 +83,13 @@ def test_uneven_all_to_all_moves_each_part_to_its_member(name: str, data: st.Dat
     prove_views(name, uneven_all_to_all(matrix), seed=data.draw(st.integers(0, 2**32), label="seed"))
 
 
+def test_all_to_all_completes_where_members_play_different_algorithms() -> None:
+    # Sizes of an uneven all-to-all differ between members, and so may what each is given.
+    views = uneven_all_to_all([[3, 0, 5, 1], [9, 9, 0, 2], [1, 1, 1, 1], [0, 70, 0, 4]])
+    for seed in range(20):
+        play(views, unroll(lambda view: schedule(("pairwise", "parallel")[view.member % 2], view), views), seed=seed)
+
+
 @pytest.mark.parametrize("name", list(BUILT_IN[CommKind.REDUCE_SCATTER]))
 def test_reduce_scatter_block_is_reduce_scatter(name: str) -> None:
     for members in (1, 5, 8):
@@ -91,11 +98,19 @@ def test_reduce_scatter_block_is_reduce_scatter(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), EVERY, ids=ident)
 def test_a_group_of_one_and_no_bytes_need_no_transfer(kind: CommKind, name: str) -> None:
+    algorithm = BUILT_IN[kind][name].run
     alone = Collective(kind, members=1, member=0, size_bytes=1 << 20)
     assert steps_of(name, alone) == []
+    assert not moves(algorithm(alone))
     if kind is not CommKind.BARRIER:
-        nothing = Collective(kind, members=6, member=2, size_bytes=0)
-        assert not any(step.sends or step.recvs for step in steps_of(name, nothing))
+        for member in range(6):
+            nothing = Collective(kind, members=6, member=member, size_bytes=0)
+            assert steps_of(name, nothing) == []
+            assert not moves(algorithm(nothing))
+
+
+def moves(lanes: Sequence[Lane]) -> bool:
+    return any(step.sends or step.recvs for lane in lanes for step in lane)
 
 
 def steps_of(name: str, collective: Collective) -> list[Step]:
@@ -171,8 +186,8 @@ def test_two_trees_have_distinct_inner_members_and_least_height(members: int) ->
         assert max(depth(shape, member) for member in range(members)) <= members.bit_length()
 
 
-def depth(shape: Sequence[object], member: int) -> int:
-    parent = shape[member].parent  # type: ignore[attr-defined]
+def depth(shape: Sequence[Place], member: int) -> int:
+    parent = shape[member].parent
     return 0 if parent is None else 1 + depth(shape, parent)
 
 
@@ -193,5 +208,5 @@ def test_a_member_of_a_huge_group_computes_only_the_steps_it_plays(kind: CommKin
 
 
 def test_chunks_are_bounded_however_large_the_array() -> None:
-    view = Collective(CommKind.BROADCAST, members=4, member=1, size_bytes=1 << 40)
-    assert len(steps_of("ring", view)) <= MOST_CHUNKS + 1
+    view = Collective(CommKind.BROADCAST, members=4, member=1, size_bytes=1 << 36)
+    assert len(steps_of("ring", view)) < 1000
