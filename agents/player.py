@@ -111,7 +111,7 @@ class RankPlayer:
         """The next positions of the program; before `begin` they wait for it."""
         if chunk.first_position != self._window.delivered:
             raise LocalProtocolError(f"rank {self.rank} got position {chunk.first_position}, not the next one")
-        for node in self._window.deliver(chunk, self._settings.compute_factor):
+        for node in self._window.deliver(chunk):
             communication = node.communication
             if communication is not None and communication.kind.is_collective:
                 self._group_queues.setdefault(communication.group, deque()).append(node)

@@ -39,14 +39,14 @@ class Window:
         self.delivered = 0
         self.completed = 0
 
-    def deliver(self, chunk: Chunk, compute_factor: float) -> Iterator[Node]:
+    def deliver(self, chunk: Chunk) -> Iterator[Node]:
         """Take the chunk in; yields its nodes, `waiting` settled against what is incomplete at that moment."""
         distances = chunk.distance.tolist()
         first = 0
         durations = chunk.duration_ns.tolist()
         rows = zip(chunk.node_id.tolist(), chunk.resource.tolist(), durations, chunk.dependencies.tolist(), strict=True)
         for position, (node_id, resource, duration, dependencies) in enumerate(rows, chunk.first_position):
-            node = Node(position, node_id, resource, round(duration * compute_factor))
+            node = Node(position, node_id, resource, duration)
             if resource == Resource.NETWORK:
                 node.communication = chunk.communications[position]
             for distance in distances[first : first + dependencies]:

@@ -129,6 +129,15 @@ class RunAborted(RunError):
         super().__init__(f"aborted: {reason}")
 
 
+class RunInterrupted(RunAborted):
+    """The user asked the run to stop."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("interrupted by the user")
+
+
 class HostError(EmulatorError):
     """The host lacks something: the message names it and what provides it."""
 

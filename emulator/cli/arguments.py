@@ -77,7 +77,9 @@ def _message_bytes(text: str) -> int:
 
 def add_trace_options(parser: argparse.ArgumentParser) -> None:
     """What a command needs to read a trace."""
-    parser.add_argument("trace", metavar="TRACE", type=Path, help="a folder, a prefix of <prefix>.<rank>.et, or one file")
+    parser.add_argument(
+        "trace", metavar="TRACE", type=Path, help="a folder, a prefix of <prefix>.<rank>.et, or one file"
+    )
     group = parser.add_argument_group("trace")
     group.add_argument("--groups", metavar="FILE", type=Path, help='process groups: JSON {"1": [0, 1], …}')
     group.add_argument("--ranks", metavar="N", type=at_least(1), help="how many ranks the trace must have")

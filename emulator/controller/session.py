@@ -61,7 +61,6 @@ class RunPlan:
     iterations: Sequence[int]
     transport: str
     message_bytes: int
-    compute_factor: float
     credits: bool
     seed: int
     silence_timeout_s: float
@@ -138,9 +137,9 @@ class RunSession:
                     self._dismiss()
         return self.outcome
 
-    def abort(self, reason: str) -> None:
-        """Stop the run: agents stop sending at once, `play` raises RunAborted."""
-        self._end(RunAborted(reason))
+    def abort(self, error: RunAborted) -> None:
+        """Stop the run: agents stop sending at once, `play` raises `error`."""
+        self._end(error)
 
     # --- AgentListener ------------------------------------------------------------------------------------------
 
@@ -159,7 +158,12 @@ class RunSession:
 
     def heard(self, channel: AgentChannel, value: Any) -> None:
         """See AgentListener."""
-        name = channel.hello.agent
+        try:
+            self._take(channel.hello.agent, value)
+        except EmulatorError as error:  # a result cannot be written, an agent reports nonsense: the run is over
+            self._end(error)
+
+    def _take(self, name: str, value: Any) -> None:
         self._heard_at[name] = time.monotonic()
         match value:
             case Completions():
@@ -212,7 +216,6 @@ class RunSession:
         plan = self._plan
         own = set(plan.ranks_of[agent])
         settings = PlaySettings(
-            compute_factor=plan.compute_factor,
             credits=plan.credits,
             instances=max(1, plan.workload.instances),
             algorithms=plan.choice.names,

@@ -16,14 +16,12 @@ class PlaySettings:
     """How every rank of a run plays.
 
     Attributes:
-        compute_factor: recorded durations are multiplied by it; 0 skips compute, 1 replays it.
         credits: payload flows to a rank only after that rank has posted the collective.
         instances: collectives and send-receive pairs of one iteration; makes tags of different iterations distinct.
         algorithms: names that PlannedCommunication.algorithm indexes.
         groups: world ranks by group index; () where no rank of this agent is a member.
     """
 
-    compute_factor: float
     credits: bool
     instances: int
     algorithms: Sequence[str]

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from emulator.wire._pb import et_pb2
 
-AttrValue: TypeAlias = int | str | Sequence[int]
-"""What Charkha writes: an int as uint64 (int64 when negative), a list as uint64s, text as string."""
+AttrValue: TypeAlias = int | float | str | Sequence[int]
+"""What Charkha writes: an int as uint64 (int64 when negative), a float as double, a list as uint64s, text as string."""
 
 
 def make_attribute(name: str, value: AttrValue) -> et_pb2.Attribute:
@@ -19,6 +19,8 @@ def make_attribute(name: str, value: AttrValue) -> et_pb2.Attribute:
     """
     if isinstance(value, str):
         return et_pb2.Attribute(name=name, string_val=value)
+    if isinstance(value, float):
+        return et_pb2.Attribute(name=name, double_val=value)
     if not isinstance(value, int):
         return et_pb2.Attribute(name=name, uint64_list=et_pb2.Uint64List(values=value))
     if value < 0:

@@ -239,13 +239,11 @@ def _encode_setup(target: Any, value: Setup) -> None:
         target.groups.add(ranks=ranks)
     target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
     target.credits, target.instances = settings.credits, settings.instances
-    target.compute_factor = settings.compute_factor
     target.algorithms.extend(settings.algorithms)
 
 
 def _decode_setup(message: Any) -> Setup:
     settings = PlaySettings(
-        compute_factor=message.compute_factor,
         credits=message.credits,
         instances=message.instances,
         algorithms=tuple(message.algorithms),

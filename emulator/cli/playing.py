@@ -1,0 +1,90 @@
+"""What `run` and `bench` share: from options and a loaded trace to a played run folder."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from emulator.cli.progress import RunProgress
+from emulator.controller.job import Job, JobOptions
+from emulator.errors import EmulatorError
+from emulator.planner.algorithms import parse_overrides
+from emulator.results.record import Run, read_run
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology, default_loopback
+from emulator.trace.model import Workload
+from emulator.wire.load import LoadedTrace
+
+RUNS = Path("runs")
+
+
+def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, folder: Path) -> Run:
+    """Play a workload with the options of the command line; progress goes to stderr.
+
+    Raises:
+        EmulatorError: as Job.play; where a run folder is left, a line on stderr says where.
+    """
+    topology = _topology(args, ranks=len(workload.programs))
+    job = Job(loaded, workload, topology, _options(args))
+    nodes = sum(len(program.communications) for program in workload.programs)
+    try:
+        with RunProgress(nodes=nodes, iterations=args.iterations + args.warmup) as progress:
+            return job.play(folder, progress)
+    except EmulatorError:
+        if (folder / "manifest.json").exists():
+            print(f"charkha: what was measured is in {folder}", file=sys.stderr)
+        raise
+
+
+def show_interrupted(folder: Path, show: Callable[[Run], None]) -> None:
+    """Show what an interrupted run measured, if it left anything."""
+    if (folder / "manifest.json").exists():
+        show(read_run(folder))
+
+
+def run_folder(args: argparse.Namespace, *, name: str) -> Path:
+    """`--out`, or a new folder under runs/ named after the time and what is played."""
+    if args.out is not None:
+        return Path(args.out)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = RUNS / f"{stamp}-{name}"
+    return folder if not folder.exists() else RUNS / f"{stamp}-{secrets.token_hex(2)}-{name}"
+
+
+def console() -> Console:
+    """For results: stdout, as wide as it is, 120 columns where that is unknown."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=120)
+
+
+def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:
+    if args.topology is None:
+        return default_loopback(ranks)
+    return load_topology(args.topology, ranks=ranks, allow_networks=args.allow_network)
+
+
+def _options(args: argparse.Namespace) -> JobOptions:
+    now = datetime.datetime.now(datetime.UTC).astimezone()
+    return JobOptions(
+        run_id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
+        created=now.isoformat(timespec="milliseconds"),
+        command_line=("charkha", *sys.argv[1:]),
+        transport=args.transport,
+        agents=args.agents,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        overrides=parse_overrides(args.algorithm),
+        compute_factor=args.compute,
+        scale_bytes=float(args.scale_bytes),
+        element_bytes=args.element_bytes,
+        credits=args.credits == "on",
+        message_bytes=args.message_bytes,
+        timeout_s=args.timeout,
+        seed=args.seed,
+    )

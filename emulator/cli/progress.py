@@ -1,0 +1,70 @@
+"""Progress of a run on stderr: iterations, communication nodes done, rate."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from emulator.units import BITS_PER_BYTE
+
+
+class RunProgress:
+    """A JobObserver that draws; a context manager.
+
+    Args:
+        nodes: communication nodes of one iteration, all ranks.
+        iterations: how many are played, warm-up included.
+    """
+
+    def __init__(self, *, nodes: int, iterations: int) -> None:
+        self._iterations = iterations
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("communication nodes"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting agents", total=nodes * iterations or None, rate="")
+        self._started = 0
+        self._seen = (time.monotonic(), 0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def iteration_started(self, iteration: int) -> None:
+        """See JobObserver."""
+        self._started += 1
+        what = "warm-up" if iteration < 0 else "iteration"
+        self._progress.update(self._task, description=f"{what} {self._started}/{self._iterations}")
+
+    def completed(self, nodes: int) -> None:
+        """See JobObserver."""
+        self._progress.advance(self._task, nodes)
+
+    def moved(self, bytes_sent: int) -> None:
+        """See JobObserver."""
+        now = time.monotonic()
+        then, before = self._seen
+        if now - then >= 0.5:
+            gigabits = (bytes_sent - before) * BITS_PER_BYTE / (now - then) / 1e9
+            self._progress.update(self._task, rate=f"{gigabits:.2f} Gbit/s payload")
+            self._seen = (now, bytes_sent)
+
+    def writing_trace(self) -> None:
+        """See JobObserver."""
+        self._progress.update(self._task, description="writing the measured trace", rate="")

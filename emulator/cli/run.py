@@ -1,0 +1,64 @@
+"""`charkha run`: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from emulator.cli.arguments import Subparsers, add_compute_option, add_play_options, add_trace_options
+from emulator.cli.playing import console, play, run_folder, show_interrupted
+from emulator.cli.reading import read_workload
+from emulator.errors import RunInterrupted
+from emulator.results.record import Run
+from emulator.results.summary import summarise
+from emulator.results.table import render, to_json
+
+_EXAMPLE = """example:
+  charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
+
+Checks the trace, starts agents on this host, plays it over loopback, and writes a run folder with all samples and the
+measured trace. docs/results.md says what every number means.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `run` to the command line."""
+    parser = subparsers.add_parser(
+        "run",
+        help="play a trace and measure every collective",
+        description="Play a trace as network traffic and measure when every collective completed.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace_options(parser)
+    add_play_options(parser, iterations=5, warmup=1)
+    add_compute_option(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play a trace; prints the table, or the JSON.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something.
+    """
+    loaded, workload = read_workload(args)
+    folder = run_folder(args, name=Path(args.trace).name)
+    try:
+        finished = play(args, loaded, workload, folder=folder)
+    except RunInterrupted:
+        show_interrupted(folder, lambda stopped: _show(stopped, args))
+        raise
+    _show(finished, args)
+    return 0
+
+
+def _show(run: Run, args: argparse.Namespace) -> None:
+    summary = summarise(run)
+    if args.json:
+        print(json.dumps(to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
+        return
+    out = console()
+    out.print(render(summary, width=out.width))
+    out.print(f"Run folder: {run.folder}", soft_wrap=True, highlight=False)

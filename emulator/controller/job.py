@@ -1,0 +1,291 @@
+"""The main job from a workload to a closed run folder: plan, play, record, write the measured trace."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from emulator.controller.session import RunPlan, RunSession, SessionOutcome, share_ranks
+from emulator.errors import RunInterrupted
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
+from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
+from emulator.results.catalogue import Catalogue, Completions
+from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
+from emulator.results.observations import RankSummary
+from emulator.results.record import Run, RunWriter
+from emulator.results.roofline import sequential_roofline_ns
+from emulator.topology.model import Topology
+from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.model import Communication, IntArray, RankProgram, Workload
+from emulator.wire.load import LoadedTrace, digest
+from emulator.wire.rewrite import NodeChange, rewrite_trace
+
+MEASURED_TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How to play; see `charkha run --help`.
+
+    Attributes:
+        compute_factor: recorded compute time is multiplied by it; 0 skips it, 1 replays it.
+        overrides: collective → algorithm.
+        command_line: for the manifest.
+    """
+
+    run_id: str
+    created: str
+    command_line: tuple[str, ...]
+    transport: str
+    agents: int | None
+    iterations: int
+    warmup: int
+    overrides: Mapping[str, str]
+    compute_factor: float
+    scale_bytes: float
+    element_bytes: int | None
+    credits: bool
+    message_bytes: int
+    timeout_s: float
+    seed: int
+
+
+class JobObserver(Protocol):
+    """Who follows a job."""
+
+    def iteration_started(self, iteration: int) -> None:
+        """All agents were told to begin."""
+        ...
+
+    def completed(self, nodes: int) -> None:
+        """So many more communication nodes are done."""
+        ...
+
+    def moved(self, bytes_sent: int) -> None:
+        """Payload sent since the run began, bytes."""
+        ...
+
+    def writing_trace(self) -> None:
+        """Playing is over, the measured trace is being written."""
+        ...
+
+
+class Job:
+    """One run of one workload.
+
+    Args:
+        loaded: the trace as read.
+        workload: what it means; scaled by bytes already, compute as recorded.
+        topology: with a place for every rank.
+        options: how to play.
+
+    Raises:
+        PlanError: an algorithm that does not exist.
+    """
+
+    def __init__(self, loaded: LoadedTrace, workload: Workload, topology: Topology, options: JobOptions) -> None:
+        self._loaded, self._topology, self._options = loaded, topology, options
+        self._workload = _scale_compute(workload, options.compute_factor)
+        self.choice = AlgorithmChoice(self._workload, options.overrides)
+        self._ideal_ns = ideal_per_instance(self._workload, topology, algorithm_of=self.choice.name_of)
+
+    def play(self, folder: Path, observer: JobObserver) -> Run:
+        """Play, and leave a closed run folder; returns it.
+
+        Raises:
+            RunError: the run failed, was interrupted, or an agent was lost; the folder keeps what was measured.
+            HostError: the folder cannot be written, an agent cannot start.
+            InputError: the folder is in use.
+        """
+        with RunWriter(folder, self._manifest()) as writer:
+            recorder = _Recorder(writer, self._catalogue(), observer)
+            session = RunSession(self._plan(), recorder)
+            try:
+                asyncio.run(_play_interruptibly(session))
+            finally:
+                recorder.flush()
+                writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
+            writer.add_flows(sorted(session.outcome.flows, key=lambda flow: (flow.src, flow.dst)))
+            observer.writing_trace()
+            self._write_trace(writer.run(), folder / MEASURED_TRACE)
+        return writer.run()
+
+    def _plan(self) -> RunPlan:
+        options, workload = self._options, self._workload
+        ranks = len(workload.programs)
+        return RunPlan(
+            run_id=options.run_id,
+            workload=workload,
+            node_ids=[
+                trace.node_id[program.order]
+                for trace, program in zip(self._loaded.traces, workload.programs, strict=True)
+            ],
+            choice=self.choice,
+            hosts=[self._topology.address_of(rank) for rank in range(ranks)],
+            ranks_of=share_ranks(ranks, options.agents),
+            iterations=range(-options.warmup, options.iterations),
+            transport=options.transport,
+            message_bytes=options.message_bytes,
+            credits=options.credits,
+            seed=options.seed,
+            silence_timeout_s=options.timeout_s,
+        )
+
+    def _catalogue(self) -> Catalogue:
+        ideal_ns: IntArray | None = self._ideal_ns if np.any(self._ideal_ns != UNKNOWN_NS) else None
+        return Catalogue(self._workload, algorithm_of=self._algorithm_name, ideal_ns=ideal_ns)
+
+    def _algorithm_name(self, node: Communication) -> str:
+        return self.choice.name_of(node) if node.kind.is_collective else ""
+
+    def _manifest(self) -> Manifest:
+        options, loaded, topology = self._options, self._loaded, self._topology
+        known = not np.any(self._ideal_ns == UNKNOWN_NS) and topology.rate_bps(0) is not None
+        return Manifest(
+            run_id=options.run_id,
+            created=options.created,
+            command_line=options.command_line,
+            seed=options.seed,
+            trace=TraceFacts(
+                path=str(loaded.path),
+                digest=digest(loaded.files),
+                ranks=len(loaded.traces),
+                nodes=loaded.nodes,
+                communication_nodes=sum(len(program.communications) for program in self._workload.programs),
+            ),
+            topology={
+                "name": topology.name,
+                "source": topology.source,
+                "hosts": [asdict(host) for host in topology.hosts],
+                "host_index": list(topology.host_index),
+                "addresses": list(topology.addresses),
+            },
+            parameters=self._parameters(),
+            scaling=Scaling(options.scale_bytes, _compute_label(options.compute_factor), options.element_bytes),
+            roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,
+            sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
+            warnings=self._workload.warnings,
+        )
+
+    def _parameters(self) -> Mapping[str, Parameter]:
+        options = self._options
+        return {
+            "transport": Parameter(options.transport),
+            "agents": Parameter(len(share_ranks(len(self._workload.programs), options.agents))),
+            "iterations": Parameter(options.iterations),
+            "warmup": Parameter(options.warmup),
+            "credits": Parameter(options.credits),
+            "message_bytes": Parameter(options.message_bytes, "bytes"),
+            "timeout": Parameter(options.timeout_s, "s"),
+            "window": Parameter(self._workload.window, "nodes"),
+        } | {f"algorithm.{collective}": Parameter(name) for collective, name in options.overrides.items()}
+
+    def _concluded(self, manifest: Manifest, outcome: SessionOutcome, recorder: _Recorder) -> Manifest:
+        ranks_of = share_ranks(len(self._workload.programs), self._options.agents)
+        hosts = [
+            HostFacts(
+                agent=name,
+                ranks=len(ranks_of[name]),
+                facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
+                peak_rss_bytes=facts.peak_rss_bytes or None,
+                compute_overshoot_median_ns=facts.compute_overshoot_median_ns or None,
+            )
+            for name, facts in sorted(outcome.agents.items())
+        ]
+        return replace(manifest, hosts=tuple(hosts), trials=recorder.trials(len(self._workload.programs)))
+
+    def _write_trace(self, run: Run, folder: Path) -> None:
+        folder.mkdir()
+        metadata = trace_metadata(run.manifest)
+        left = set(range(len(self._loaded.files)))
+        for rank, changed in annotate(run):
+            left.remove(rank)
+            changes = {node_id: _change(one) for node_id, one in changed.items()}
+            self._rewrite(rank, folder, changes, metadata)
+        for rank in sorted(left):
+            self._rewrite(rank, folder, {}, metadata)
+        if self._loaded.group_file is not None and self._loaded.groups:
+            shutil.copyfile(self._loaded.group_file, folder / "comm_group.json")
+
+    def _rewrite(
+        self, rank: int, folder: Path, changes: Mapping[int, NodeChange], metadata: Mapping[str, str | float]
+    ) -> None:
+        source = self._loaded.files.paths[rank]
+        rewrite_trace(source, folder / _et_name(source), changes, metadata=metadata)
+
+
+class _Recorder:
+    """Turns what a session reports into rows of the run folder. Implements SessionObserver."""
+
+    def __init__(self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver) -> None:
+        self._writer, self._catalogue, self._observer = writer, catalogue, observer
+        self._done: dict[int, int] = {}
+
+    def iteration_started(self, iteration: int) -> None:
+        self._done[iteration] = 0
+        self._observer.iteration_started(iteration)
+
+    def completed(self, completions: Completions) -> None:
+        self._writer.add_samples(self._catalogue.samples(completions))
+        self._observer.completed(len(completions.rank))
+
+    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
+        self._done[iteration] += len(summaries)
+        self._writer.add_iteration(iteration, summaries)
+
+    def moved(self, bytes_sent: int) -> None:
+        self._observer.moved(bytes_sent)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def trials(self, ranks: int) -> Trials:
+        """Accounting of iterations; one that not all ranks completed is excluded."""
+        broken = [one for one, done in self._done.items() if one >= 0 and done < ranks]
+        return Trials(
+            attempted=len(self._done),
+            warmup=sum(one < 0 for one in self._done),
+            included=sum(one >= 0 for one in self._done) - len(broken),
+            excluded=tuple(Exclusion(one, "not all ranks completed it") for one in broken),
+        )
+
+
+async def _play_interruptibly(session: RunSession) -> SessionOutcome:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, session.abort, RunInterrupted())
+    return await session.play()
+
+
+def _scale_compute(workload: Workload, factor: float) -> Workload:
+    if factor == 1:
+        return workload
+    programs = [replace(program, duration_ns=_scaled(program, factor)) for program in workload.programs]
+    return replace(workload, programs=programs)
+
+
+def _scaled(program: RankProgram, factor: float) -> IntArray:
+    scaled: IntArray = np.rint(program.duration_ns * factor).astype(np.int64)
+    return scaled
+
+
+def _compute_label(factor: float) -> str:
+    return {0.0: "skip", 1.0: "replay"}.get(factor, f"{factor:g}")
+
+
+def _change(annotation: NodeAnnotation) -> NodeChange:
+    return NodeChange(annotation.start_micros, annotation.duration_micros, annotation.attributes)
+
+
+def _et_name(source: Path) -> str:
+    """The measured file's name: the source's, JSON becoming .et."""
+    stem, json, _ = source.name.rpartition(".json")
+    return f"{stem}.et" if json else source.name
