@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from emulator.cli.arguments import argument
 from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
 from emulator.planner.workloads.node import SyntheticWorkload, Totals, Traffic
 from emulator.planner.workloads.pipeline import PipelineSchedule
@@ -142,7 +143,7 @@ def _add_collective(workloads: Subparsers) -> None:
     parser.add_argument("collective", choices=kinds, metavar="COLLECTIVE", help=", ".join(kinds))
     parser.add_argument("-n", "--ranks", type=int, required=True, metavar="N", help="ranks")
     parser.add_argument(
-        "-b", "--bytes", type=_size, default=0, metavar="SIZE", help="size as nccl-tests counts it: 64M"
+        "-b", "--bytes", type=argument(parse_size), default=0, metavar="SIZE", help="size as nccl-tests counts it: 64M"
     )
     parser.add_argument("--count", type=int, default=1, metavar="K", help="how many of them (default 1)")
     parser.add_argument("--gap-micros", type=int, default=0, metavar="US", help="computing before each (default 0)")
@@ -187,13 +188,6 @@ def _collective(args: argparse.Namespace) -> SyntheticWorkload:
         compute_micros=args.gap_micros,
     )
     return collective_workload(loop)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _print_summary(workload: SyntheticWorkload, paths: Sequence[Path]) -> None:
