@@ -54,7 +54,7 @@ def test_every_collective_has_algorithms_and_point_to_point_has_none() -> None:
 @pytest.mark.parametrize(
     ("kind", "members", "size_bytes", "name"),
     [
-        (CommKind.ALL_REDUCE, 4, 4 * KIB, "direct"),
+        (CommKind.ALL_REDUCE, 8, 4 * KIB, "direct"),
         (CommKind.ALL_REDUCE, 9, 4 * KIB, "halving_doubling"),
         (CommKind.ALL_REDUCE, 2, 5 * KIB, "ring"),
         (CommKind.ALL_REDUCE, 16, 16 * 64 * KIB - 1, "halving_doubling"),
@@ -202,6 +202,13 @@ def test_entry_point_with_an_impossible_name_is_refused(
         parse_overrides(["barrier=mine"])
     assert parse_overrides(["barrier=tree"]) == {"barrier": "tree"}
     assert repr(point) in str(caught.value)
+
+
+def test_two_entry_points_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"reduce_scatter.mine": "own_d:to_neighbour", "reduce_scatter_block.mine": "own_d:no_function"}
+    install(tmp_path, monkeypatch, modules={"own_d": OWN}, points=points)
+    with pytest.raises(PlanError, match="has an algorithm 'mine' already"):
+        parse_overrides(["reduce_scatter=mine"])
 
 
 def test_closed_forms_cost_nothing_in_huge_groups() -> None:
