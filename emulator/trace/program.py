@@ -87,6 +87,7 @@ def oddities(trace: RankTrace, order: RankOrder) -> Counter[str]:
         warnings.INVALID_NODE: int(np.count_nonzero(trace.node_type == NodeType.INVALID)),
         warnings.CPU_COMMUNICATION: int(np.count_nonzero((trace.node_type >= NodeType.COMM_SEND) & trace.is_cpu)),
         warnings.DANGLING: order.dropped,
+        warnings.CIRCULAR: order.opened,
         warnings.DUPLICATE_DEPENDENCY: order.duplicates,
     }
     found = Counter({name: count for name, count in counts.items() if count})

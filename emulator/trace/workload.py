@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from emulator.errors import TraceError
@@ -15,7 +16,7 @@ from emulator.trace.pairing import pair
 from emulator.trace.program import check_durations, oddities, rank_program
 from emulator.trace.proof import prove
 
-__all__ = ["TraceOptions", "build_workload"]
+__all__ = ["TraceOptions", "build_workload", "split_traces"]
 
 
 def build_workload(
@@ -34,7 +35,19 @@ def build_workload(
     Raises:
         TraceError: it cannot be played; names file, node or rank. docs/traces.md lists what can be wrong.
     """
-    options = options or TraceOptions()
+    unproven = split_traces(traces, groups=groups, options=options or TraceOptions())
+    window = prove(unproven.programs, groups=unproven.groups, instances=unproven.instances)
+    return replace(unproven, window=window)
+
+
+def split_traces(
+    traces: Sequence[RankTrace], *, groups: Mapping[str, Sequence[int]] | None, options: TraceOptions
+) -> Workload:
+    """A workload without the proof: its window is 0.
+
+    Raises:
+        TraceError: as `build_workload`, but for a deadlock.
+    """
     ranked = _by_rank(traces)
     table = GroupTable(world_size=len(ranked), named=groups)
     interpreter = Interpreter(len(ranked), table, options)
@@ -48,18 +61,13 @@ def build_workload(
         meanings.append(_meanings(trace, order, interpreter))
     table.check_unused()
     pairing = pair(meanings, groups=table.groups, options=options)
-    built = [
-        rank_program(trace, order, communications)
-        for trace, order, communications in zip(ranked, orders, pairing.by_rank, strict=True)
-    ]
-    programs = [program for program, _ in built]
-    window = prove(programs, groups=table.groups, instances=pairing.instances)
+    built = list(map(rank_program, ranked, orders, pairing.by_rank))
     found += table.warnings + interpreter.warnings + pairing.warnings
     return Workload(
-        programs=programs,
+        programs=[program for program, _ in built],
         groups=table.groups,
         instances=pairing.instances,
-        window=window,
+        window=0,
         warnings=dict(sorted(found.items())),
         deducted_ns=[deducted for _, deducted in built],
         dropped=sum(order.dropped for order in orders),
