@@ -15,12 +15,16 @@ RETRY_MS = 100
 ATTEMPTS = 20
 """Attempts to connect before the peer counts as unreachable: it has been listening since before it was named."""
 
-_REFUSED = zmq.EVENT_CONNECT_RETRIED
-_HANDSHAKE_FAILED = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_WATCHED = (
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_ACCEPT_FAILED
+    | zmq.EVENT_CONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
-_OPENED = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED
-_WATCHED = _OPENED | _REFUSED | _HANDSHAKE_FAILED | zmq.EVENT_DISCONNECTED | zmq.EVENT_ACCEPT_FAILED
 
 
 class ConnectionMonitor:
@@ -32,54 +36,77 @@ class ConnectionMonitor:
     """
 
     def __init__(self, socket: zmq.Socket[bytes], *, refused_peer: Callable[[str, str], None]) -> None:
-        self.connections = 0
+        self._accepted = 0
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._watched: dict[str, Callable[[str], None]] = {}
-        self._attempts: dict[str, int] = {}
+        self._connecting: dict[str, dict[str, int]] = {}  # by remote address: connections under way, failed attempts
         self._refused_peer = refused_peer
         self._socket = socket
         self._reports = socket.get_monitor_socket(_WATCHED)
         self._fd = self._reports.fileno()
         self._loop.add_reader(self._fd, self._drain)
+        self._loop.call_soon(self._drain)  # the descriptor wakes only those who have found nothing once
 
-    def watch(self, remote: str, lost: Callable[[str], None]) -> None:
-        """Call `lost` with a reason when the connection to `remote` ends or cannot be made."""
-        self._watched[remote] = lost
+    @property
+    def connections(self) -> int:
+        """Connections opened, being opened, or accepted."""
+        return len(self._watched) + self._accepted
 
-    def forget(self, remote: str) -> None:
-        """Watch `remote` no longer."""
-        self._watched.pop(remote, None)
-        self._attempts.pop(remote, None)
+    def watch(self, connection: str, lost: Callable[[str], None]) -> None:
+        """Call `lost` with a reason when `connection` (`tcp://local;remote`) ends or cannot be made."""
+        self._watched[connection] = lost
+        self._connecting.setdefault(_remote(connection), {})[connection] = 0
+
+    def forget(self, connection: str) -> None:
+        """Watch `connection` no longer."""
+        self._watched.pop(connection, None)
+        self._connecting.get(_remote(connection), {}).pop(connection, None)
 
     def close(self) -> None:
         """Stop watching; call once, before the socket closes."""
+        self._is_closed = True
         self._loop.remove_reader(self._fd)
         self._socket.disable_monitor()
         self._reports.close(linger=0)
 
     def _drain(self) -> None:
         try:
-            while True:
+            while not self._is_closed:
                 message = recv_monitor_message(self._reports, zmq.NOBLOCK)
                 self._handle(int(message["event"]), int(message["value"]), message["endpoint"].decode())
         except zmq.Again:
             pass
 
     def _handle(self, event: int, value: int, where: str) -> None:
-        if event & _OPENED:
-            self.connections += 1
+        if event == zmq.EVENT_CONNECTED:
+            self._connecting.get(_remote(where), {}).pop(where, None)
+        elif event == zmq.EVENT_ACCEPTED:
+            self._accepted += 1
         elif event == zmq.EVENT_DISCONNECTED:
-            self.connections -= 1
+            self._accepted -= ";" not in where
             self._lose(where, "the connection was lost")
         elif event == zmq.EVENT_ACCEPT_FAILED:
             self._refused_peer(where, f"a peer's connection cannot be accepted: {os.strerror(value)}")
         else:
-            self._attempts[where] = self._attempts.get(where, 0) + 1
-            if self._attempts[where] >= ATTEMPTS:
-                self._lose(where, "no connection can be made")
+            self._retry(_remote(where))
 
-    def _lose(self, where: str, reason: str) -> None:
-        lost = self._watched.get(where)
+    def _retry(self, remote: str) -> None:
+        """Some connection to `remote` could not be made; ZeroMQ does not say whose."""
+        connecting = self._connecting.get(remote, {})
+        if not connecting:
+            return
+        attempted = min(connecting, key=connecting.__getitem__)
+        connecting[attempted] += 1
+        if connecting[attempted] == ATTEMPTS:
+            self._lose(attempted, "no connection can be made")
+
+    def _lose(self, connection: str, reason: str) -> None:
+        lost = self._watched.get(connection)
         if lost is not None:
-            self.forget(where)
+            self.forget(connection)
             lost(reason)
+
+
+def _remote(connection: str) -> str:
+    return connection.removeprefix("tcp://").rpartition(";")[2]
