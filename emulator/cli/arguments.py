@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agents.transports.base import DEFAULT_MESSAGE_BYTES
 from agents.transports.catalogue import TRANSPORTS
 from emulator.units import format_size, parse_size
 
-Subparsers = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers returns, and at run time it is no generic
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 T = TypeVar("T")
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from emulator.cli.arguments import Subparsers, add_compute_option, add_play_options, add_trace_options
+from emulator.cli.arguments import add_compute_option, add_play_options, add_trace_options
 from emulator.cli.playing import console, play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
 from emulator.errors import RunInterrupted
 from emulator.results.record import Run
 from emulator.results.summary import summarise
 from emulator.results.table import render, to_json
+
+if TYPE_CHECKING:
+    from emulator.cli.arguments import Subparsers
 
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring

@@ -1,0 +1,73 @@
+"""One collective over a range of sizes, as nccl-tests sweeps it: every iteration plays every size once, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.microbenchmark import CollectiveLoop
+from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.model import CommKind
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Sizes of one collective over all ranks; `sizes` as nccl-tests counts them, ascending, distinct."""
+
+    kind: CommKind
+    ranks: int
+    sizes: Sequence[int]
+
+    @property
+    def loops(self) -> list[CollectiveLoop]:
+        """One per size."""
+        return [CollectiveLoop(kind=self.kind, ranks=self.ranks, size_bytes=size) for size in self.sizes]
+
+
+def sweep_sizes(kind: CommKind, *, ranks: int, least: int, most: int, factor: int) -> list[int]:
+    """`least`, then times `factor` up to `most`; where each rank must get an equal shard, rounded down to that.
+
+    Args:
+        least, most: bytes, as nccl-tests counts them.
+        factor: at least 2.
+
+    Raises:
+        PlanError: the range is empty, or no size of it gives every rank a byte.
+    """
+    if not 0 < least <= most:
+        raise PlanError(f"sizes from {least} to {most} bytes: the first must be above 0 and not above the last")
+    sizes: list[int] = []
+    size = least
+    while size <= most:
+        sizes.append(size // ranks * ranks if kind in (CommKind.ALL_GATHER, CommKind.GATHER) else size)
+        size *= factor
+    distinct = sorted(set(sizes) - {0})
+    if kind is CommKind.BARRIER:
+        return [0]
+    if not distinct:
+        raise PlanError(f"{kind.label} of {ranks} ranks needs at least {ranks} bytes; the largest size is {most}")
+    return distinct
+
+
+def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
+    """The sweep as a workload without groups; the k-th collective has the k-th size."""
+    loops = sweep.loops
+    traffic = tuple(Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, 1) for loop in loops)
+    return SyntheticWorkload(
+        name=sweep.kind.label,
+        ranks=sweep.ranks,
+        groups={},
+        nodes=partial(_nodes, loops),
+        parameters={"collective": sweep.kind.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
+        totals=Totals(sweep.ranks, sweep.ranks * len(loops), 0, 0, traffic),
+    )
+
+
+def _nodes(loops: Sequence[CollectiveLoop], rank: int) -> Iterator[WorkNode]:
+    del rank  # all ranks do the same
+    for number, loop in enumerate(loops, 1):
+        name = f"{loop.kind.label}.{loop.size_bytes}"
+        dependencies = (number - 1,) if number > 1 else ()
+        yield WorkNode(number, name, dependencies, kind=loop.kind, size_bytes=loop.comm_size)

@@ -1,0 +1,162 @@
+"""The table of a sweep in nccl-tests' layout, and the same facts for machines.
+
+Time is the mean of the iterations' cct, as nccl-tests averages; algbw = size / time, GB = 1e9 bytes. Charkha moves
+bytes and sums nothing: the type is uint8, the operation none, and there is no result to check (#wrong is N/A).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from emulator.results.collectives import MERGE_COLUMNS, busbw_factor, merge
+from emulator.results.record import Run
+from emulator.results.schema import Part
+from emulator.results.stats import percentile, variation
+from emulator.results.summary import measured_rows
+from emulator.trace.model import CommKind, IntArray
+from emulator.units import NS_PER_US
+
+_HEADER = (
+    "#                                                              out-of-place                       ",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        ",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """One size. None: no speed is known, because payload ran ahead (credits off) or the group has one rank.
+
+    Attributes:
+        size_bytes: as nccl-tests counts it.
+        iterations: measurements behind the numbers.
+        time_us, min_us, max_us: mean, smallest, largest cct, µs.
+        p50_us, p95_us, p99_us: nearest rank; None where the iterations are too few.
+        cv_percent: coefficient of variation of the cct.
+        algbw_gbps, busbw_gbps: 1e9 bytes per second, from time_us.
+        early: iterations whose payload came before a rank had posted.
+    """
+
+    size_bytes: int
+    algorithm: str
+    iterations: int
+    time_us: float
+    min_us: float
+    max_us: float
+    p50_us: float | None
+    p95_us: float | None
+    p99_us: float | None
+    cv_percent: float | None
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+    early: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTable:
+    """A whole sweep."""
+
+    kind: CommKind
+    ranks: int
+    root: int
+    rows: Sequence[SweepRow]
+
+    @property
+    def mean_busbw_gbps(self) -> float | None:
+        """nccl-tests' "Avg bus bandwidth": the mean over the sizes that have one."""
+        known = [row.busbw_gbps for row in self.rows if row.busbw_gbps is not None]
+        return sum(known) / len(known) if known else None
+
+
+def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -> SweepTable:
+    """Sum a sweep up: its k-th collective has the k-th of `sizes`.
+
+    Raises:
+        ResultError: the samples are missing or damaged.
+    """
+    merged = merge(measured_rows(run.table(Part.SAMPLES, MERGE_COLUMNS), run.manifest))
+    rooted = kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
+    rows = []
+    for number, size in enumerate(sizes):
+        mine = merged.instance == number
+        if np.any(mine):
+            algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
+            rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
+    return SweepTable(kind, ranks, 0 if rooted else -1, rows)
+
+
+def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
+    micros = cct_ns / NS_PER_US
+    mean = float(np.mean(micros))
+    factor = busbw_factor(kind, members=ranks)
+    has_speed = factor is not None and not early and mean > 0
+    algbw = size_bytes / mean / 1e3 if has_speed else None
+    spread = variation(micros)
+    return SweepRow(
+        size_bytes=size_bytes,
+        algorithm=algorithm,
+        iterations=len(micros),
+        time_us=mean,
+        min_us=float(np.min(micros)),
+        max_us=float(np.max(micros)),
+        p50_us=percentile(micros, 0.5),
+        p95_us=percentile(micros, 0.95),
+        p99_us=percentile(micros, 0.99),
+        cv_percent=None if spread is None else 100 * spread,
+        algbw_gbps=algbw,
+        busbw_gbps=None if algbw is None or factor is None else algbw * factor,
+        early=early,
+    )
+
+
+def render_sweep(table: SweepTable) -> str:
+    """The table as text, lines of `#` around rows of numbers."""
+    return "\n".join(_lines(table))
+
+
+def _lines(table: SweepTable) -> Iterator[str]:
+    yield f"# {table.kind.label}, {table.ranks} ranks; bytes are moved, nothing is summed"
+    yield f"# algorithms: {_algorithms(table.rows)}"
+    yield "#"
+    yield from _HEADER
+    for row in table.rows:
+        yield (
+            f"{row.size_bytes:>12}  {row.size_bytes:>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}"
+            f"  {_number(row.time_us):>7} {_number(row.algbw_gbps):>7} {_number(row.busbw_gbps):>7} {'N/A':>7}"
+        )
+    yield f"# Avg bus bandwidth    : {_number(table.mean_busbw_gbps)}"
+    early = sum(row.early for row in table.rows)
+    if early:
+        yield f"# {early} measurements without a speed: payload came before a rank had posted (credits are off)"
+
+
+def _algorithms(rows: Sequence[SweepRow]) -> str:
+    """`direct up to 4096 B, then ring`."""
+    changes = [row for row, after in pairwise(rows) if row.algorithm != after.algorithm]
+    parts = [f"{row.algorithm} up to {row.size_bytes} B" for row in changes]
+    return ", then ".join([*parts, rows[-1].algorithm]) if rows else "none"
+
+
+def _number(value: float | None) -> str:
+    """At most seven characters, as nccl-tests prints: two decimals below 100, fewer above."""
+    if value is None:
+        return "-"
+    decimals = 4 if value < 0.01 else 2 if value < 1000 else 1 if value < 10_000 else 0
+    return f"{value:.{decimals}f}"
+
+
+def sweep_to_json(table: SweepTable) -> dict[str, Any]:
+    """The facts of the table and the statistics that it has no room for; null where the table has none."""
+    return {
+        "collective": table.kind.label,
+        "ranks": table.ranks,
+        "root": table.root,
+        "rows": [asdict(row) for row in table.rows],
+        "mean_busbw_gbps": table.mean_busbw_gbps,
+        "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
+    }
