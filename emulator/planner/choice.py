@@ -16,10 +16,7 @@ class AlgorithmChoice:
     """Algorithms of a workload: `names` holds those in use, `index_of` says which of them plays a communication.
 
     Args:
-        overrides: collective (`all_reduce`) → algorithm, from `--algorithm`.
-
-    Raises:
-        PlanError: an override names what does not exist.
+        overrides: collective (`all_reduce`) → algorithm, from `parse_overrides`, which has checked them.
     """
 
     def __init__(self, workload: Workload, overrides: Mapping[str, str]) -> None:
@@ -27,6 +24,7 @@ class AlgorithmChoice:
         self._overrides = dict(overrides)
         self._names: list[str] = []
         self._choose = cache(self._choose_uncached)
+        self._uneven = _largest_sizes(workload)
         for program in workload.programs:
             for communication in program.communications.values():
                 self.index_of(communication)
@@ -38,9 +36,9 @@ class AlgorithmChoice:
 
     def index_of(self, communication: Communication) -> int:
         """Index into `names`."""
-        return self._choose(
-            communication.kind, len(self._workload.groups[communication.group]), communication.size_bytes
-        )
+        members = len(self._workload.groups[communication.group])
+        size_bytes = self._uneven.get(communication.instance, communication.size_bytes)
+        return self._choose(communication.kind, members, size_bytes)
 
     def name_of(self, communication: Communication) -> str:
         """Name of the algorithm."""
@@ -53,3 +51,14 @@ class AlgorithmChoice:
         if name not in self._names:
             self._names.append(name)
         return self._names.index(name)
+
+
+def _largest_sizes(workload: Workload) -> dict[int, int]:
+    """Instance → largest size of its members, for uneven all-to-all: all members must choose alike."""
+    largest: dict[int, int] = {}
+    for program in workload.programs:
+        for communication in program.communications.values():
+            if communication.send_splits is not None:
+                known = largest.get(communication.instance, 0)
+                largest[communication.instance] = max(known, communication.size_bytes)
+    return largest
