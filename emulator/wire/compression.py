@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -115,20 +116,13 @@ def open_source(path: Path) -> Iterator[ByteSource]:
     Raises:
         TraceError: it cannot be opened, or is no regular file.
     """
-    try:
-        # Not waiting: opening a pipe for reading would block until somebody writes.
-        raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    with raw:
-        status = os.fstat(raw.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise TraceError("is no regular file", path=path)
+    with _open_regular(path) as raw:
         try:
             head = raw.peek(4)[:4]
         except OSError as error:
             raise _unreadable(path, error) from error
-        yield ByteSource(raw, path, encoding=Encoding.of_head(head), file_size=status.st_size)
+        size = os.fstat(raw.fileno()).st_size
+        yield ByteSource(raw, path, encoding=Encoding.of_head(head), file_size=size)
 
 
 def compressing_writer(raw: IO[bytes], encoding: Encoding) -> ByteSink:
@@ -136,6 +130,18 @@ def compressing_writer(raw: IO[bytes], encoding: Encoding) -> ByteSink:
     if encoding is Encoding.GZIP:
         return gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=raw, mtime=0)
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(raw, closefd=False)
+
+
+def _open_regular(path: Path) -> BufferedReader:
+    try:
+        # Not waiting: opening a pipe for reading would block until somebody writes.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise TraceError("is no regular file", path=path)
+    return os.fdopen(descriptor, "rb")
 
 
 def _unreadable(path: Path, error: OSError) -> TraceError:
@@ -161,8 +167,9 @@ def _zstd_blocks(raw: IO[bytes]) -> Iterator[bytes]:
     while data := raw.read(ZSTD_INPUT_BYTES):
         while data:
             begun = True
-            if block := frame.decompress(data):
-                yield block
+            unfolded = frame.decompress(data)
+            for start in range(0, len(unfolded), BLOCK_BYTES):
+                yield unfolded[start : start + BLOCK_BYTES]
             if not frame.eof:
                 break
             data, begun = frame.unused_data, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.errors import TraceError
-from emulator.trace.model import IdArray, IntArray, NodeType, RankTrace, RawCommunication
+from emulator.trace.model import BoolArray, IdArray, IntArray, NodeType, RankTrace, RawCommunication
 from emulator.wire._pb import et_pb2
 from emulator.wire.attributes import attribute_value
 from emulator.wire.communications import CommunicationReader
@@ -22,7 +23,23 @@ from emulator.wire.records import check_attributes, open_batches, parse_metadata
 MAX_MICROS = 1 << 53  # 285 years; beyond it is no time
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_numbers = attrgetter("id", "type", "start_time_micros", "duration_micros")
+_columns = attrgetter("id", "type", "start_time_micros", "duration_micros", "ctrl_deps", "data_deps")
+
+# Two attributes matter on every node, and a walk over all attributes would be the most expensive part of reading.
+# A search of the encoded node finds them instead; 0xd8 0x01 (bool_val) is no UTF-8, so no text can look like it.
+_find_flags = re.compile(rb"\n\x05rf_id|\n\tis_cpu_op(?:\xd8\x01[\x00\x01])?").findall
+_RF_ID, _CPU, _DEVICE = b"\n\x05rf_id", b"\n\tis_cpu_op\xd8\x01\x01", b"\n\tis_cpu_op\xd8\x01\x00"
+_IS_CPU, _IS_PYTORCH_OP, _UNUSUAL = 1, 2, 4
+_FLAGS = {
+    (): 0,
+    (_CPU,): _IS_CPU,
+    (_DEVICE,): 0,
+    (_RF_ID,): _IS_PYTORCH_OP,
+    (_RF_ID, _CPU): _IS_PYTORCH_OP | _IS_CPU,
+    (_CPU, _RF_ID): _IS_PYTORCH_OP | _IS_CPU,
+    (_RF_ID, _DEVICE): _IS_PYTORCH_OP,
+    (_DEVICE, _RF_ID): _IS_PYTORCH_OP,
+}
 
 
 def read_rank(path: Path, rank: int) -> RankTrace:
@@ -51,8 +68,8 @@ class _RankReader:
         self._types: list[npt.NDArray[np.int8]] = []
         self._starts: list[IntArray] = []
         self._durations: list[IntArray] = []
-        self._is_cpu = bytearray()
-        self._is_pytorch_op = bytearray()
+        self._is_cpu: list[BoolArray] = []
+        self._is_pytorch_op: list[BoolArray] = []
         self._dep_id = array("Q")
         self._dep_end = array("q", [0])
         self._ctrl_count = array("q")
@@ -65,8 +82,7 @@ class _RankReader:
         if not batch:
             return
         nodes = parse_nodes(batch, self._path)
-        types = self._add_numbers(nodes)
-        self._add_dependencies(nodes)
+        types = self._add_columns(nodes)
         self._add_flags(nodes, batch.payloads)
         for index in np.flatnonzero(types >= NodeType.COMM_SEND).tolist():
             self._add_communication(nodes[index], self._rows + index)
@@ -89,8 +105,8 @@ class _RankReader:
             schema=schema,
             node_id=node_id,
             node_type=_joined(self._types, np.int8),
-            is_cpu=np.frombuffer(self._is_cpu, dtype=np.bool_),
-            is_pytorch_op=np.frombuffer(self._is_pytorch_op, dtype=np.bool_),
+            is_cpu=_joined(self._is_cpu, np.bool_),
+            is_pytorch_op=_joined(self._is_pytorch_op, np.bool_),
             start_micros=_joined(self._starts, np.int64),
             duration_micros=_joined(self._durations, np.int64),
             dep_offset=np.frombuffer(self._dep_end, dtype=np.int64),
@@ -101,17 +117,42 @@ class _RankReader:
             attribute_names=dict(self._communication_reader.unknown),
         )
 
-    def _add_numbers(self, nodes: list[et_pb2.Node]) -> npt.NDArray[np.int64]:
-        ids, types, starts, durations = zip(*map(_numbers, nodes), strict=True)
-        node_types = np.array(types, dtype=np.int64)
-        self._check_values(nodes, node_types, (node_types < 0) | (node_types > NodeType.COMM_COLL), "unknown type")
+    def _add_columns(self, nodes: list[et_pb2.Node]) -> IntArray:
+        ids: list[int] = []
+        types: list[int] = []
+        times: tuple[list[int], list[int]] = [], []
+        ctrl_counts: list[int] = []
+        ends: list[int] = []
+        dependencies: list[int] = []
+        for node_id, node_type, start, duration, ctrl_deps, data_deps in map(_columns, nodes):
+            ids.append(node_id)
+            types.append(node_type)
+            times[0].append(start)
+            times[1].append(duration)
+            ctrl = ctrl_deps[:]
+            dependencies += ctrl
+            dependencies += data_deps[:]
+            ctrl_counts.append(len(ctrl))
+            ends.append(len(dependencies))
         self._ids.append(np.array(ids, dtype=np.uint64))
-        self._types.append(node_types.astype(np.int8))
-        for column, values, name in ((self._starts, starts, "start time"), (self._durations, durations, "duration")):
-            micros = np.array(values, dtype=np.uint64)
-            self._check_values(nodes, micros, micros > MAX_MICROS, f"absurd {name} (in µs)")
-            column.append(micros.astype(np.int64))
-        return node_types
+        self._starts.append(self._micros(nodes, times[0], "start time"))
+        self._durations.append(self._micros(nodes, times[1], "duration"))
+        self._ctrl_count.extend(ctrl_counts)
+        before = len(self._dep_id)
+        self._dep_end.extend([before + end for end in ends])
+        self._dep_id.extend(dependencies)
+        return self._add_types(nodes, types)
+
+    def _add_types(self, nodes: list[et_pb2.Node], types: list[int]) -> IntArray:
+        numbers = np.array(types, dtype=np.int64)
+        self._check_values(nodes, numbers, (numbers < 0) | (numbers > NodeType.COMM_COLL), "unknown node type")
+        self._types.append(numbers.astype(np.int8))
+        return numbers
+
+    def _micros(self, nodes: list[et_pb2.Node], values: list[int], name: str) -> IntArray:
+        micros = np.array(values, dtype=np.uint64)
+        self._check_values(nodes, micros, micros > MAX_MICROS, f"absurd {name} (in µs)")
+        return micros.astype(np.int64)
 
     def _check_values(
         self, nodes: list[et_pb2.Node], values: npt.NDArray[np.generic], is_bad: npt.NDArray[np.bool_], name: str
@@ -119,44 +160,18 @@ class _RankReader:
         for index in np.flatnonzero(is_bad)[:1].tolist():
             raise TraceError(f"{name} {values[index]}", path=self._path, node=nodes[index].id)
 
-    def _add_dependencies(self, nodes: list[et_pb2.Node]) -> None:
-        dependencies: list[int] = []
-        ends: list[int] = []
-        counts: list[int] = []
-        before = len(self._dep_id)
-        for node in nodes:
-            ctrl = node.ctrl_deps[:]
-            dependencies += ctrl
-            dependencies += node.data_deps[:]
-            counts.append(len(ctrl))
-            ends.append(before + len(dependencies))
-        self._dep_id.extend(dependencies)
-        self._dep_end.extend(ends)
-        self._ctrl_count.extend(counts)
-
     def _add_flags(self, nodes: list[et_pb2.Node], payloads: list[bytes]) -> None:
-        is_cpu = bytearray(len(nodes))
-        is_pytorch_op = bytearray(len(nodes))
-        for index, payload in enumerate(payloads):
-            # A search for the name is far cheaper than a walk over attributes that do not have it.
-            has_cpu, has_rf = b"is_cpu_op" in payload, b"rf_id" in payload
-            if has_cpu or has_rf:
-                is_cpu[index], is_pytorch_op[index] = self._flags(nodes[index], has_cpu, has_rf)
-        self._is_cpu += is_cpu
-        self._is_pytorch_op += is_pytorch_op
+        flags = [_FLAGS.get(tuple(found), _UNUSUAL) for found in map(_find_flags, payloads)]
+        if _UNUSUAL in flags:
+            flags = [self._walk(node) if flag == _UNUSUAL else flag for node, flag in zip(nodes, flags, strict=True)]
+        bits = np.array(flags, dtype=np.int8)
+        self._is_cpu.append(bits & _IS_CPU != 0)
+        self._is_pytorch_op.append(bits & _IS_PYTORCH_OP != 0)
 
-    def _flags(self, node: et_pb2.Node, seek_cpu: bool, seek_rf: bool) -> tuple[bool, bool]:
-        is_cpu = is_pytorch_op = False
-        for attribute in node.attr:
-            name = attribute.name
-            if name == "rf_id":
-                is_pytorch_op, seek_rf = True, False
-            elif name == "is_cpu_op":
-                seek_cpu = False
-                is_cpu = attribute.bool_val or self._is_true(attribute, node)
-            if not seek_cpu and not seek_rf:
-                break
-        return is_cpu, is_pytorch_op
+    def _walk(self, node: et_pb2.Node) -> int:
+        names = [attribute.name for attribute in node.attr]
+        is_cpu = "is_cpu_op" in names and self._is_true(node.attr[names.index("is_cpu_op")], node)
+        return (_IS_CPU if is_cpu else 0) | (_IS_PYTORCH_OP if "rf_id" in names else 0)
 
     def _is_true(self, attribute: et_pb2.Attribute, node: et_pb2.Node) -> bool:
         value = attribute_value(attribute)

@@ -99,7 +99,11 @@ def _cut(data: bytes, base: int, path: Path) -> tuple[FrameBatch, int]:
     while start < size:
         length, body = data[start], start + 1
         if length >= 0x80:
-            length, body = _read_length(data, start, base, path)
+            if body < size and data[body] < 0x80:  # nearly all nodes: 128 bytes to 16 KiB
+                length += data[body] - 1 << 7
+                body += 1
+            else:
+                length, body = _read_length(data, start, base, path)
         end = body + length
         if end > size:
             record_size = end - start

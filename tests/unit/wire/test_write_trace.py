@@ -1,42 +1,25 @@
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
-import zstandard
-from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 
 from emulator.errors import HostError
 from emulator.wire._pb import et_pb2
 from emulator.wire.rewrite import write_trace
+from tests.support.trace_files import UNPACK, parse_trace
 
 NODES = [
     et_pb2.Node(id=index, name=f"layer {index}" * 30, type=et_pb2.COMP_NODE, duration_micros=index)
     for index in range(5)
 ]
-UNPACK = {
-    "": bytes,
-    ".gz": gzip.decompress,
-    ".zst": lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
-}
-
-
-def parse(data: bytes) -> tuple[et_pb2.GlobalMetadata, list[et_pb2.Node]]:
-    """What protobuf's own decoder finds: an oracle that shares no code with ours."""
-    payloads, position = [], 0
-    while position < len(data):
-        length, position = _DecodeVarint32(data, position)
-        payloads.append(data[position : position + length])
-        position += length
-    return et_pb2.GlobalMetadata.FromString(payloads[0]), [et_pb2.Node.FromString(payload) for payload in payloads[1:]]
 
 
 @pytest.mark.parametrize("suffix", UNPACK)
 def test_a_written_trace_has_metadata_then_nodes(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.0.et{suffix}"
     count = write_trace(path, iter(NODES), attributes={"schema": "1.1.1-chakra.0.0.4", "layers": 4})
-    metadata, nodes = parse(UNPACK[suffix](path.read_bytes()))
+    metadata, nodes = parse_trace(UNPACK[suffix](path.read_bytes()))
     assert count == 5
     assert nodes == NODES
     assert metadata.version
