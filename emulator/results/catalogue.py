@@ -85,13 +85,13 @@ class Catalogue:
         }
 
     def _fixed(self, rank: IntArray, node_id: IdArray) -> dict[str, Any]:
-        starts = np.flatnonzero(np.diff(rank, prepend=-1))
+        if not len(rank):
+            return {}
+        starts = np.flatnonzero(np.diff(rank, prepend=rank[0] - 1))
         parts = [
             self._rank(int(rank[low])).columns(node_id[low:high])
             for low, high in zip(starts, [*starts[1:], len(rank)], strict=True)
         ]
-        if not parts:
-            return {}
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         ideal = self._ideal(joined["instance"])
         return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -107,6 +108,7 @@ class RunWriter:
         self.folder = folder
         self._manifest = replace(manifest, status=RUNNING, reason=None)
         self._streams: dict[Part, TableStream] = {}
+        self._opened = ExitStack()
         self._pending: dict[Part, list[pa.RecordBatch]] = {part: [] for part in Part}
         self._written_at = 0.0
         self._closed = False
@@ -120,8 +122,10 @@ class RunWriter:
         """
         _create(self.folder)
         self._write_manifest(PARTIAL_MANIFEST)
-        for part in Part:
-            self._streams[part] = TableStream(self.folder / part.stream_name, part.schema)
+        with ExitStack() as opened:
+            for part in Part:
+                self._streams[part] = opened.enter_context(TableStream(self.folder / part.stream_name, part.schema))
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
@@ -211,11 +215,8 @@ class RunWriter:
                 (self.folder / part.stream_name).unlink()
 
     def _close_streams(self) -> None:
-        try:
+        with self._opened:
             self.flush()
-        finally:
-            for stream in self._streams.values():
-                stream.close()
 
     def _add(self, part: Part, columns: Columns) -> None:
         batch = to_batch(part.schema, columns)

@@ -214,7 +214,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
 
 def _describe_tester(summary: RunSummary) -> str:
     tester = summary.tester
-    parts = [tester.observation_point, f"clock error at most {format_duration(tester.clock_error_ns)}"]
+    clock = f"clock error at most {format_duration(tester.clock_error_ns)}" if tester.clock_error_ns else ""
+    parts = [tester.observation_point, clock or tester.clock_source]
     if tester.compute_overshoot_median_ns is not None:
         parts.append(f"compute {format_duration(tester.compute_overshoot_median_ns)} late at the median")
     if tester.peak_rss_bytes is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -57,9 +57,8 @@ def read_document(path: Path) -> Document:
         raise TopologyError("is nested too deeply", path=path) from error
     if root is None:
         raise TopologyError("is empty", path=path)
-    document = Document(path, _with_text_keys(value), root)
-    _refuse_duplicates(document)
-    return document
+    _refuse_ambiguity(root, path)
+    return Document(path, _with_text_keys(value), root)
 
 
 def format_key(key: KeyPath) -> str:
@@ -86,25 +85,26 @@ def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
     return None
 
 
-def _refuse_duplicates(document: Document) -> None:
-    for node in _mappings(document.root, set()):
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise TopologyError("is there twice", path=document.path, key=str(key.value), line=line)
+def _refuse_ambiguity(root: yaml.Node, path: Path) -> None:
+    """Refuse keys that are there twice, of which YAML keeps the last, and aliases, which can go round in circles."""
+    visited: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in visited:
+            raise TopologyError("uses an alias here or later: write it out", path=path, line=node.start_mark.line + 1)
+        visited.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _refuse_duplicates(node, path)
+            waiting += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+
+
+def _refuse_duplicates(mapping: yaml.MappingNode, path: Path) -> None:
+    seen: set[str] = set()
+    for key, _ in mapping.value:
+        if key.value in seen:
+            raise TopologyError("is there twice", path=path, key=str(key.value), line=key.start_mark.line + 1)
+        if isinstance(key.value, str):
             seen.add(key.value)
-
-
-def _mappings(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:
-    """Every mapping once: an alias leads to a node that was seen, or round in a circle."""
-    if id(node) in visited:
-        return
-    visited.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        yield node
-        for _, value in node.value:
-            yield from _mappings(value, visited)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _mappings(value, visited)
