@@ -17,7 +17,8 @@ from emulator.results.collectives import MERGE_COLUMNS, UNKNOWN, labels_and_code
 from emulator.results.manifest import Manifest
 from emulator.results.record import Run
 from emulator.results.schema import Part
-from emulator.results.summary import measured_rows
+from emulator.results.stream import to_table
+from emulator.results.summary import measured_rows, read_measured
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_US
 
@@ -83,7 +84,7 @@ def round_to_micros(duration_ns: int) -> int:
 
 def _median_cct(run: Run) -> dict[int, int]:
     """Instance → lower median of its time over the measured iterations, where it has one."""
-    merged = merge(measured_rows(run.table(Part.SAMPLES, MERGE_COLUMNS), run.manifest))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
     valid = merged.cct_ns >= 0
     instance, cct_ns = merged.instance[valid], merged.cct_ns[valid]
     order = np.lexsort((cct_ns, instance))
@@ -128,9 +129,10 @@ def _rows_of_ranks(run: Run, low: int, high: int) -> pa.Table:
     schema = pa.schema([Part.SAMPLES.schema.field(name) for name in _COLUMNS])
     chosen = []
     for batch in run.batches(Part.SAMPLES, _COLUMNS):
-        rank = to_ints(batch.column("rank"))
-        chosen.append(batch.filter(pa.array((rank >= low) & (rank < high))))
-    return measured_rows(pa.Table.from_batches(chosen, schema).unify_dictionaries(), run.manifest)
+        counted = measured_rows(batch, run.manifest)
+        rank = to_ints(counted["rank"])
+        chosen.append(counted.filter(pa.array((rank >= low) & (rank < high))))
+    return to_table(chosen, schema)
 
 
 class _Rows:

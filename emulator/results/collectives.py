@@ -151,7 +151,8 @@ class _Ordered:
         columns |= {"kind": _kinds(samples["kind"]), "algorithm": algorithm}
         columns["arrival_ns"] = to_ints(samples["arrival_ns"], null=_NEVER)
         order = np.lexsort((columns["instance"], columns["iteration"]))
-        self._columns = {name: column[order] for name, column in columns.items()}
+        # One column at a time, so that there are never two copies of them all.
+        self._columns = {name: columns.pop(name)[order] for name in list(columns)}
         iteration, instance = self._columns["iteration"], self._columns["instance"]
         fresh = (np.diff(iteration) != 0) | (np.diff(instance) != 0)
         self.starts = np.flatnonzero(np.concatenate(([len(order) > 0], fresh)))

@@ -6,9 +6,9 @@ one: those whose payload ran ahead of a post, or whose time is negative, are cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from emulator.results.manifest import Manifest, Scaling, Trials
 from emulator.results.record import Run
 from emulator.results.schema import Part
 from emulator.results.stats import median, median_index, percentile, variation
+from emulator.results.stream import to_table
 from emulator.trace.model import BoolArray, CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -180,9 +181,9 @@ def summarise(run: Run) -> RunSummary:
         ResultError: a table of the run is missing or damaged.
     """
     manifest = run.manifest
-    samples = measured_rows(run.table(Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"]), manifest)
+    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
     merged = merge(samples)
-    iteration = _summarise_iterations(measured_rows(run.table(Part.ITERATIONS), manifest), manifest)
+    iteration = _summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -199,11 +200,24 @@ def summarise(run: Run) -> RunSummary:
     )
 
 
-def measured_rows(table: pa.Table, manifest: Manifest) -> pa.Table:
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def measured_rows(rows: Rows, manifest: Manifest) -> Rows:
     """The rows of iterations that count."""
-    iteration = to_ints(table["iteration"])
+    iteration = to_ints(rows["iteration"])
     excluded = [one.iteration for one in manifest.trials.excluded]
-    return table.filter(pa.array((iteration >= 0) & ~np.isin(iteration, excluded)))
+    return rows.filter(pa.array((iteration >= 0) & ~np.isin(iteration, excluded)))
+
+
+def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a table that belong to iterations that count; all columns or those named, `iteration` among them.
+
+    Raises:
+        ResultError: the table is missing or damaged.
+    """
+    schema = part.schema if columns is None else pa.schema([part.schema.field(name) for name in columns])
+    return to_table([measured_rows(batch, run.manifest) for batch in run.batches(part, columns)], schema)
 
 
 def classify(merged: Merged, *, scaled_by: float = 1.0) -> tuple[ClassSummary, ...]:
