@@ -1,0 +1,109 @@
+"""The numbers of a trace set, and how they are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from emulator.results.trace_summary import render, to_json
+from emulator.trace.summary import OperationClass, Spread, Summary, summarise
+from emulator.trace.workload import TraceOptions, build_workload
+from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
+
+GROUPS = {"tp": (0, 1), "spare": (2,)}
+
+
+def example() -> Summary:
+    """Three ranks: tensor parallel on two, a message to the third, an all-reduce of all."""
+    gather = {"deps": [1], "pg": "tp"}
+    last = coll(9, "all_reduce", 8, deps=[2], duration=1)
+    traces = [
+        rank_trace(0, [node(1, COMP, duration=5), coll(2, "all_gather", 100, duration=50, **gather), last]),
+        rank_trace(
+            1,
+            [
+                node(1, COMP, duration=7, cpu=True),
+                coll(2, "all_gather", 100, duration=40, **gather),
+                send(8, 2, 30, deps=[2], duration=4),
+                last,
+            ],
+        ),
+        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2)}),
+    ]
+    return summarise(build_workload(traces, groups=GROUPS), traces, groups=GROUPS)
+
+
+def shown(summary: Summary) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=120, no_color=True).print(render(summary))
+    return stream.getvalue()
+
+
+def test_nodes_and_operations_are_counted() -> None:
+    summary = example()
+    assert (summary.ranks, summary.nodes) == (3, 10)
+    assert summary.nodes_by_type == {"METADATA": 1, "COMP": 2, "COMM_SEND": 1, "COMM_RECV": 1, "COMM_COLL": 5}
+    assert summary.communication_nodes == {"all_reduce": 3, "all_gather": 2, "send": 1, "recv": 1}
+    assert summary.operations == [
+        OperationClass("all_reduce", 3, operations=1, nodes=3, payload_bytes=8, payload_bytes_all_ranks=24),
+        OperationClass("all_gather", 2, operations=1, nodes=2, payload_bytes=100, payload_bytes_all_ranks=200),
+        OperationClass("send", 2, operations=1, nodes=2, payload_bytes=30, payload_bytes_all_ranks=30),
+    ]
+
+
+def test_groups_used_and_defined() -> None:
+    summary = example()
+    assert [(group.name, len(group)) for group in summary.groups] == [("", 3), ("tp", 2)]
+    assert summary.groups_defined == 3
+
+
+def test_times() -> None:
+    summary = example()
+    assert summary.cpu_ns == Spread(0, 0, 7_000)
+    assert summary.device_ns == Spread(0, 0, 5_000)
+    assert summary.traced_communication_ns == Spread(4_000, 45_000, 51_000)
+    assert summary.critical_path_compute_ns == 7_000
+    assert summary.critical_path_traced_ns == 7_000 + 40_000 + 3_000 + 1_000
+
+
+def test_without_recorded_communication_there_is_no_such_time() -> None:
+    traces = [rank_trace(0, [node(1, duration=2), coll(2, "barrier", None)])]
+    summary = summarise(build_workload(traces), traces)
+    assert (summary.traced_communication_ns, summary.critical_path_traced_ns) == (None, None)
+    assert "traced" not in shown(summary)
+
+
+def test_uneven_all_to_all_counts_its_largest_member_once() -> None:
+    traces = [
+        rank_trace(0, [coll(1, "all_to_all", 10, in_splits=(3, 7))]),
+        rank_trace(1, [coll(1, "all_to_all", 6, in_splits=(1, 5))]),
+    ]
+    [operation] = summarise(build_workload(traces), traces).operations
+    assert (operation.payload_bytes, operation.payload_bytes_all_ranks) == (10, 16)
+
+
+def test_report_shows_what_a_user_looks_for() -> None:
+    traces = [rank_trace(0, [node(1, deps=[7]), coll(2, "all_reduce", 1 << 20)])]
+    workload = build_workload(traces, options=TraceOptions(lenient=True))
+    text = shown(summarise(workload, traces))
+    for part in ("dropped", "1 dangling", "rank without durations", "1 MiB", "window of 4,096", "world (1)"):
+        assert part in text
+    assert "send + recv" in shown(example())
+    assert "7 µs of compute, 51 µs with traced communication" in shown(example())
+
+
+def test_names_from_a_trace_are_never_markup() -> None:
+    trace = rank_trace(0, [coll(1, "barrier", None, "[red]")], attributes={"[bold]x": 1})
+    text = shown(summarise(build_workload([trace]), [trace]))
+    assert "[red] (1)" in text
+    assert "unknown communication attribute [bold]x" in text
+
+
+def test_json_has_every_field() -> None:
+    content = json.loads(json.dumps(to_json(example())))
+    assert content["groups"][1] == {"name": "tp", "ranks": [0, 1]}
+    assert content["cpu_ns"] == {"least": 0, "middle": 0, "most": 7_000}
+    assert content["operations"][0]["payload_bytes_all_ranks"] == 24
+    assert content["communication_nodes"]["send"] == 1
