@@ -184,7 +184,7 @@ class ZmqTransport(Transport):
 
     def _refused_peer(self, where: str, reason: str) -> None:
         for endpoint in self._endpoints.values():
-            if where.endswith(f":{endpoint.address.port}"):
+            if where == f"tcp://{_bracketed(endpoint.address.host)}:{endpoint.address.port}":
                 endpoint.fail(endpoint.rank, f"{reason}; raise `ulimit -n`")
 
     # Passes: take a bounded number of messages, then send what that made possible.
@@ -307,7 +307,9 @@ class ZmqEndpoint:
 
     def accepts(self, peer: int) -> bool:
         """Whether a first message from `peer` is welcome; before the directory is known, nobody can tell."""
-        return not self.is_closed and (self._directory is None or peer in self._directory)
+        if self.is_closed or peer in self._failed:
+            return False
+        return self._directory is None or peer in self._directory
 
     def enter(self) -> None:
         """Deliver what came before the directory, from those who are in it."""
@@ -379,11 +381,10 @@ def _raise_descriptor_limit() -> int:
 
 
 def _bind_error(host: str, error: zmq.ZMQError) -> HostError:
-    if error.errno == errno.EADDRNOTAVAIL:
-        return HostError(f"address {host} is not on this host: `ip address` lists those that are")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return HostError(f"cannot listen at {host}: {error}; raise `ulimit -n`")
-    return HostError(f"cannot listen at {host}: {error}")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return HostError(f"{host} is no address of this host: `ip address` lists those it has")
+    remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return HostError(f"cannot listen at {host}: {error.strerror}{remedy}")
 
 
 def _bracketed(host: str) -> str:

@@ -43,7 +43,7 @@ class ConnectionMonitor:
         self._connecting: dict[str, dict[str, int]] = {}  # by remote address: connections under way, failed attempts
         self._refused_peer = refused_peer
         self._socket = socket
-        self._reports = socket.get_monitor_socket(_WATCHED)
+        self._reports = _monitor(socket)
         self._fd = self._reports.fileno()
         self._loop.add_reader(self._fd, self._drain)
         self._loop.call_soon(self._drain)  # the descriptor wakes only those who have found nothing once
@@ -64,10 +64,12 @@ class ConnectionMonitor:
         self._connecting.get(_remote(connection), {}).pop(connection, None)
 
     def close(self) -> None:
-        """Stop watching; call once, before the socket closes."""
+        """Stop watching, before the socket closes; idempotent."""
+        if self._is_closed:
+            return
         self._is_closed = True
         self._loop.remove_reader(self._fd)
-        self._socket.disable_monitor()
+        self._socket.monitor(None, 0)
         self._reports.close(linger=0)
 
     def _drain(self) -> None:
@@ -87,6 +89,7 @@ class ConnectionMonitor:
             self._accepted -= ";" not in where
             self._lose(where, "the connection was lost")
         elif event == zmq.EVENT_ACCEPT_FAILED:
+            self.close()  # ZeroMQ tries again without pause, and would report each time
             self._refused_peer(where, f"a peer's connection cannot be accepted: {os.strerror(value)}")
         else:
             self._retry(_remote(where))
@@ -106,6 +109,15 @@ class ConnectionMonitor:
         if lost is not None:
             self.forget(connection)
             lost(reason)
+
+
+def _monitor(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    name = f"inproc://monitor-{id(socket)}"
+    socket.monitor(name, _WATCHED)
+    reports: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    reports.setsockopt(zmq.RCVHWM, 0)  # a full queue would hold up the thread that carries the data
+    reports.connect(name)
+    return reports
 
 
 def _remote(connection: str) -> str:

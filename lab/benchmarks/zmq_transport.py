@@ -68,7 +68,10 @@ async def ring(pipe: Connection, *, index: int, processes: int, ranks: int, step
     """Play this process's ranks of a ring; neighbours live in different processes. Returns seconds."""
     async with ZmqTransport() as transport:
         mine = range(index, ranks, processes)
-        runners = [Runner(await transport.open(r, f"127.1.0.{r + 1}"), ranks, steps=steps, size=size) for r in mine]
+        runners = [
+            Runner(await transport.open(r, f"127.1.{r // 250}.{r % 250 + 1}"), ranks, steps=steps, size=size)
+            for r in mine
+        ]
         pipe.send({runner.endpoint.rank: runner.endpoint.address for runner in runners})
         directory = pipe.recv()
         for runner in runners:
@@ -152,8 +155,9 @@ def measure(entry: Callable[..., None], processes: int) -> float:
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe() for _ in range(processes)]
     workers = [spawn.Process(target=entry, args=(pipes[i][1],), kwargs={"index": i}) for i in range(processes)]
-    for worker in workers:
+    for worker, (_, theirs) in zip(workers, pipes, strict=True):
         worker.start()
+        theirs.close()  # so that a worker that dies ends the wait
     ours = [pipe[0] for pipe in pipes]
     directory: dict[int, Address] = {}
     for pipe in ours:

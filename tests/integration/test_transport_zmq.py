@@ -1,13 +1,16 @@
 import asyncio
 import resource
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 import uvloop
 import zmq
 
+from agents.transports import zmq_flows
 from agents.transports.base import Address, Endpoint
 from agents.transports.zmq import ZmqTransport
 from emulator.errors import HostError, LocalProtocolError
@@ -115,8 +118,9 @@ def tcp_peers(port: int) -> set[tuple[str, str]]:
 
 def test_an_address_of_another_host_is_named() -> None:
     async def scenario(bed: ZmqBed) -> None:
-        with pytest.raises(HostError, match=r"192\.0\.2\.1 is not on this host"):
-            await bed.transports[0].open(0, "192.0.2.1")
+        for host in ("192.0.2.1", "127.0.0.256"):
+            with pytest.raises(HostError, match=f"{host} is no address of this host"):
+                await bed.transports[0].open(0, host)
 
     run(scenario)
 
@@ -200,6 +204,100 @@ def test_when_the_limit_of_open_files_is_reached_it_is_named(monkeypatch: pytest
 
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
+    run(scenario, agents=1)
+
+
+def test_an_agent_that_cannot_accept_connections_says_why() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        (a,) = await bed.connected(1)
+        clients = [socket.socket() for _ in range(10)]
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(c.fileno() for c in clients) + 1, limits[1]))
+        try:
+            for client in clients:
+                client.setblocking(False)
+                client.connect_ex(a.endpoint.address)
+            await bed.until(lambda: a.failures(0) == 1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for client in clients:
+                client.close()
+        assert "Too many open files; raise `ulimit -n`" in a.reasons[0]
+
+    run(scenario, agents=1)
+
+
+class RawPeer:
+    """Rank 1, which speaks the transport's language and breaks its rules."""
+
+    def __init__(self) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        port = self.socket.bind_to_random_port("tcp://127.0.5.99")
+        self.address = Address("127.0.5.99", port)
+
+    def call(self, target: Address, *, run: str) -> None:
+        digest = blake2b(run.encode(), digest_size=8).digest()
+        self.socket.setsockopt(zmq.ROUTING_ID, zmq_flows.incoming_name(digest, 1, 0))
+        self.socket.setsockopt(zmq.CONNECT_ROUTING_ID, b"target")
+        self.socket.connect(f"tcp://{target.host}:{target.port}")
+
+    async def heard(self) -> list[bytes]:
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.socket.poll(0):  # noqa: ASYNC110 a plain socket knows nothing of asyncio
+                await asyncio.sleep(0.001)
+        return self.socket.recv_multipart()
+
+
+HEADER = zmq_flows.HEADER.pack
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [HEADER(7, 0, 1, zmq_flows.CONTROL)],
+        [HEADER(7, 5, 1, zmq_flows.END), b"12345"],
+        [b"short"],
+        [HEADER(7, 0, 0, zmq_flows.CONTROL) + b"long"],
+    ],
+    ids=["control after a gap", "payload after a gap", "too short", "too long"],
+)
+def test_a_peer_that_breaks_the_sequence_has_failed(message: list[bytes]) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        (a,) = await bed.listeners(1)
+        peer = RawPeer()
+        a.connect({0: a.endpoint.address, 1: peer.address})
+        peer.call(a.endpoint.address, run="conformance")
+        peer.socket.send_multipart([b"target", *message])
+        await bed.until(lambda: a.failures(1) == 1)
+        for tag in range(3):
+            peer.socket.send_multipart([b"target", HEADER(tag, 0, tag, zmq_flows.CONTROL)])
+        await bed.quiesce()
+        peer.context.destroy(linger=0)
+        assert (a.arrivals(1), a.failures(1)) == ([], 1)
+        assert "is missing" in a.reasons[0]
+
+    run(scenario, agents=1)
+
+
+@pytest.mark.parametrize("counts", [(2, 0), (0, 1), (2**63, 0)])
+def test_a_peer_that_acknowledges_too_much_has_failed(counts: tuple[int, int]) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        (a,) = await bed.listeners(1)
+        peer = RawPeer()
+        a.connect({0: a.endpoint.address, 1: peer.address})
+        a.send(1, [(7, 10)])
+        name, header, payload = await peer.heard()
+        assert (zmq_flows.HEADER.unpack(header), len(payload)) == ((7, 10, 0, zmq_flows.END), 10)
+        for _ in range(2):
+            peer.socket.send_multipart([name, zmq_flows.ACKNOWLEDGEMENT.pack(*counts)])
+        await bed.until(lambda: a.failures(1) == 1)
+        await bed.quiesce()
+        peer.context.destroy(linger=0)
+        assert (a.acknowledgements(1), a.failures(1)) == ([], 1)
+        assert "never sent" in a.reasons[0]
+
     run(scenario, agents=1)
 
 
