@@ -24,7 +24,7 @@ from emulator.trace.order import RankOrder
 from emulator.units import NS_PER_US
 
 MAX_MICROS = 1 << 40
-"""Longest duration taken for real, about 13 days; the sum of a million of them still fits where it is added up."""
+"""Longest duration taken for real, about 13 days; eight million of them add up to less than 2 ** 63."""
 
 
 def check_durations(trace: RankTrace) -> None:

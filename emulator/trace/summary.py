@@ -165,7 +165,11 @@ def _defined_groups(
 
 
 def _compute_ns(workload: Workload, resource: Resource) -> list[int]:
-    return [int(program.duration_ns[program.resource == resource].sum()) for program in workload.programs]
+    # In microseconds: the nanoseconds of absurdly long nodes would not fit 64 bits.
+    return [
+        int((program.duration_ns[program.resource == resource] // NS_PER_US).sum()) * NS_PER_US
+        for program in workload.programs
+    ]
 
 
 def _recorded_ns(workload: Workload) -> list[int]:

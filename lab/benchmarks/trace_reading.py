@@ -1,7 +1,8 @@
 """How fast a large trace is read, and with how much memory: `python lab/benchmarks/trace_reading.py --nodes 1000000`.
 
 Makes one rank of compute nodes as PyTorch's converter writes them (two dependencies, five attributes) with an
-all-reduce among every hundred, reads it in a process of its own and prints nodes/s and the peak of resident memory.
+all-reduce among every hundred, reads it in a process of its own, reads, checks and splits it in another, and prints
+nodes/s and the peak of resident memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from emulator.trace.workload import build_workload
 from emulator.wire._pb import et_pb2
 from emulator.wire.et import read_rank
 from emulator.wire.rewrite import write_trace
@@ -48,7 +50,12 @@ def read_only(path: Path) -> None:
     read_rank(path, 0)
 
 
-STAGES: dict[str, Callable[[Path], None]] = {"read": read_only}
+def read_check_and_split(path: Path) -> None:
+    """Read the trace, settle what it means, prove that it ends and split it into programs."""
+    build_workload([read_rank(path, 0)])
+
+
+STAGES: dict[str, Callable[[Path], None]] = {"read": read_only, "read, check, split": read_check_and_split}
 
 
 def measure(stage: str, path: Path, nodes: int) -> None:
