@@ -64,6 +64,11 @@ def test_ranks_of_one_host_share_its_port() -> None:
     assert ideal([0, 0, 1, 1], [GBIT, GBIT], CommKind.ALL_TO_ALL, 4000, "pairwise") == 4000 * 8
 
 
+def test_what_comes_in_together_shares_the_port_of_who_gets_it() -> None:
+    # Shards of 1,000 bytes: three enter the root's host, at most two leave another.
+    assert ideal([0, 1, 1, 2], [GBIT] * 3, CommKind.GATHER, 1000, "parallel") == 3000 * 8
+
+
 def test_nothing_crosses_a_port_within_a_host() -> None:
     assert ideal([0, 0, 0], [GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 0
     assert ideal([0], [GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 0
