@@ -11,12 +11,12 @@ import contextlib
 import gc
 import os
 import platform
-import resource
 import socket
 import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from agents.link import ControlLink
@@ -170,8 +170,7 @@ class Agent:
 
     async def _farewell(self) -> None:
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
-        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self._link.send(control.Farewell(flows, peak_rss_bytes, self._clock.overshoot_median_ns() or 0))
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), self._clock.overshoot_median_ns() or 0))
         await self._link.drained()
 
     def _fail(self, reason: str, rank: int | None = None) -> None:
@@ -200,6 +199,15 @@ async def _background(work: Any) -> Any:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+def _peak_rss_bytes() -> int:
+    """Most memory this process had, 0 where the kernel does not say.
+
+    Not getrusage's: that is kept over exec, so it would be the controller's where the controller is the larger.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def _hello(token: str, name: str) -> control.Hello:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 T = TypeVar("T")
 
+LARGEST_COUNT = (1 << 31) - 1
+"""Iterations and the like are stored in 32 bits."""
+LARGEST_SEED = (1 << 64) - 1
+LARGEST_FACTOR = 10**9
+
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     """An argparse type whose error text is that of the ValueError."""
@@ -30,24 +35,28 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return converter
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """An argparse type: a whole number of at least `least`."""
+def at_least(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
+    """An argparse type: a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:
         if not text.lstrip("-").isdecimal() or int(text) < least:
             raise ValueError(f"{text!r}: a whole number of at least {least} is needed")
+        if int(text) > most:
+            raise ValueError(f"{text!r}: a whole number of at most {most} is needed")
         return int(text)
 
     return argument(parse)
 
 
 def _factor(text: str) -> Fraction:
+    problem = f"{text[:40]!r}: a factor above 0 is needed, as 0.01 or 1/64, from 1e-9 to 1e9"
     try:
-        value = Fraction(text)
+        # A float takes any exponent at once, a Fraction would write it out.
+        value = Fraction(text) if "/" in text or 0 < float(text) <= LARGEST_FACTOR else Fraction(0)
     except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"{text!r}: a factor above 0 is needed, as 0.01 or 1/64") from error
-    if value <= 0:
-        raise ValueError(f"{text!r}: a factor above 0 is needed")
+        raise ValueError(problem) from error
+    if not Fraction(1, LARGEST_FACTOR) <= value <= LARGEST_FACTOR:
+        raise ValueError(problem)
     return value
 
 
@@ -133,7 +142,9 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
     group.add_argument(
         "--timeout", metavar="S", type=argument(_seconds), default=60.0, help="give up when nothing moves (default: 60)"
     )
-    group.add_argument("--seed", metavar="N", type=at_least(0), default=0, help="of everything random (default: 0)")
+    group.add_argument(
+        "--seed", metavar="N", type=at_least(0, most=LARGEST_SEED), default=0, help="of everything random (default: 0)"
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<trace>)")
     output.add_argument("--json", action="store_true", help="the facts of the table as JSON on stdout")

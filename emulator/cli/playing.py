@@ -33,11 +33,12 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
     topology = _topology(args, ranks=len(workload.programs))
     job = Job(loaded, workload, topology, _options(args))
     nodes = sum(len(program.communications) for program in workload.programs)
+    is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
         with RunProgress(nodes=nodes, iterations=args.iterations + args.warmup) as progress:
             return job.play(folder, progress)
     except EmulatorError:
-        if (folder / "manifest.json").exists():
+        if (folder / "manifest.json").exists() and not is_used:
             print(f"charkha: what was measured is in {folder}", file=sys.stderr)
         raise
 

@@ -22,6 +22,7 @@ class RunProgress:
 
     def __init__(self, *, nodes: int, iterations: int) -> None:
         self._iterations = iterations
+        console = Console(stderr=True)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -30,8 +31,9 @@ class RunProgress:
             TextColumn("communication nodes"),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
+            disable=not console.is_terminal,  # it would leave an empty line in a log
         )
         self._task = self._progress.add_task("starting agents", total=nodes * iterations or None, rate="")
         self._started = 0

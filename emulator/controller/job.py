@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome, share_ranks
-from emulator.errors import RunInterrupted
+from emulator.errors import PlanError, RunInterrupted
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
 from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
@@ -25,10 +25,12 @@ from emulator.results.roofline import sequential_roofline_ns
 from emulator.topology.model import Topology
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
+from emulator.units import NS_PER_S
 from emulator.wire.load import LoadedTrace, digest
 from emulator.wire.rewrite import NodeChange, rewrite_trace
 
 MEASURED_TRACE = "trace"
+LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Job:
         options: how to play.
 
     Raises:
-        PlanError: an algorithm that does not exist.
+        PlanError: an algorithm that does not exist, compute stretched beyond all measure.
     """
 
     def __init__(self, loaded: LoadedTrace, workload: Workload, topology: Topology, options: JobOptions) -> None:
@@ -273,6 +275,8 @@ def _scale_compute(workload: Workload, factor: float) -> Workload:
 
 
 def _scaled(program: RankProgram, factor: float) -> IntArray:
+    if float(program.duration_ns.sum()) * factor > LONGEST_COMPUTE_NS:
+        raise PlanError(f"--compute {factor:g} makes the compute of rank {program.rank} take more than a year")
     scaled: IntArray = np.rint(program.duration_ns * factor).astype(np.int64)
     return scaled
 

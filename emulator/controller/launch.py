@@ -64,7 +64,8 @@ class LocalAgents:
 
     async def _start(self, name: str) -> asyncio.subprocess.Process:
         environment = os.environ | {"CHARKHA_TOKEN": self._token}
-        arguments = ["-m", "agents", "--controller", self._target, "--name", name]
+        # -P: a folder named agents where the user stands must not be taken for ours.
+        arguments = ["-P", "-m", "agents", "--controller", self._target, "--name", name]
         with (self._log_folder / f"{name}.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 from collections.abc import AsyncIterator
@@ -95,15 +96,16 @@ class ControlService:
                 writing.cancel()
         except* RemoteProtocolError as errors:
             reason = str(errors.exceptions[0])
+        except* grpc.aio.BaseError:
+            pass  # the stream broke while something was being written: its connection ended, as the reason says
+        except* Exception as errors:  # the root of the conversation: the run ends with this as its reason
+            reason = f"internal error: {errors.exceptions[0]!r}"
         finally:
             self._listener.lost(channel, reason)
 
     async def _greet(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> control.Hello:
         """The agent's Hello, token and version checked."""
-        hello = None
-        async for message in requests:
-            hello = control.decode(message)
-            break
+        hello = await self._first(requests)
         if not isinstance(hello, control.Hello):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a Hello")
         assert isinstance(hello, control.Hello)
@@ -118,6 +120,14 @@ class ControlService:
             )
         await context.write(control.encode_controller(control.Welcome(version, self._run_id)))
         return hello
+
+    async def _first(self, requests: AsyncIterator[pb.AgentMessage]) -> Any:
+        """The first value, None where there is none that can be understood."""
+        async for message in requests:
+            with contextlib.suppress(RemoteProtocolError):
+                return control.decode(message)
+            break
+        return None
 
     async def _read(self, requests: AsyncIterator[pb.AgentMessage], channel: AgentChannel) -> None:
         async for message in requests:
