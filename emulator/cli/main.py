@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from emulator.cli import bench, generate, run
+from emulator.cli import bench, check, generate, run
 from emulator.errors import EmulatorError
 
-_COMMANDS = (run, bench, generate)
+_COMMANDS = (run, bench, check, generate)
 _EPILOG = """example:
   charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
 
