@@ -30,7 +30,7 @@ def example() -> Summary:
                 last,
             ],
         ),
-        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2)}),
+        rank_trace(2, [node(1, METADATA), recv(2, 1, 30, duration=3), last], groups={"mine": (1, 2), "0": ()}),
     ]
     return summarise(build_workload(traces, groups=GROUPS), traces, groups=GROUPS)
 
