@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from emulator.trace.model import CommKind
 from emulator.units import format_size
 
-SMALL_GROUP = 8
+SMALL_GROUP = 4
+PARALLEL_GROUP = 8
 TINY_BYTES = 4 << 10
 RING_BLOCK_BYTES = 64 << 10
 CHAIN_BLOCK_BYTES = 128 << 10
@@ -80,7 +81,7 @@ _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
     ),
     CommKind.REDUCE_SCATTER: _REDUCTION,
     CommKind.ALL_TO_ALL: (
-        _Rule("parallel", f"at most {SMALL_GROUP} members", lambda members, _: members <= SMALL_GROUP),
+        _Rule("parallel", f"at most {PARALLEL_GROUP} members", lambda members, _: members <= PARALLEL_GROUP),
         _Rule(
             "parallel",
             f"size / members below {format_size(PARALLEL_BLOCK_BYTES)}",

@@ -54,8 +54,8 @@ def test_every_collective_has_algorithms_and_point_to_point_has_none() -> None:
 @pytest.mark.parametrize(
     ("kind", "members", "size_bytes", "name"),
     [
-        (CommKind.ALL_REDUCE, 8, 4 * KIB, "direct"),
-        (CommKind.ALL_REDUCE, 9, 4 * KIB, "halving_doubling"),
+        (CommKind.ALL_REDUCE, 4, 4 * KIB, "direct"),
+        (CommKind.ALL_REDUCE, 5, 4 * KIB, "halving_doubling"),
         (CommKind.ALL_REDUCE, 2, 5 * KIB, "ring"),
         (CommKind.ALL_REDUCE, 16, 16 * 64 * KIB - 1, "halving_doubling"),
         (CommKind.ALL_REDUCE, 16, 16 * 64 * KIB, "ring"),
