@@ -244,6 +244,7 @@ class _Recorder:
         self._writer.add_iteration(iteration, summaries)
 
     def moved(self, bytes_sent: int) -> None:
+        self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
         self._observer.moved(bytes_sent)
 
     def flush(self) -> None:
