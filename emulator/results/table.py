@@ -45,11 +45,13 @@ def _duration(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits, never an exponent: 0.00123, 1.23, 123."""
+    """Three digits: 0.00123, 1.23, 123; an exponent only where zeros would hide them: 1.2e-06."""
     if value is None:
         return NONE
     if value == 0:
         return "0"
+    if abs(value) < 1e-4:
+        return f"{value:.1e}"
     digits = max(0, min(5, 2 - math.floor(math.log10(abs(value)))))
     return f"{value:.{digits}f}"
 
