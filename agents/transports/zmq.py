@@ -162,7 +162,7 @@ class ZmqTransport(Transport):
         self._loop.call_soon(report)
 
     def retire(self, endpoint: ZmqEndpoint, peers: Mapping[int, Address]) -> None:
-        """Close the listener of an endpoint and its connections to `peers`."""
+        """Close the listener of an endpoint, with what it accepted, and its connections to `peers`."""
         with contextlib.suppress(zmq.ZMQError):
             self._socket.unbind(f"tcp://{_bracketed(endpoint.address.host)}:{endpoint.address.port}")
         for peer, address in peers.items():
@@ -294,7 +294,7 @@ class ZmqEndpoint:
         for flow in self._outgoing.values():
             flow.drop("closed")
         for incoming in self.incoming.values():
-            incoming.refuse()
+            incoming.is_ignored = True
         directory = self._directory or {}
         self._transport.retire(self, {peer: directory[peer] for peer in self._outgoing})
 

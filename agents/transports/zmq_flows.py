@@ -34,8 +34,6 @@ CONTROL, PART, END = range(3)
 
 HEADER = Struct("<QQQB")
 ACKNOWLEDGEMENT = Struct("<QQ")
-REFUSAL = ACKNOWLEDGEMENT.pack((1 << 64) - 1, (1 << 64) - 1)
-"""Comes back instead of an acknowledgement once the receiver has closed."""
 _NAME = Struct(">c8sII")
 
 WINDOW_MESSAGES = 1024
@@ -238,9 +236,6 @@ class OutFlow:
         size = self._exchange.receive_into(scratch, flags=LAST)
         if self.broken is not None:
             return
-        if scratch.startswith(REFUSAL):
-            self.lose("it has closed")
-            return
         payload, control = ACKNOWLEDGEMENT.unpack_from(scratch)
         if size != ACKNOWLEDGEMENT.size or payload > self._sent or control > self._control_sent:
             self._owner.fail(self.peer, "it acknowledged what was never sent")
@@ -327,20 +322,13 @@ class InFlow:
         self._exchange.owing.append(self)
 
     def acknowledge(self) -> None:
-        """Tell the sender what is here, once somebody listens."""
+        """Tell the sender what is here, once somebody listens. A sender that has gone needs no telling."""
         self._is_owing = False
-        if self._owner.is_live and not self.is_ignored:
-            self._reply(ACKNOWLEDGEMENT.pack(self._payload, self._control))
-
-    def refuse(self) -> None:
-        """Tell the sender that nobody will listen any more."""
-        self.is_ignored = True
-        self._reply(REFUSAL)
-
-    def _reply(self, reply: bytes) -> None:
+        if self.is_ignored or not self._owner.is_live:
+            return
         try:
             self._exchange.send(self.name, MORE)
-            self._exchange.send(reply, LAST)
+            self._exchange.send(ACKNOWLEDGEMENT.pack(self._payload, self._control), LAST)
         except zmq.ZMQError as error:
-            if error.errno != errno.EHOSTUNREACH:  # a sender that has gone needs no telling
+            if error.errno != errno.EHOSTUNREACH:
                 self._owner.fail(self.peer, f"acknowledging is impossible: {error}")

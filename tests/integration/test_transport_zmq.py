@@ -22,11 +22,16 @@ DEADLINE_S = 30
 class ZmqBed(Bed):
     """Ranks spread over so many agents, which in one process share the loop but no socket."""
 
-    def __init__(self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096) -> None:
+    def __init__(
+        self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096, budget_bytes: int = 64 << 20
+    ) -> None:
         super().__init__()
         self.message_bytes = message_bytes
         self._hosts = hosts
-        self.transports = [ZmqTransport(message_bytes=message_bytes, run="conformance") for _ in range(agents)]
+        self.transports = [
+            ZmqTransport(message_bytes=message_bytes, budget_bytes=budget_bytes, run="conformance")
+            for _ in range(agents)
+        ]
 
     async def open(self, rank: int) -> Endpoint:
         return await self.transports[rank % len(self.transports)].open(rank, self._hosts.format(rank + 1))
@@ -94,6 +99,53 @@ def test_ipv6() -> None:
 def has_ipv6() -> bool:
     table = Path("/proc/net/if_inet6")
     return table.exists() and "00000000000000000000000000000001" in table.read_text()
+
+
+@pytest.mark.parametrize(("size", "messages"), [(4096, 8), (1, 1024)])
+def test_little_is_sent_to_a_peer_that_does_not_acknowledge(size: int, messages: int) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.listeners(2)
+        a.connect(directory([a, b]))
+        a.send(1, [(tag, size) for tag in range(3000)])
+        await bed.quiesce()
+        assert a.endpoint.counters()[0].messages == messages
+        b.connect(directory([a, b]))
+        await bed.until(lambda: len(a.acknowledgements(1)) == 3000)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_the_budget_bounds_all_flows_together_and_starves_none(agents: int) -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        listeners = await bed.listeners(10)
+        everyone = directory(listeners)
+        senders, late = listeners[:2], listeners[2:]
+        for sender in senders:
+            sender.connect(everyone)
+            for peer in range(2, 10):
+                sender.send(peer, [(1, 20 * bed.message_bytes), (2, 0)])
+        await bed.quiesce()
+        sent = sum(flow.bytes for sender in senders for flow in sender.endpoint.counters())
+        assert sent == 3 * bed.message_bytes * agents
+        for listener in late:
+            listener.connect(everyone)
+        await bed.until(lambda: len(bed.log) == 2 * 8 * 2 * 2)
+
+    run(scenario, agents=agents, budget_bytes=3 * 4096)
+
+
+def test_a_stranger_who_came_early_is_not_acknowledged() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b, c = await bed.listeners(3)
+        c.connect(directory([a, b, c]))
+        c.send(0, [(1, 10), (2, 0)])
+        await bed.quiesce()
+        a.connect(directory([a, b]))
+        await bed.quiesce()
+        assert bed.log == []
+
+    run(scenario)
 
 
 def test_a_connection_leaves_from_the_ranks_own_address() -> None:
@@ -293,9 +345,11 @@ def test_a_peer_that_acknowledges_too_much_has_failed(counts: tuple[int, int]) -
         for _ in range(2):
             peer.socket.send_multipart([name, zmq_flows.ACKNOWLEDGEMENT.pack(*counts)])
         await bed.until(lambda: a.failures(1) == 1)
+        peer.call(a.endpoint.address, run="conformance")
+        peer.socket.send_multipart([b"target", HEADER(8, 0, 0, zmq_flows.CONTROL)])
         await bed.quiesce()
         peer.context.destroy(linger=0)
-        assert (a.acknowledgements(1), a.failures(1)) == ([], 1)
+        assert (a.acknowledgements(1), a.arrivals(1), a.failures(1)) == ([], [], 1)
         assert "never sent" in a.reasons[0]
 
     run(scenario, agents=1)

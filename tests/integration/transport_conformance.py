@@ -322,6 +322,18 @@ async def closes_at_once_with_transfers_queued(bed: Bed) -> None:
     assert c.arrivals(1) == [(4, 10)]
 
 
+async def fails_a_post_to_a_peer_that_closed_long_ago(bed: Bed) -> None:
+    a, b = await bed.connected(2)
+    a.send(1, [(1, 10)])
+    await bed.until(lambda: a.acknowledgements(1) == [1])
+    b.endpoint.close()
+    await bed.quiesce()
+    assert a.failures(1) == 0  # nothing was under way
+    a.send(1, [(2, 10)])
+    await bed.until(lambda: a.failures(1) == 1)
+    assert not a.heard_while_posting
+
+
 async def fails_when_the_peer_has_closed(bed: Bed) -> None:
     a, b, c = await bed.connected(3)
     a.send(1, [(1, 10)])
@@ -358,4 +370,5 @@ CASES: tuple[Case, ...] = (
     counts_payload_and_messages_per_flow,
     closes_at_once_with_transfers_queued,
     fails_when_the_peer_has_closed,
+    fails_a_post_to_a_peer_that_closed_long_ago,
 )
