@@ -234,6 +234,27 @@ def test_an_agent_that_goes_away_is_a_failure() -> None:
     run(scenario)
 
 
+def test_a_lost_connection_is_not_made_again_to_whoever_listens_there_next() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        (a,) = await bed.listeners(1)
+        peer = RawPeer()
+        a.connect({0: a.endpoint.address, 1: peer.address})
+        a.send(1, [(7, 10)])
+        await peer.heard()
+        peer.context.destroy(linger=0)
+        await bed.until(lambda: a.failures(1) == 1)
+        with socket.socket() as successor:
+            successor.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            successor.bind(peer.address)
+            successor.listen()
+            successor.setblocking(False)
+            await asyncio.sleep(0.4)
+            with pytest.raises(BlockingIOError):
+                successor.accept()
+
+    run(scenario, agents=1)
+
+
 def test_a_peer_that_does_not_listen_is_a_failure() -> None:
     async def scenario(bed: ZmqBed) -> None:
         (a,) = await bed.listeners(1)
