@@ -11,10 +11,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from emulator.cli import bench, check, generate, run
 from emulator.errors import EmulatorError
 
-_COMMANDS = (run, bench, check, generate)
 _EPILOG = """example:
   charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
 
@@ -25,11 +23,8 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
-    args = _parser().parse_args(argv)
-    logging.basicConfig(level=args.log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    handler: Callable[[argparse.Namespace], int] = args.handler
     try:
-        code = handler(args)
+        code = _run(argv)
         sys.stdout.flush()
     except EmulatorError as error:
         print(f"charkha: {error}", file=sys.stderr)
@@ -46,7 +41,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    logging.basicConfig(level=args.log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    handler: Callable[[argparse.Namespace], int] = args.handler
+    return handler(args)
+
+
 def _parser() -> argparse.ArgumentParser:
+    # Loading all this takes most of a second, in which a Ctrl-C must end as at any other time.
+    from emulator.cli import bench, check, generate, run
+
     parser = argparse.ArgumentParser(
         prog="charkha",
         description="Play MLCommons Chakra execution traces as network traffic and measure every collective.",
@@ -58,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
+    for command in (run, bench, check, generate):
         command.add_parser(subparsers)
     return parser
 

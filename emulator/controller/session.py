@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
 JOIN_TIMEOUT_S = 60.0
+DEATH_NEWS_S = 0.1
 SILENT_AGENT_S = 10.0
 """Agents speak four times a second; one that says nothing for this long is lost."""
 
@@ -115,6 +116,8 @@ class RunSession:
         self._progress: dict[str, control.Progress] = {}
         self._heard_at: dict[str, float] = {}
         self._moved_at = time.monotonic()
+        self._is_over = False
+        self._gave_up: set[str] = set()
         self.outcome = SessionOutcome()
 
     async def play(self) -> SessionOutcome:
@@ -146,6 +149,8 @@ class RunSession:
     def admit(self, channel: AgentChannel) -> str | None:
         """See AgentListener."""
         name = channel.hello.agent
+        if self._is_over:
+            return "the run is over"
         if name not in self._plan.ranks_of:
             return f"agent {name!r} is not part of this run"
         if name in self._channels:
@@ -183,15 +188,18 @@ class RunSession:
             case control.Farewell():
                 self._note_farewell(name, value)
             case control.Abort(reason, ranks):
-                self._handle(state.AgentAborted(name, reason, ranks))
+                self._gave_up.add(name)
+                self._handle_later(state.AgentAborted(name, reason, ranks))
 
     def lost(self, channel: AgentChannel, reason: str) -> None:
         """See AgentListener."""
-        self._vanished(channel.hello.agent, reason)
+        self._handle_later(state.AgentVanished(channel.hello.agent, reason))
 
     # --- carrying out -------------------------------------------------------------------------------------------
 
     def _handle(self, stimulus: state.Stimulus) -> None:
+        if self._is_over:
+            return  # aborted: what agents still say starts nothing
         for instruction in self._state.handle(stimulus):
             match instruction:
                 case state.SendSetup(agent):
@@ -262,11 +270,18 @@ class RunSession:
         self.outcome.flows.extend(farewell.flows)
         self._handle(state.AgentSaidFarewell(agent))
 
-    def _vanished(self, agent: str, reason: str) -> None:
-        self._handle(state.AgentVanished(agent, reason))
+    def _handle_later(self, stimulus: state.Stimulus) -> None:
+        """An agent that dies makes others give up: leave its death a moment to be known, it is the better reason."""
+        asyncio.get_running_loop().call_later(DEATH_NEWS_S, self._handle, stimulus)
+
+    def _exited(self, agent: str, reason: str) -> None:
+        """Its process ended; what it said itself before that explains more."""
+        if agent not in self._gave_up:
+            self._handle(state.AgentVanished(agent, reason))
 
     def _end(self, error: EmulatorError | None) -> None:
-        if not self._over.done():
+        if not self._is_over:
+            self._is_over = True
             if error is None:
                 self._over.set_result(None)
             else:
@@ -323,7 +338,7 @@ class RunSession:
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:
         return LocalAgents(
-            list(self._plan.ranks_of), target=target, token=token, log_folder=folder, on_exit=self._vanished
+            list(self._plan.ranks_of), target=target, token=token, log_folder=folder, on_exit=self._exited
         )
 
 
