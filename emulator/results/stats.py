@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 Values: TypeAlias = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
 
@@ -66,4 +65,5 @@ def variation(values: Values) -> float | None:
     """Coefficient of variation: sample standard deviation over mean; None under two samples or at mean 0."""
     if len(values) < 2 or np.mean(values) == 0:
         return None
-    return float(stats.variation(values, ddof=1))
+    # scipy.stats has it too, and takes half a second to load: half of what the whole command takes to start.
+    return float(np.std(values, ddof=1) / np.mean(values))
