@@ -71,10 +71,12 @@ class Agent:
 
     async def _converse(self) -> None:
         self._link.send(_hello(self._token, self._name))
-        await self._expect(control.Welcome)
+        welcome: control.Welcome = await self._expect(control.Welcome)
         setup: control.Setup = await self._expect(control.Setup)
         with TimerfdClock() as self._clock:
-            async with make_transport(setup.transport, message_bytes=setup.message_bytes) as transport:
+            async with make_transport(
+                setup.transport, message_bytes=setup.message_bytes, run=welcome.run_id
+            ) as transport:
                 for place in setup.ranks:
                     self._endpoints[place.rank] = await transport.open(place.rank, place.host)
                 self._link.send(

@@ -9,12 +9,12 @@ from emulator.errors import PlanError
 TRANSPORTS = ("zmq",)
 
 
-def make_transport(name: str, *, message_bytes: int) -> Transport:
-    """A transport for the ranks of one agent.
+def make_transport(name: str, *, message_bytes: int, run: str) -> Transport:
+    """A transport for the ranks of one agent; `run` tells agents of this run from strangers.
 
     Raises:
         PlanError: no such transport.
     """
     if name == "zmq":
-        return ZmqTransport(message_bytes=message_bytes)
+        return ZmqTransport(message_bytes=message_bytes, run=run)
     raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")

@@ -26,7 +26,7 @@ IDLE = frozenset(
     {
         *("num_ops", "tensor_size", "op_type", "comm_priority", "stream", "rf_id", "seq_id", "tid", "fw_parent"),
         *("fw_tid", "scope", "op_schema", "kernel_backend", "kernel_file", "tensor_range", "inputs", "outputs"),
-        "pg_desc",
+        *("pg_desc", "involved_dim"),
     }
 )
 OWN_PREFIX = "charkha."

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # collective, ranks, size with unit, algorithm, count: what a class is; the rest of the line is measured
-CLASS = re.compile(r"^(\w+ +\d+ +[\d.]+ \w+ +[\w–]+ +\d+) ", re.MULTILINE)
+CLASS = re.compile(r"^(\w+ +\d+ +[\d.]+ \w+ +\S+ +\d+) ", re.MULTILINE)
 FACT = re.compile(r"^([A-Z]\w+(?: (?:\(JCT\)|at|folder))?)[ :]", re.MULTILINE)
 
 

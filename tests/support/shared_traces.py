@@ -1,4 +1,4 @@
-"""Published traces that lie beside the project where it is developed; tests that need them skip, saying so, where they are not."""
+"""Published traces that lie beside the project where it is developed; tests that need them skip where they are not."""
 
 from __future__ import annotations
 
