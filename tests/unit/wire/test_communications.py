@@ -107,10 +107,10 @@ def test_a_type_that_cannot_be_is_an_error_that_names_it(tmp_path: Path, bad: et
 
 
 def test_attributes_without_a_meaning_are_counted_and_the_usual_ones_are_not(tmp_path: Path) -> None:
-    extra = [attribute("involved_dim", bool_list=[True]), attribute("stream", int64_val=7)]
+    extra = [attribute("colour", bool_list=[True]), attribute("stream", int64_val=7)]
     own = [attribute("charkha.cct_ns", uint64_val=1), attribute("charkha.samples_ns", uint64_list=[1, 2])]
     trace = trace_of(tmp_path, collective(1, *extra, *own), collective(2, *extra))
-    assert trace.attribute_names == {"involved_dim": 2}
+    assert trace.attribute_names == {"colour": 2}
 
 
 def test_the_first_of_two_attributes_of_one_name_counts(tmp_path: Path) -> None:

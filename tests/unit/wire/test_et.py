@@ -261,4 +261,4 @@ def test_published_traces_have_the_counts_their_source_gives(
     assert sum(len(trace.communications) for trace in traces) == communications
     for trace in traces:
         assert set(trace.node_type.tolist()) <= set(NodeType)
-        assert set(trace.attribute_names) <= {"involved_dim"}
+        assert set(trace.attribute_names) <= set()

@@ -67,10 +67,10 @@ def test_workload_graph_is_read_in_its_spellings(tmp_path: Path) -> None:
 
 
 def test_keys_of_workload_graph_without_a_meaning_become_attributes(tmp_path: Path) -> None:
-    entry = {"id": 1, "NodeType": 7, "involved_dim": [True], "group_ranks": [0, 2], "note": "\ud800", "x": {"y": 2.5}}
+    entry = {"id": 1, "NodeType": 7, "colour": [True], "group_ranks": [0, 2], "note": "\ud800", "x": {"y": 2.5}}
     trace = read_rank(save(tmp_path, graph(entry)), 0)
     assert trace.communications[0].group_ranks == (0, 2)
-    assert trace.attribute_names == {"involved_dim": 1, "note": 1, "x": 1}
+    assert trace.attribute_names == {"colour": 1, "note": 1, "x": 1}
 
 
 @pytest.mark.parametrize(
