@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
     except EmulatorError as error:
-        print(f"charkha: {error}", file=sys.stderr)
+        print("charkha:", " ".join(str(error).splitlines()), file=sys.stderr)  # names of files can hold line ends
         return error.exit_code
     except KeyboardInterrupt:
         print("charkha: interrupted", file=sys.stderr)

@@ -7,9 +7,11 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
+
+from emulator.errors import HostError
 
 TERM_GRACE_S = 0.7
 
@@ -22,7 +24,7 @@ class LocalAgents:
         target: what they dial.
         token: handed over in the environment, where other users cannot read it.
         log_folder: their stderr goes to `<name>.log` there.
-        on_exit: called with (name, reason) when one ends, for whatever reason.
+        on_exit: called with (name, exit code, reason) when one ends; below 0 the code is that of a signal.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class LocalAgents:
         target: str,
         token: str,
         log_folder: Path,
-        on_exit: Callable[[str, str], None],
+        on_exit: Callable[[str, int, str], None],
     ) -> None:
         self._names, self._target, self._token = names, target, token
         self._log_folder, self._on_exit = log_folder, on_exit
@@ -40,9 +42,15 @@ class LocalAgents:
         self._watchers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
+        """Start them.
+
+        Raises:
+            HostError: the host lacks what a process needs; none is left then.
+        """
         try:
             for name in self._names:
-                self._processes[name] = await self._start(name)
+                with _as_host_error(name):
+                    self._processes[name] = await self._start(name)
                 self._watchers.append(asyncio.create_task(self._watch(name)))
         except BaseException:
             await self.close()
@@ -78,7 +86,7 @@ class LocalAgents:
 
     async def _watch(self, name: str) -> None:
         code = await self._processes[name].wait()
-        self._on_exit(name, self._describe(name, code))
+        self._on_exit(name, code, self._describe(name, code))
 
     def _describe(self, name: str, code: int) -> str:
         if code < 0:
@@ -86,3 +94,12 @@ class LocalAgents:
         lines = (self._log_folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
         said = f": {lines[-1]}" if lines else ""
         return f"exited with code {code}{said}"
+
+
+@contextlib.contextmanager
+def _as_host_error(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"{name} cannot be started ({error.strerror}): raise the limit (ulimit -a shows it) or use --agents 1"
+        raise HostError(problem) from error

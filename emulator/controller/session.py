@@ -274,9 +274,10 @@ class RunSession:
         """An agent that dies makes others give up: leave its death a moment to be known, it is the better reason."""
         asyncio.get_running_loop().call_later(DEATH_NEWS_S, self._handle, stimulus)
 
-    def _exited(self, agent: str, reason: str) -> None:
-        """Its process ended; what it said itself before that explains more."""
-        if agent not in self._gave_up:
+    def _exited(self, agent: str, code: int, reason: str) -> None:
+        """Its process ended. What it said before that, which may be unread yet, explains more than a clean exit."""
+        is_heard_out = code == 0 and agent in self._channels
+        if agent not in self._gave_up and not is_heard_out:
             self._handle(state.AgentVanished(agent, reason))
 
     def _end(self, error: EmulatorError | None) -> None:
