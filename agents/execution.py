@@ -40,6 +40,12 @@ class Execution:
         serial: number of this collective in the run (see tags).
         ranks: world ranks of the group, by member number.
         credited: peers (world ranks) whose credit came before we posted; None = credits are off.
+
+    Attributes:
+        bytes_sent, bytes_received: payload so far.
+        arrival_ns: when the last of it came, 0 before any did.
+        early: for the owner: payload came before this was made.
+        has_posted: something was handed to the endpoint; for the owner to take back once it has flushed.
     """
 
     __slots__ = (
@@ -56,7 +62,7 @@ class Execution:
         "bytes_received",
         "bytes_sent",
         "early",
-        "posted",
+        "has_posted",
     )
 
     def __init__(
@@ -80,7 +86,7 @@ class Execution:
         self.bytes_received = 0
         self.arrival_ns = 0
         self.early = False
-        self.posted = False
+        self.has_posted = False
 
     @property
     def is_done(self) -> bool:
@@ -89,7 +95,6 @@ class Execution:
 
     def start(self) -> None:
         """Begin all lanes."""
-        self.posted = True
         for lane in self._lanes:
             self._advance(lane)
 
@@ -115,7 +120,7 @@ class Execution:
             return
         self._credited.add(peer)
         for tag, size in self._held.pop(peer, ()):
-            self._endpoint.post(peer, tag, size)
+            self._post(peer, tag, size)
 
     def acknowledged(self) -> None:
         """One of our transfers is at its receiver."""
@@ -148,21 +153,22 @@ class Execution:
         for step in islice(lane.steps, LOOKAHEAD_STEPS - len(lane.ahead)):
             lane.ahead.append(step)
             for transfer in step.recvs:
-                self._grant(self._ranks[transfer.peer])
+                if transfer.peer not in self._granted:
+                    self._granted.add(transfer.peer)
+                    self._post(self._ranks[transfer.peer], credit_tag(self._serial), 0)
         return lane.ahead.popleft() if lane.ahead else None
-
-    def _grant(self, peer: int) -> None:
-        if peer not in self._granted:
-            self._granted.add(peer)
-            self._endpoint.post(peer, credit_tag(self._serial), 0)
 
     def _send(self, peer: int, tag: int, size: int) -> None:
         self._unacknowledged += 1
         self.bytes_sent += size
         if self._credited is None or peer in self._credited:
-            self._endpoint.post(peer, tag, size)
+            self._post(peer, tag, size)
         else:
             self._held.setdefault(peer, []).append((tag, size))
+
+    def _post(self, peer: int, tag: int, size: int) -> None:
+        self.has_posted = True
+        self._endpoint.post(peer, tag, size)
 
     def _await(self, lane: _LaneState, step: Step) -> bool:
         """Take the step's receives from what came early; True when some are still missing."""

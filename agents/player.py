@@ -26,6 +26,12 @@ from emulator.planner.schedule import Collective
 from emulator.results.observations import Completion, RankSummary
 from emulator.trace.model import CommKind, Resource
 
+IDLE_REPORT_NS = 2_000_000
+"""A rank with nothing to compute reports its room this soon, full batch or not: others may wait for what comes next."""
+
+_NEVER = 1 << 63
+_NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
+
 
 class PlayObserver(Protocol):
     """Who hears what a player did."""
@@ -75,10 +81,13 @@ class RankPlayer:
         self._nodes = nodes
         self._retire_batch = retire_batch
         self._retired = 0
-        self._window = Window()
+        self._window = Window(nodes)
         self._ready: deque[Node] = deque()
+        self._to_post: deque[Node] = deque()
         self._cpu, self._device = ComputeResource(), ComputeResource()
+        self._due_ns = _NEVER  # when the next node ends on the CPU or the device
         self._alarm_ns = 0
+        self._is_report_due = False
         self._iteration: int | None = None
         self._epoch = -1  # iterations begun, warm-up included; the same on every rank
         self._start_ns = 0
@@ -89,7 +98,7 @@ class RankPlayer:
         self._pending: dict[int, _Pending] = {}  # by serial
         self._early_credits: dict[int, set[int]] = {}
         self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, now)
-        self._posted_any = False
+        self._needs_flush = False
 
     # --- what the agent calls -----------------------------------------------------------------------------------
 
@@ -100,8 +109,8 @@ class RankPlayer:
 
     @property
     def completed_nodes(self) -> int:
-        """Nodes completed in this iteration."""
-        return self._window.completed
+        """Nodes completed in this iteration that have not been reported as retired."""
+        return self._window.completed - self._retired
 
     def prefetched(self, wanted: int) -> bool:
         """The next iteration's first `wanted` nodes (or all, if fewer) are here."""
@@ -111,6 +120,8 @@ class RankPlayer:
         """The next positions of the program; before `begin` they wait for it."""
         if chunk.first_position != self._window.delivered:
             raise LocalProtocolError(f"rank {self.rank} got position {chunk.first_position}, not the next one")
+        if self._iteration is not None:
+            self._catch_up(self._clock.now())
         for node in self._window.deliver(chunk):
             communication = node.communication
             if communication is not None and communication.kind.is_collective:
@@ -139,31 +150,33 @@ class RankPlayer:
 
     def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
         """See EndpointEvents."""
+        self._catch_up(now)
         kind, lane, serial = tags.split(tag)
         pending = self._pending.get(serial)
         if kind == tags.CREDIT:
-            self._credit(peer, serial, pending)
+            self._credit(peer, serial, pending, now)
         elif pending is None:
             self._early_payload.setdefault(serial, []).append((peer, lane, size, now))
         elif pending.execution is None:
             self._received(serial, pending, size, arrival_ns=now, now=now)
+            self._advance(now)
         else:
             pending.execution.arrived(peer, lane, size, now)
-            self._settle(serial, pending, now)
-        self._advance(now)
+            self._settle(serial, pending, pending.execution, now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         """See EndpointEvents."""
+        self._catch_up(now)
         kind, _, serial = tags.split(tag)
         if kind == tags.CREDIT:
             return
         pending = self._pending[serial]
         if pending.execution is None:
             self._complete_communication(serial, pending, now)
+            self._advance(now)
         else:
             pending.execution.acknowledged()
-            self._settle(serial, pending, now)
-        self._advance(now)
+            self._settle(serial, pending, pending.execution, now)
 
     def failed(self, peer: int, reason: str) -> None:
         """See EndpointEvents."""
@@ -186,7 +199,8 @@ class RankPlayer:
         assert self._iteration is not None
         iteration, usage = self._iteration, self._usage
         self._iteration = None
-        self._retire(self._window.completed)
+        self._due_ns = _NEVER
+        self._retire()
         self._retired = 0
         self._window.clear()
         self._observer.iteration_done(
@@ -201,34 +215,36 @@ class RankPlayer:
             ),
         )
 
+    def _catch_up(self, now: int) -> None:
+        """Before something that happened at `now` counts, what ended by then on the CPU and the device does."""
+        if self._due_ns <= now:
+            self._advance(now)
+
     def _advance(self, now: int) -> None:
         """Do all that can be done by `now`, then arrange to be woken for what ends next."""
         if self._iteration is None:
-            self._flush()
             return
-        resource = None
-        while True:
-            while self._ready:
-                self._dispatch(self._ready.popleft(), now)
-            self._begin_compute(self._cpu)
-            self._begin_compute(self._device)
-            resource = self._next_to_end()
-            if resource is None or resource.ends_ns > now:
-                break
-            self._end_compute(resource)
+        next_to_end = self._compute(now)
+        while self._to_post:
+            while self._to_post:
+                self._communicate(self._to_post.popleft(), now)
+            next_to_end = self._compute(now)
         self._flush()
+        self._due_ns = _NEVER if next_to_end is None else next_to_end.ends_ns
         if self._window.completed == self._nodes:
             self._finish()
-        elif resource is not None:
-            self._set_alarm(resource.ends_ns, now)
+        elif next_to_end is not None:
+            self._set_alarm(self._due_ns, now)
+        elif self._window.delivered < self._nodes and self._window.completed > self._retired:
+            self._report_room_soon(now)
 
-    def _dispatch(self, node: Node, now: int) -> None:
-        if node.resource == Resource.NETWORK:
-            self._communicate(node, now)
-        elif node.resource == Resource.NONE:
+    def _dispatch(self, node: Node) -> None:
+        if node.resource == _NETWORK:
+            self._to_post.append(node)
+        elif node.resource == _NONE:
             self._complete(node, node.ready_ns)
         else:
-            resource = self._cpu if node.resource == Resource.CPU else self._device
+            resource = self._cpu if node.resource == _CPU else self._device
             resource.enqueue(node)
 
     def _complete(self, node: Node, now: int) -> None:
@@ -236,14 +252,41 @@ class RankPlayer:
             self._latest_ns = now
         self._ready.extend(self._window.complete(node, now))
         if self._window.completed - self._retired >= self._retire_batch:
-            self._retire(self._window.completed)
+            self._retire()
 
-    def _retire(self, completed: int) -> None:
+    def _retire(self) -> None:
+        completed = self._window.completed
         if completed > self._retired:
             self._observer.retired(self.rank, completed - self._retired)
             self._retired = completed
 
+    def _report_room_soon(self, now: int) -> None:
+        if not self._is_report_due:
+            self._is_report_due = True
+            self._clock.call_at(now + IDLE_REPORT_NS, self._report_room)
+
+    def _report_room(self) -> None:
+        self._is_report_due = False
+        if self._iteration is not None:
+            self._retire()
+
     # --- compute ------------------------------------------------------------------------------------------------
+
+    def _compute(self, now: int) -> ComputeResource | None:
+        """Begin and end nodes as their schedule has it up to `now`; returns whose node ends next, if any runs.
+
+        Communications that become ready wait in `_to_post` meanwhile: they are posted at `now`, not before, and so
+        everything is told to the observer and counted in the order of time.
+        """
+        while True:
+            while self._ready:
+                self._dispatch(self._ready.popleft())
+            self._begin_compute(self._cpu)
+            self._begin_compute(self._device)
+            resource = self._next_to_end()
+            if resource is None or resource.ends_ns > now:
+                return resource
+            self._end_compute(resource.ends_ns)
 
     def _next_to_end(self) -> ComputeResource | None:
         cpu, device = self._cpu, self._device
@@ -254,14 +297,16 @@ class RankPlayer:
     def _begin_compute(self, resource: ComputeResource) -> None:
         begin_ns = resource.begin_next()
         if begin_ns is not None and resource is self._device:
-            self._usage.device(+1, begin_ns)
+            self._usage.device_begins(begin_ns)
 
-    def _end_compute(self, resource: ComputeResource) -> None:
-        ended_ns = resource.ends_ns
-        node = resource.end()
-        if resource is self._device:
-            self._usage.device(-1, ended_ns)
-        self._complete(node, ended_ns)
+    def _end_compute(self, now: int) -> None:
+        """End what ends at `now`: both at once where both do, so that what they make ready is in order."""
+        for resource in (self._cpu, self._device):
+            if resource.running is not None and resource.ends_ns == now:
+                node = resource.end()
+                if resource is self._device:
+                    self._usage.device_ends(now, node.duration_ns)
+                self._complete(node, now)
 
     def _set_alarm(self, when_ns: int, now: int) -> None:
         if now < self._alarm_ns <= when_ns:
@@ -291,58 +336,56 @@ class RankPlayer:
         while queue and queue[0].position in self._ready_collectives:
             node = queue[0]
             self._ready_collectives.remove(node.position)
-            if not self._post_collective(node, now):
-                return
+            self._post_collective(node, now)
 
-    def _post_collective(self, node: Node, now: int) -> bool:
-        """True when it is done at once."""
+    def _post_collective(self, node: Node, now: int) -> None:
         communication = node.communication
         assert communication is not None
         serial = self._serial(communication)
         ranks = self._settings.groups[communication.group]
-        credited = self._early_credits.pop(serial, set()) if self._settings.credits else None
         execution = Execution(
             self._endpoint,
             schedule(self._settings.algorithms[communication.algorithm], _as_member(communication, ranks, self.rank)),
             serial=serial,
             ranks=ranks,
-            credited=credited,
+            credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
         )
         pending = self._pending[serial] = _Pending(node, now, execution)
         self._usage.communication(+1, now)
-        self._posted_any = True
         execution.start()
         for peer, lane, size, arrival_ns in self._early_payload.pop(serial, ()):
             execution.early = True
             execution.arrived(peer, lane, size, arrival_ns)
-        return self._end_collective(serial, pending, now)
+        self._needs_flush = True
+        if execution.is_done:
+            self._end_collective(serial, pending, execution, now)
 
-    def _settle(self, serial: int, pending: _Pending, now: int) -> None:
-        """After an event: if the collective is done, the next of its group may go."""
-        self._posted_any = True
-        if self._end_collective(serial, pending, now):
-            communication = pending.node.communication
-            assert communication is not None
-            self._post_next(communication.group, now)
-
-    def _end_collective(self, serial: int, pending: _Pending, now: int) -> bool:
-        """Complete the collective if it is done; says whether it is."""
-        execution, communication = pending.execution, pending.node.communication
-        assert execution is not None
-        assert communication is not None
+    def _settle(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+        """After an event: hand on what it made possible; when the collective is done, the next of its group may go."""
         if not execution.is_done:
-            return False
+            if execution.has_posted:
+                execution.has_posted = False
+                self._endpoint.flush()
+            return
+        self._end_collective(serial, pending, execution, now)
+        communication = pending.node.communication
+        assert communication is not None
+        self._post_next(communication.group, now)
+        self._advance(now)
+
+    def _end_collective(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+        communication = pending.node.communication
+        assert communication is not None
         pending.bytes_sent, pending.bytes_received = execution.bytes_sent, execution.bytes_received
         self._group_queues[communication.group].popleft()
         self._complete_communication(serial, pending, now, arrival_ns=execution.arrival_ns, early=execution.early)
-        return True
 
-    def _credit(self, peer: int, serial: int, pending: _Pending | None) -> None:
+    def _credit(self, peer: int, serial: int, pending: _Pending | None, now: int) -> None:
         if pending is None or pending.execution is None:
             self._early_credits.setdefault(serial, set()).add(peer)
-            return
-        self._posted_any = True
-        pending.execution.credit(peer)
+        else:
+            pending.execution.credit(peer)
+            self._settle(serial, pending, pending.execution, now)
 
     def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
         serial = self._serial(communication)
@@ -350,7 +393,7 @@ class RankPlayer:
         self._usage.communication(+1, now)
         pending.bytes_sent = communication.size_bytes
         if communication.size_bytes:
-            self._posted_any = True
+            self._needs_flush = True
             self._endpoint.post(communication.peer, tags.pair_tag(serial), communication.size_bytes)
         else:
             self._complete_communication(serial, pending, now)
@@ -372,6 +415,7 @@ class RankPlayer:
         self, serial: int, pending: _Pending, now: int, *, arrival_ns: int = 0, early: bool = False
     ) -> None:
         assert self._iteration is not None
+        now = max(now, pending.post_ns)  # an event may have been read off the network just before the post
         del self._pending[serial]
         self._usage.communication(-1, now)
         self._observer.completed(
@@ -380,7 +424,7 @@ class RankPlayer:
                 rank=self.rank,
                 node_id=pending.node.node_id,
                 post_ns=pending.post_ns,
-                done_ns=max(now, pending.post_ns),
+                done_ns=now,
                 arrival_ns=arrival_ns,
                 bytes_sent=pending.bytes_sent,
                 bytes_received=pending.bytes_received,
@@ -393,8 +437,8 @@ class RankPlayer:
         return self._epoch * self._settings.instances + communication.instance
 
     def _flush(self) -> None:
-        if self._posted_any:
-            self._posted_any = False
+        if self._needs_flush:
+            self._needs_flush = False
             self._endpoint.flush()
 
 

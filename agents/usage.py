@@ -4,14 +4,18 @@ from __future__ import annotations
 
 
 class Usage:
-    """Integrates two activity counters over time, in ns. Device = compute nodes that are no CPU operations."""
+    """Integrates activity over time, in ns. Device = compute nodes that are no CPU operations, one at a time.
 
-    __slots__ = ("_at", "_communications", "_devices", "communication_ns", "compute_ns", "overlap_ns")
+    Told in the order of time all three are exact. What is told late (a node that was delivered after it could have
+    begun) counts as compute in full, and as overlap only from when it was told.
+    """
+
+    __slots__ = ("_at", "_communications", "_is_device_busy", "communication_ns", "compute_ns", "overlap_ns")
 
     def __init__(self, start_ns: int) -> None:
         self._at = start_ns
         self._communications = 0
-        self._devices = 0
+        self._is_device_busy = False
         self.compute_ns = 0
         self.communication_ns = 0
         self.overlap_ns = 0
@@ -21,20 +25,23 @@ class Usage:
         self._integrate(now)
         self._communications += change
 
-    def device(self, change: int, now: int) -> None:
-        """`change` more (or fewer) device nodes are running from `now` on."""
+    def device_begins(self, now: int) -> None:
+        """A node begins on the device."""
         self._integrate(now)
-        self._devices += change
+        self._is_device_busy = True
+
+    def device_ends(self, now: int, duration_ns: int) -> None:
+        """The node on the device ends after `duration_ns`."""
+        self._integrate(now)
+        self._is_device_busy = False
+        self.compute_ns += duration_ns
 
     def _integrate(self, now: int) -> None:
-        # Compute ends on its schedule, communication when it is seen: now and then one is told after a later other.
         span = now - self._at
         if span <= 0:
             return
         self._at = now
-        if self._devices:
-            self.compute_ns += span
-            if self._communications:
-                self.overlap_ns += span
         if self._communications:
             self.communication_ns += span
+            if self._is_device_busy:
+                self.overlap_ns += span

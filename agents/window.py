@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from emulator.planner.program import Chunk, PlannedCommunication
 from emulator.trace.model import Resource
 
+REMEMBERED_ENDS = 4096
+"""Of a streamed program the ends of so many of the newest complete nodes are known exactly."""
+
+_NETWORK = int(Resource.NETWORK)
+
 
 class Node:
-    """A node in the window; `waiting` counts its incomplete dependencies, `ready_ns` is the latest of their ends."""
+    """A node in the window; `waiting` counts incomplete dependencies, `ready_ns` is the latest end of the complete ones."""
 
     __slots__ = ("communication", "dependents", "duration_ns", "node_id", "position", "ready_ns", "resource", "waiting")
 
@@ -27,15 +32,23 @@ class Node:
 class Window:
     """Positions arrive in order; a dependency that is not here any more is complete.
 
+    Its end still counts: a node may be delivered long before or after what it depends on has ended.
+
+    Args:
+        nodes: length of the program.
+
     Attributes:
         delivered: positions that have come in this iteration.
         completed: how many of them are complete.
     """
 
-    __slots__ = ("_nodes", "completed", "delivered")
+    __slots__ = ("_ends", "_length", "_nodes", "_older_end_ns", "completed", "delivered")
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int) -> None:
+        self._length = nodes
         self._nodes: dict[int, Node] = {}
+        self._ends: dict[int, int] = {}  # position → end, in order of completion
+        self._older_end_ns = 0  # the latest of those that are not in it any more
         self.delivered = 0
         self.completed = 0
 
@@ -47,11 +60,13 @@ class Window:
         rows = zip(chunk.node_id.tolist(), chunk.resource.tolist(), durations, chunk.dependencies.tolist(), strict=True)
         for position, (node_id, resource, duration, dependencies) in enumerate(rows, chunk.first_position):
             node = Node(position, node_id, resource, duration)
-            if resource == Resource.NETWORK:
+            if resource == _NETWORK:
                 node.communication = chunk.communications[position]
             for distance in distances[first : first + dependencies]:
                 blocker = self._nodes.get(position - distance)
-                if blocker is not None:
+                if blocker is None:
+                    node.ready_ns = max(node.ready_ns, self._ends.get(position - distance, self._older_end_ns))
+                else:
                     blocker.dependents.append(node)
                     node.waiting += 1
             first += dependencies
@@ -63,6 +78,8 @@ class Window:
         """The node is complete; yields the nodes that this makes ready, their ready_ns set."""
         del self._nodes[node.position]
         self.completed += 1
+        if self.delivered < self._length:
+            self._remember(node.position, now)
         for dependent in node.dependents:
             dependent.waiting -= 1
             if now > dependent.ready_ns:
@@ -73,4 +90,12 @@ class Window:
     def clear(self) -> None:
         """Back to an empty window at the beginning of the program."""
         self._nodes.clear()
+        self._ends.clear()
+        self._older_end_ns = 0
         self.delivered = self.completed = 0
+
+    def _remember(self, position: int, end_ns: int) -> None:
+        self._ends[position] = end_ns
+        if len(self._ends) > REMEMBERED_ENDS:
+            oldest = self._ends.pop(next(iter(self._ends)))
+            self._older_end_ns = max(self._older_end_ns, oldest)

@@ -1,0 +1,317 @@
+"""Plays whole workloads in virtual time: every rank's player on one network in memory, the controller's part done here.
+
+Chunks reach the players as they would in a run: cut by ProgramStream within the window, through the control codec.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+from agents import tags
+from agents.clock import Clock
+from agents.player import RankPlayer
+from agents.transports.base import Endpoint, EndpointEvents
+from agents.transports.memory import MemoryNetwork
+from agents.virtual_clock import VirtualClock
+from emulator.controller.stream import ProgramStream
+from emulator.planner.algorithms import bytes_per_member, parse_overrides
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.program import PlaySettings
+from emulator.planner.schedule import Collective
+from emulator.planner.workloads.node import SyntheticWorkload, WorkNode
+from emulator.results.observations import Completion, RankSummary
+from emulator.trace.model import CommKind, Communication, RankTrace, Workload
+from emulator.trace.workload import build_workload
+from emulator.wire import control
+from emulator.wire._pb import control_pb2 as pb
+from tests.support import traces as write
+
+BEGIN_LEAD_NS = 1_000
+
+
+class LateClock(Clock):
+    """A clock whose alarms come late, by `least_ns` to `most_ns`, as a seeded generator decides."""
+
+    def __init__(self, inner: VirtualClock, *, least_ns: int, most_ns: int, seed: int = 0) -> None:
+        self._inner, self._least_ns, self._most_ns, self._random = inner, least_ns, most_ns, Random(seed)
+
+    def now(self) -> int:
+        return self._inner.now()
+
+    def call_at(self, when: int, callback: Any) -> None:
+        self._inner.call_at(max(when, self.now()) + self._random.randint(self._least_ns, self._most_ns), callback)
+
+
+class Arrival(NamedTuple):
+    """Payload that reached a rank's endpoint."""
+
+    rank: int
+    peer: int
+    epoch: int
+    instance: int
+    size: int
+    now: int
+
+
+class _Spy:
+    """EndpointEvents that writes down what arrives before the player hears of it."""
+
+    def __init__(self, rank: int, player: EndpointEvents, *, instances: int, seen: list[Arrival]) -> None:
+        self._rank, self._player, self._instances, self._seen = rank, player, instances, seen
+
+    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+        kind, _, serial = tags.split(tag)
+        if kind != tags.CREDIT:
+            self._seen.append(Arrival(self._rank, peer, *divmod(serial, self._instances), size, now))
+        self._player.arrived(peer, tag, size, now)
+
+    def acknowledged(self, peer: int, tag: int, now: int) -> None:
+        self._player.acknowledged(peer, tag, now)
+
+    def failed(self, peer: int, reason: str) -> None:
+        self._player.failed(peer, reason)
+
+
+@dataclass
+class Played:
+    """What came of it, in the order it was reported."""
+
+    workload: Workload
+    choice: AlgorithmChoice
+    completions: list[Completion] = field(default_factory=list)
+    summaries: dict[tuple[int, int], RankSummary] = field(default_factory=dict)  # by (iteration, rank)
+    arrivals: list[Arrival] = field(default_factory=list)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    retired: list[tuple[int, int]] = field(default_factory=list)
+
+    def at(self, rank: int, node_id: int, iteration: int = 0) -> Completion:
+        """The completion of a node."""
+        found = [c for c in self.completions if (c.rank, c.node_id, c.iteration) == (rank, node_id, iteration)]
+        assert len(found) == 1, found
+        return found[0]
+
+    def post(self, rank: int, node_id: int, iteration: int = 0) -> int:
+        """When a node was posted, ns since its rank began."""
+        return self.at(rank, node_id, iteration).post_ns - self.summaries[iteration, rank].start_ns
+
+    def done(self, rank: int, node_id: int, iteration: int = 0) -> int:
+        """When a node was done, ns since its rank began."""
+        return self.at(rank, node_id, iteration).done_ns - self.summaries[iteration, rank].start_ns
+
+    def length(self, rank: int, iteration: int = 0) -> int:
+        """How long the rank's iteration took, ns."""
+        summary = self.summaries[iteration, rank]
+        return summary.end_ns - summary.start_ns
+
+    def by_node(self) -> dict[tuple[int, int, int], tuple[int, int, int, int, int, bool]]:
+        """Everything a completion says, by (iteration, rank, node), times since the rank began."""
+        return {
+            (c.iteration, c.rank, c.node_id): (
+                c.post_ns - self.summaries[c.iteration, c.rank].start_ns,
+                c.done_ns - self.summaries[c.iteration, c.rank].start_ns,
+                c.arrival_ns and c.arrival_ns - self.summaries[c.iteration, c.rank].start_ns,
+                c.bytes_sent,
+                c.bytes_received,
+                c.early,
+            )
+            for c in self.completions
+        }
+
+    def communications(self) -> dict[tuple[int, int], Communication]:
+        """What was to be played, by (rank, node id)."""
+        return {
+            (program.rank, communication.node_id): communication
+            for program in self.workload.programs
+            for communication in program.communications.values()
+        }
+
+
+class _Stage:
+    """Implements PlayObserver for all ranks, and feeds them."""
+
+    def __init__(self, played: Played, clock: VirtualClock, feed_ns: int) -> None:
+        self.played, self._clock, self._feed_ns = played, clock, feed_ns
+        self.players: list[RankPlayer] = []
+        self.streams: list[ProgramStream] = []
+        self.windows: list[int] = []
+        self._held: dict[int, int] = {}
+
+    def prepare(self) -> None:
+        for rank, stream in enumerate(self.streams):
+            stream.rewind()
+            self._held[rank] = 0
+            self._feed(rank)
+
+    def is_prefetched(self) -> bool:
+        return all(player.prefetched(window) for player, window in zip(self.players, self.windows, strict=True))
+
+    def _feed(self, rank: int) -> None:
+        for chunk in self.streams[rank].chunks():
+            message = pb.ControllerMessage.FromString(control.encode_controller(chunk).SerializeToString())
+            self._held[rank] += len(chunk)
+            assert self._held[rank] <= self.windows[rank]
+            self.players[rank].deliver(control.decode(message))
+
+    def completed(self, completion: Completion) -> None:
+        self.played.completions.append(completion)
+
+    def retired(self, rank: int, nodes: int) -> None:
+        self.played.retired.append((rank, nodes))
+        self._held[rank] -= nodes
+        self.streams[rank].grant(nodes)
+        self._clock.call_at(self._clock.now() + self._feed_ns, partial(self._feed, rank))
+
+    def iteration_done(self, iteration: int, summary: RankSummary) -> None:
+        assert (iteration, summary.rank) not in self.played.summaries
+        self.played.summaries[iteration, summary.rank] = summary
+
+    def failed(self, rank: int, reason: str) -> None:
+        self.played.failures.append((rank, reason))
+
+
+def play(
+    traces: Sequence[RankTrace],
+    *,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    workload: Workload | None = None,
+    with_credits: bool = True,
+    algorithms: Sequence[str] = (),
+    iterations: Sequence[int] = (0,),
+    window: int | None = None,
+    retire_batch: int = 1,
+    feed_ns: int = 0,
+    lateness_ns: tuple[int, int] | None = None,
+    head_start_ns: Mapping[int, int] | None = None,
+    seed: int = 0,
+    **network: Any,
+) -> Played:
+    """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
+
+    Args:
+        workload: what the traces mean, where the caller has settled that.
+        algorithms: as --algorithm takes them, `all_reduce=ring`.
+        window: nodes a rank holds at most; None = all.
+        feed_ns: from a rank's report of room to the next chunk.
+        lateness_ns: alarms of players come late by so much, least and most.
+        head_start_ns: rank → how much later than the others it begins.
+        network: of MemoryNetwork.
+
+    Raises:
+        LocalProtocolError: the ranks wait for each other.
+    """
+    workload = workload or build_workload(traces, groups=groups)
+    choice = AlgorithmChoice(workload, parse_overrides(algorithms))
+    clock = VirtualClock()
+    stage = _Stage(Played(workload, choice), clock, feed_ns)
+    settings = PlaySettings(
+        credits=with_credits,
+        instances=max(1, workload.instances),
+        algorithms=choice.names,
+        groups=[group.ranks for group in workload.groups],
+    )
+    memory = MemoryNetwork(clock, seed=seed, **network)
+    endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
+    directory = {endpoint.rank: endpoint.address for endpoint in endpoints}
+    player_clock: Clock = clock
+    if lateness_ns is not None:
+        player_clock = LateClock(clock, least_ns=lateness_ns[0], most_ns=lateness_ns[1], seed=seed)
+    ids = {trace.rank: trace.node_id for trace in traces}
+    for program, endpoint in zip(workload.programs, endpoints, strict=True):
+        held = len(program) if window is None else window
+        player = RankPlayer(
+            endpoint, player_clock, stage, settings=settings, nodes=len(program), retire_batch=retire_batch
+        )
+        stage.players.append(player)
+        stage.windows.append(held)
+        stage.streams.append(
+            ProgramStream(program, ids[program.rank][program.order], window=held, algorithm_of=choice.index_of)
+        )
+        endpoint.connect(
+            directory, _Spy(program.rank, player, instances=settings.instances, seen=stage.played.arrivals)
+        )
+    for iteration in iterations:
+        _play_iteration(stage, clock, iteration, head_start_ns or {})
+    clock.run()
+    return stage.played
+
+
+def _play_iteration(stage: _Stage, clock: VirtualClock, iteration: int, head_start_ns: Mapping[int, int]) -> None:
+    stage.prepare()
+    clock.run_until(stage.is_prefetched)
+    done = len(stage.played.summaries) + len(stage.players)
+    begin = clock.now() + BEGIN_LEAD_NS
+    for player in stage.players:
+        player.begin(iteration, begin + head_start_ns.get(player.rank, 0))
+    clock.run_until(lambda: len(stage.played.summaries) == done or bool(stage.played.failures))
+
+
+def check_order(played: Played) -> None:
+    """Every communication node completed once an iteration; those of a group one at a time, in canonical order."""
+    meant = played.communications()
+    iterations = {iteration for iteration, _ in played.summaries}
+    once = Counter({(iteration, *key): 1 for iteration in iterations for key in meant})
+    assert Counter((c.iteration, c.rank, c.node_id) for c in played.completions) == once
+    last: dict[tuple[int, int, int], tuple[int, int]] = {}  # (iteration, rank, group) → (index, done)
+    for one in sorted(played.completions, key=lambda c: meant[c.rank, c.node_id].index_in_group):
+        communication = meant[one.rank, one.node_id]
+        assert one.post_ns <= one.done_ns
+        assert one.arrival_ns <= one.done_ns
+        if communication.kind.is_collective:
+            key = (one.iteration, one.rank, communication.group)
+            index, done = last.get(key, (-1, 0))
+            assert communication.index_in_group == index + 1
+            assert one.post_ns >= done
+            last[key] = (communication.index_in_group, one.done_ns)
+
+
+def check_bytes(played: Played) -> None:
+    """Every rank sent and received what the algorithm says."""
+    for one in played.completions:
+        communication = played.communications()[one.rank, one.node_id]
+        ranks = played.workload.groups[communication.group].ranks
+        if not communication.kind.is_collective:
+            is_send = communication.kind is CommKind.SEND
+            expected = (communication.size_bytes, 0) if is_send else (0, communication.size_bytes)
+        else:
+            expected = bytes_per_member(
+                played.choice.name_of(communication),
+                Collective(
+                    kind=communication.kind,
+                    members=len(ranks),
+                    member=ranks.index(one.rank),
+                    size_bytes=communication.size_bytes,
+                    root=max(0, ranks.index(communication.root) if communication.root >= 0 else 0),
+                    send_splits=communication.send_splits,
+                    recv_splits=communication.recv_splits,
+                ),
+            )
+        assert (one.bytes_sent, one.bytes_received) == expected, communication
+        assert (one.arrival_ns > 0) == (one.bytes_received > 0)
+
+
+def traces_of(workload: SyntheticWorkload) -> tuple[list[RankTrace], dict[str, Sequence[int]]]:
+    """A generated workload as rank traces, and its groups as a group file has them."""
+    traces = [write.rank_trace(rank, map(_written, workload.nodes(rank))) for rank in range(workload.ranks)]
+    return traces, {str(number): ranks for number, ranks in workload.groups.items()}
+
+
+def _written(item: WorkNode) -> write.Node:
+    plain = {"name": item.name, "deps": item.deps}
+    if item.kind is None:
+        return write.node(item.node_id, duration=item.duration_micros, **plain)
+    if item.kind.is_collective:
+        group = str(item.group) if item.group else None
+        return write.coll(item.node_id, item.kind.label, item.size_bytes, group, **plain)
+    make = write.send if item.kind.label == "send" else write.recv
+    return make(item.node_id, item.peer, item.size_bytes, item.tag, **plain)
+
+
+def everyone(ranks: int, nodes: Iterable[write.Node]) -> list[RankTrace]:
+    """Ranks that all do the same."""
+    listed = list(nodes)
+    return [write.rank_trace(rank, listed) for rank in range(ranks)]
