@@ -1,0 +1,110 @@
+"""Whatever dies, the run ends soon, says why, leaves no process, and keeps what was measured."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator.results.manifest import ABORTED, FAILED
+from emulator.results.record import Run, read_run
+from emulator.results.schema import Part
+from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
+
+PATIENCE_S = 5.0
+"""Two seconds are promised; a busy machine may take longer to run the test itself."""
+ENDLESS = ("--compute", "skip", "--scale-bytes", "1/64", "--iterations", "100000", "--agents", "2", "--out", "run")
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Command]:
+    """A run in mid-play that would take hours, with samples of several iterations."""
+    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        yield command
+
+
+def _has_samples(folder: Path) -> bool | None:
+    stream = folder / Part.SAMPLES.stream_name
+    return (stream.exists() and stream.stat().st_size > 20_000) or None
+
+
+def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
+    began = time.monotonic()
+    os.kill(pid, number)
+    finished = command.finish()
+    took_s = time.monotonic() - began
+    print(f"ended {took_s:.2f} s after {number.name}")
+    assert took_s < PATIENCE_S
+    return finished
+
+
+def _measured(folder: Path, *, status: str) -> Run:
+    run = read_run(folder)
+    assert run.manifest.status == status
+    assert run.table(Part.SAMPLES).num_rows > 440
+    assert run.table(Part.ITERATIONS).num_rows >= 8
+    return run
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, victim: int) -> None:
+    agents = playing.agents(2)
+    finished = _ends_after(playing, agents[victim], signal.SIGKILL)
+    assert finished.code == 1
+    assert f"agent agent-{victim} is lost" in finished.stderr
+    assert f"its ranks: {4 * victim}-{4 * victim + 3}" in finished.stderr
+    assert finished.stdout == ""
+    run = _measured(tmp_path / "run", status=FAILED)
+    assert f"agent-{victim}" in (run.manifest.reason or "")
+
+
+def test_a_killed_controller_ends_its_agents(playing: Command, tmp_path: Path) -> None:
+    agents = playing.agents(2)
+    began = time.monotonic()
+    playing.process.kill()
+    playing.process.wait()
+    wait_for(lambda: not playing.left() or None, PATIENCE_S)
+    print(f"{len(agents)} agents ended {time.monotonic() - began:.2f} s after the controller")
+    run = _measured(tmp_path / "run", status=ABORTED)
+    assert not run.closed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_and_shows_what_it_measured(
+    playing: Command, tmp_path: Path, number: signal.Signals
+) -> None:
+    finished = _ends_after(playing, playing.process.pid, number)
+    assert finished.code == 130
+    assert "aborted: interrupted by the user" in finished.stderr
+    assert "all_reduce" in finished.stdout
+    assert "aborted" in finished.stdout
+    run = _measured(tmp_path / "run", status=ABORTED)
+    assert run.manifest.trials.included >= 1
+    assert run.manifest.trials.included + len(run.manifest.trials.excluded) + 1 == run.manifest.trials.attempted
+
+
+def test_results_that_cannot_be_written_fail_the_run(playing: Command, tmp_path: Path) -> None:
+    """No file may become longer than 64 KiB: for the command that is a full disk."""
+    resource.prlimit(playing.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    finished = playing.finish()
+    assert finished.code == 3
+    assert "cannot write results (File too large)" in finished.stderr.splitlines()[-1]
+    _measured(tmp_path / "run", status=ABORTED)
+
+
+@pytest.mark.slow
+def test_an_agent_that_hangs_is_lost(playing: Command, tmp_path: Path) -> None:
+    agents = playing.agents(2)
+    os.kill(agents[1], signal.SIGSTOP)
+    began = time.monotonic()
+    finished = playing.finish()
+    print(f"ended {time.monotonic() - began:.2f} s after SIGSTOP")
+    assert finished.code == 1
+    assert "agent agent-1 is lost" in finished.stderr
+    _measured(tmp_path / "run", status=FAILED)

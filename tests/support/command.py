@@ -1,0 +1,127 @@
+"""The `charkha` command as a user runs it: a process of its own, with a deadline, that leaves nothing behind.
+
+Every process of a run carries a mark of the test in its environment, which agents inherit: whoever still has it after
+the run is a process that was left.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+MARK = "CHARKHA_TEST_MARK"
+COMMAND = (sys.executable, "-m", "emulator")
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "lab" / "examples" / "transformer-8r"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A command that ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def error(self) -> str:
+        """The one line on stderr."""
+        lines = self.stderr.splitlines()
+        assert len(lines) == 1, self.stderr
+        assert lines[0].startswith("charkha: "), self.stderr
+        return lines[0]
+
+
+def charkha(*arguments: object, cwd: Path, timeout_s: float = 60, **variables: str) -> Finished:
+    """Run a command to its end; no traceback may be on stderr, and no process of it be left."""
+    with started(*arguments, cwd=cwd, variables=variables) as command:
+        return command.finish(timeout_s)
+
+
+class Command:
+    """A command that is running."""
+
+    def __init__(self, process: subprocess.Popen[str], mark: str) -> None:
+        self.process, self._mark = process, mark
+
+    def finish(self, timeout_s: float = 60) -> Finished:
+        """Wait for its end; as `charkha` does."""
+        stdout, stderr = self.process.communicate(timeout=timeout_s)
+        assert "Traceback" not in stderr, stderr
+        assert self.left() == []
+        return Finished(self.process.returncode, stdout, stderr)
+
+    def agents(self, count: int, timeout_s: float = 20) -> list[int]:
+        """Process ids of its agents, by name, once so many are there."""
+        return wait_for(lambda: found if len(found := self._agents()) == count else None, timeout_s)
+
+    def left(self) -> list[int]:
+        """Processes of the run, the command itself aside, that are alive."""
+        return [pid for pid in marked(self._mark) if pid != self.process.pid]
+
+    def _agents(self) -> list[int]:
+        lines = {pid: _arguments(pid) for pid in self.left()}
+        return sorted((pid for pid, line in lines.items() if b"--controller" in line), key=lambda pid: lines[pid])
+
+
+@contextmanager
+def started(*arguments: object, cwd: Path, variables: Mapping[str, str] | None = None) -> Iterator[Command]:
+    """A running command; whatever is left of it in the end is killed."""
+    mark = secrets.token_hex(8)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {MARK: mark, "COLUMNS": "120"} | (variables or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with process:
+            try:
+                yield Command(process, mark)
+            finally:
+                process.kill()
+    finally:
+        for pid in marked(mark):
+            os.kill(pid, 9)
+
+
+def marked(mark: str) -> list[int]:
+    """Living processes with this mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    return sorted(pid for pid in _processes() if wanted in _read(pid, "environ").split(b"\0"))
+
+
+def wait_for(look: Callable[[], T | None], timeout_s: float) -> T:
+    """The first thing `look` finds, looked for again and again."""
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for nothing"
+        time.sleep(0.01)
+    return found
+
+
+def _processes() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+
+
+def _arguments(pid: int) -> list[bytes]:
+    return _read(pid, "cmdline").split(b"\0")
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""  # it has ended, or is another user's
