@@ -19,7 +19,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 MARK = "CHARKHA_TEST_MARK"
-COMMAND = (sys.executable, "-m", "emulator")
+COMMAND = (sys.executable, "-P", "-m", "emulator")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "lab" / "examples" / "transformer-8r"
 
