@@ -65,7 +65,8 @@ class Reporter:
             self._summaries = []
 
     def failed(self, rank: int, reason: str) -> None:
-        """See PlayObserver."""
+        """See PlayObserver; what was measured goes out first."""
+        self.flush()
         self._fail(reason, rank)
 
     def _on_alarm(self) -> None:

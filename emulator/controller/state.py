@@ -161,6 +161,8 @@ class RunState:
         """Take in what happened; returns what to do, in order. After OVER nothing happens any more."""
         if self.phase is Phase.OVER:
             return []
+        if stimulus.agent not in self._ranks_of:
+            return self._end(RemoteProtocolError(f"agent {stimulus.agent} is not part of this run"))
         match stimulus:
             case AgentJoined(agent):
                 return self._join(agent)
@@ -180,6 +182,8 @@ class RunState:
                 return self._vanished(agent, reason)
 
     def _join(self, agent: str) -> list[Instruction]:
+        if self.phase is not Phase.GATHERING or agent in self._joined:
+            return self._end(RemoteProtocolError(f"agent {agent} joined again while {self.phase.name.lower()}"))
         self._joined.add(agent)
         if self._joined != set(self._ranks_of):
             return []

@@ -58,9 +58,10 @@ class ProgramStream:
         """What may be sent now."""
         while self._room > 0 and self._next < len(self._program):
             size = min(self._room, CHUNK_NODES, len(self._program) - self._next)
-            yield self._cut(self._next, self._next + size)
+            chunk = self._cut(self._next, self._next + size)
             self._next += size
             self._room -= size
+            yield chunk
 
     def _cut(self, first: int, end: int) -> Chunk:
         program = self._program

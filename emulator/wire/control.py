@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from emulator.errors import RemoteProtocolError
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.results.catalogue import Completions
 from emulator.results.observations import FlowCounters, RankSummary
-from emulator.trace.model import CommKind
+from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
 
 OLDEST_VERSION = 1
@@ -181,7 +181,7 @@ def decode(message: pb.AgentMessage | pb.ControllerMessage) -> Any:
     """The value in a message.
 
     Raises:
-        RemoteProtocolError: it holds nothing known here, or columns of unequal length.
+        RemoteProtocolError: it holds nothing known here, columns that do not fit each other, or impossible numbers.
     """
     kind = message.WhichOneof("message")
     if kind is None:
@@ -287,16 +287,20 @@ def _decode_chunk(message: Any) -> Chunk:
         raise ValueError("columns of unequal length")
     if int(chunk.dependencies.sum()) != len(chunk.distance):
         raise ValueError("dependencies do not add up")
+    on_network = np.flatnonzero(chunk.resource == Resource.NETWORK) + chunk.first_position
+    if sorted(chunk.communications) != on_network.tolist() or len(message.communications) != len(on_network):
+        raise ValueError("communications that are not those of its nodes")
     return chunk
 
 
 def _decode_communication(entry: Any) -> PlannedCommunication:
+    kind = CommKind(entry.kind)
     return PlannedCommunication(
-        kind=CommKind(entry.kind),
+        kind=kind,
         group=entry.group,
         size_bytes=entry.size_bytes,
         instance=entry.instance,
-        peer=entry.peer,
+        peer=-1 if kind.is_collective else entry.peer,
         root=-1 if entry.root == NO_ROOT else entry.root,
         algorithm=entry.algorithm,
         send_splits=tuple(entry.send_splits) or None,
@@ -323,9 +327,13 @@ def _encode_completions(target: Any, value: Completions) -> None:
 
 
 def _decode_completions(message: Any) -> Completions:
-    columns: dict[str, Any] = {name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()}
+    columns: dict[str, Any] = {
+        name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
+    }
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of unequal length")
+    if any(np.any(columns[name] < 0) for name in ("bytes_sent", "bytes_received")):
+        raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
     return Completions(message.iteration, **columns)
 
 
@@ -384,7 +392,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Finish: ("finish", _copy_fields),
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "hello": _plain(Hello),
+    "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
     "bound": lambda message: Bound(_decode_places(message)),
     "credit": _plain(Credit),
     "ready": _plain(Ready),

@@ -1,0 +1,162 @@
+"""Every value of the control conversation comes out of its bytes as it went in; no bytes break the decoder."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.errors import RemoteProtocolError
+from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.results.catalogue import Completions
+from emulator.results.observations import FlowCounters, RankSummary
+from emulator.trace.model import CommKind, Resource
+from emulator.wire import control
+from emulator.wire._pb import control_pb2 as pb
+
+texts = st.text(max_size=8)
+u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
+u63, u64 = st.integers(0, 2**63 - 1), st.integers(0, 2**64 - 1)
+i64 = st.integers(-(2**63), 2**63 - 1)
+iterations = st.integers(-(2**31), 2**31 - 1)
+ranks = st.lists(u32, max_size=4)
+places = st.dictionaries(u32, st.tuples(texts, u31), max_size=4)
+splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
+
+hellos = st.builds(
+    control.Hello, u31, u31, texts, texts, u31, texts, texts, i64, st.dictionaries(texts, texts, max_size=3)
+)
+play_settings = st.builds(
+    PlaySettings,
+    credits=st.booleans(),
+    instances=u63,
+    algorithms=st.lists(texts, max_size=3).map(tuple),
+    groups=st.lists(ranks.map(tuple), max_size=3).map(tuple),
+)
+setups = st.builds(
+    control.Setup,
+    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63), max_size=3),
+    texts,
+    u63,
+    u63,
+    play_settings,
+)
+summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
+counter = st.none() | u63
+flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8)
+
+
+@st.composite
+def completions(draw: st.DrawFn) -> Completions:
+    count = draw(st.integers(0, 5))
+
+    def column(values: st.SearchStrategy[Any], kind: Any) -> Any:
+        return np.array(draw(st.lists(values, min_size=count, max_size=count)), kind)
+
+    return Completions(
+        draw(iterations),
+        rank=column(u32, np.int64),
+        node_id=column(u64, np.uint64),
+        post_ns=column(i64, np.int64),
+        done_ns=column(i64, np.int64),
+        arrival_ns=column(i64, np.int64),
+        bytes_sent=column(u63, np.int64),
+        bytes_received=column(u63, np.int64),
+        early=column(st.booleans(), np.bool_),
+    )
+
+
+@st.composite
+def planned(draw: st.DrawFn) -> PlannedCommunication:
+    kind = draw(st.sampled_from(CommKind))
+    return PlannedCommunication(
+        kind=kind,
+        group=draw(u31),
+        size_bytes=draw(u63),
+        instance=draw(u63),
+        peer=-1 if kind.is_collective else draw(u31),
+        root=draw(st.just(-1) | u31),
+        algorithm=draw(u31),
+        send_splits=draw(splits),
+        recv_splits=draw(splits),
+    )
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Chunk:
+    first = draw(st.integers(0, 2**40))
+    resources = draw(st.lists(st.sampled_from(Resource), max_size=6))
+    dependencies = [draw(st.integers(0, 3)) for _ in resources]
+    return Chunk(
+        rank=draw(u32),
+        first_position=first,
+        node_id=np.array([draw(u64) for _ in resources], np.uint64),
+        resource=np.array(resources, np.uint32),
+        duration_ns=np.array([draw(u64) for _ in resources], np.uint64),
+        dependencies=np.array(dependencies, np.uint32),
+        distance=np.array([draw(u64) for _ in range(sum(dependencies))], np.uint64),
+        communications={first + k: draw(planned()) for k, one in enumerate(resources) if one is Resource.NETWORK},
+    )
+
+
+aborts = st.builds(control.Abort, texts, ranks.map(tuple))
+agent_values = st.one_of(
+    hellos,
+    st.builds(control.Bound, places),
+    st.builds(control.Credit, u31, u63),
+    st.just(control.Ready()),
+    completions(),
+    st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
+    st.builds(control.Progress, u63, u63, st.booleans(), texts),
+    st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64),
+    aborts,
+)
+controller_values = st.one_of(
+    st.builds(control.Welcome, u31, texts),
+    setups,
+    st.builds(control.Directory, places),
+    st.builds(control.Prepare, iterations),
+    chunks(),
+    st.builds(control.Start, iterations, i64),
+    st.just(control.Finish()),
+    aborts,
+)
+
+
+def plain(value: Any) -> Any:
+    """A value with its arrays as (type, list), so that it can be compared."""
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+    return value
+
+
+@settings(deadline=None)
+@given(agent_values)
+def test_what_an_agent_says_arrives(value: Any) -> None:
+    sent = control.encode_agent(value).SerializeToString()
+    assert plain(control.decode(pb.AgentMessage.FromString(sent))) == plain(value)
+
+
+@settings(deadline=None)
+@given(controller_values)
+def test_what_the_controller_says_arrives(value: Any) -> None:
+    sent = control.encode_controller(value).SerializeToString()
+    assert plain(control.decode(pb.ControllerMessage.FromString(sent))) == plain(value)
+
+
+@settings(deadline=None)
+@given(controller_values, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3))
+def test_damaged_messages_are_values_or_the_peers_fault(value: Any, damage: list[tuple[int, int]]) -> None:
+    sent = bytearray(control.encode_controller(value).SerializeToString())
+    for place, content in damage:
+        if sent:
+            sent[place % len(sent)] = content
+    with suppress(RemoteProtocolError, DecodeError):
+        control.decode(pb.ControllerMessage.FromString(bytes(sent)))

@@ -1,0 +1,102 @@
+"""What an agent's ranks did, on its way to the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.reporter import BATCH, FLUSH_NS, Reporter
+from agents.virtual_clock import VirtualClock
+from emulator.results.catalogue import Completions
+from emulator.results.observations import Completion, RankSummary
+from emulator.wire.control import Credit, IterationDone
+
+
+class Desk:
+    """A reporter of ranks 0 and 1, of which 1 is streamed, and what it sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.failures: list[tuple[str, int]] = []
+        self.clock = VirtualClock()
+        self.reporter = Reporter(
+            self.sent.append,
+            self.clock,
+            fail=lambda reason, rank: self.failures.append((reason, rank)),
+            streamed=frozenset({1}),
+            ranks=2,
+        )
+
+    def complete(self, node_id: int, *, rank: int = 0, iteration: int = 0) -> None:
+        self.reporter.completed(
+            Completion(iteration, rank, node_id, 10, 20, 15, bytes_sent=1, bytes_received=2, early=rank == 1)
+        )
+
+    def nodes(self) -> list[list[int]]:
+        return [value.node_id.tolist() for value in self.sent if isinstance(value, Completions)]
+
+
+def summary(rank: int) -> RankSummary:
+    return RankSummary(rank, 0, 1, 2, 3, 4)
+
+
+def test_completions_go_out_together_after_a_moment() -> None:
+    desk = Desk()
+    desk.complete(1)
+    desk.complete(2**63 + 5, rank=1)
+    desk.clock.run(FLUSH_NS - 1)
+    assert desk.sent == []
+    desk.clock.run(FLUSH_NS)
+    (batch,) = desk.sent
+    assert (batch.iteration, batch.rank.tolist(), batch.node_id.tolist()) == (0, [0, 1], [1, 2**63 + 5])
+    assert (batch.post_ns.tolist(), batch.done_ns.tolist(), batch.arrival_ns.tolist()) == ([10] * 2, [20] * 2, [15] * 2)
+    assert (batch.bytes_sent.tolist(), batch.bytes_received.tolist()) == ([1, 1], [2, 2])
+    assert batch.early.tolist() == [False, True]
+    assert batch.node_id.dtype == np.uint64
+    desk.complete(3)
+    desk.clock.run()
+    assert desk.nodes() == [[1, 2**63 + 5], [3]]
+
+
+def test_a_full_batch_goes_out_at_once() -> None:
+    desk = Desk()
+    for node in range(BATCH + 1):
+        desk.complete(node)
+    assert desk.nodes() == [list(range(BATCH))]
+    desk.clock.run()
+    assert desk.nodes() == [list(range(BATCH)), [BATCH]]
+
+
+def test_an_iteration_is_done_when_all_ranks_are_after_all_its_completions() -> None:
+    desk = Desk()
+    desk.complete(1, iteration=-1)
+    desk.reporter.iteration_done(-1, summary(1))
+    assert desk.sent == []
+    desk.complete(2, iteration=-1)
+    desk.reporter.iteration_done(-1, summary(0))
+    assert desk.nodes() == [[1, 2]]
+    assert desk.sent[1:] == [IterationDone(-1, [summary(1), summary(0)])]
+    desk.complete(3)
+    desk.reporter.iteration_done(0, summary(0))
+    desk.reporter.iteration_done(0, summary(1))
+    assert desk.nodes() == [[1, 2], [3]]
+    assert desk.sent[-1] == IterationDone(0, [summary(0), summary(1)])
+    desk.clock.run()
+    assert len(desk.sent) == 4
+
+
+def test_only_streamed_ranks_give_room_back_and_all_count() -> None:
+    desk = Desk()
+    desk.reporter.retired(0, 5)
+    desk.reporter.retired(1, 7)
+    assert desk.sent == [Credit(1, 7)]
+    assert desk.reporter.events == 12
+
+
+def test_what_was_measured_goes_out_before_a_failure() -> None:
+    desk = Desk()
+    desk.complete(1)
+    desk.reporter.failed(1, "it broke")
+    assert desk.nodes() == [[1]]
+    assert desk.failures == [("it broke", 1)]

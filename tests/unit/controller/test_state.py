@@ -1,0 +1,202 @@
+"""The run as a machine: what agents say goes in, what to do comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from emulator.controller.state import (
+    AgentAborted,
+    AgentFinished,
+    AgentJoined,
+    AgentReady,
+    AgentSaidFarewell,
+    AgentVanished,
+    EndRun,
+    FinishRun,
+    Instruction,
+    Phase,
+    PrepareIteration,
+    RanksBound,
+    RunState,
+    SendDirectory,
+    SendSetup,
+    StartIteration,
+    Stimulus,
+)
+from emulator.errors import AgentLost, RemoteProtocolError, RunError
+
+RANKS = {"a": [0, 1], "b": [2]}
+PLACES = {"a": {0: ("127.0.0.1", 5), 1: ("127.0.0.2", 6)}, "b": {2: ("127.0.0.3", 7)}}
+PHASES = [phase for phase in Phase if phase is not Phase.OVER]
+
+
+def machine(iterations: Sequence[int] = (-1, 0)) -> RunState:
+    return RunState(RANKS, iterations)
+
+
+def in_phase(phase: Phase) -> RunState:
+    """A machine of two iterations that is in a phase of the first, nobody having done what it waits for."""
+    state = machine()
+    for stimulus in happy_path():
+        if state.phase is phase:
+            return state
+        state.handle(stimulus)
+    raise AssertionError(phase)
+
+
+def happy_path() -> list[Stimulus]:
+    both = ("a", "b")
+    return [
+        *(AgentJoined(name) for name in both),
+        *(RanksBound(name, PLACES[name]) for name in both),
+        *(
+            said
+            for iteration in (-1, 0)
+            for said in (*(AgentReady(name) for name in both), *(AgentFinished(name, iteration) for name in both))
+        ),
+        *(AgentSaidFarewell(name) for name in both),
+    ]
+
+
+def test_the_happy_path() -> None:
+    state = machine()
+    heard = [(state.handle(stimulus), state.phase.name) for stimulus in happy_path()]
+    directory = SendDirectory(PLACES["a"] | PLACES["b"])
+    assert heard == [
+        ([], "GATHERING"),
+        ([SendSetup("a"), SendSetup("b")], "BINDING"),
+        ([], "BINDING"),
+        ([directory, PrepareIteration(-1)], "PREPARING"),
+        ([], "PREPARING"),
+        ([StartIteration(-1)], "PLAYING"),
+        ([], "PLAYING"),
+        ([PrepareIteration(0)], "PREPARING"),
+        ([], "PREPARING"),
+        ([StartIteration(0)], "PLAYING"),
+        ([], "PLAYING"),
+        ([FinishRun()], "FINISHING"),
+        ([], "FINISHING"),
+        ([EndRun()], "OVER"),
+    ]
+    assert state.iteration == 0
+
+
+def test_agents_may_come_in_any_order_and_are_counted() -> None:
+    state = machine()
+    assert state.missing_agents == ["a", "b"]
+    state.handle(AgentJoined("b"))
+    assert state.missing_agents == ["a"]
+    state.handle(AgentJoined("a"))
+    assert state.missing_agents == ["a", "b"]
+    state.handle(RanksBound("b", PLACES["b"]))
+    assert state.missing_agents == ["a"]
+
+
+def out_of_turn() -> list[tuple[Phase, Stimulus]]:
+    said: dict[Phase, Stimulus] = {
+        Phase.GATHERING: AgentJoined("a"),
+        Phase.BINDING: RanksBound("a", PLACES["a"]),
+        Phase.PREPARING: AgentReady("a"),
+        Phase.PLAYING: AgentFinished("a", -1),
+        Phase.FINISHING: AgentSaidFarewell("a"),
+    }
+    return [(phase, stimulus) for phase in PHASES for turn, stimulus in said.items() if turn is not phase]
+
+
+def only_error(instructions: list[Instruction]) -> Exception:
+    (end,) = instructions
+    assert isinstance(end, EndRun)
+    assert end.error is not None
+    return end.error
+
+
+@pytest.mark.parametrize(("phase", "stimulus"), out_of_turn(), ids=str)
+def test_who_speaks_out_of_turn_ends_the_run(phase: Phase, stimulus: Stimulus) -> None:
+    state = in_phase(phase)
+    error = only_error(state.handle(stimulus))
+    assert isinstance(error, RemoteProtocolError)
+    assert str(error).startswith("agent a ")
+    assert state.phase is Phase.OVER
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_who_says_it_twice_ends_the_run(phase: Phase) -> None:
+    state = in_phase(phase)
+    (turn,) = [stimulus for other, stimulus in out_of_turn() if other is not phase and _turn(stimulus) is phase][:1]
+    iteration = AgentFinished("a", state.iteration) if phase is Phase.PLAYING else turn
+    assert state.handle(iteration) == []
+    assert isinstance(only_error(state.handle(iteration)), RemoteProtocolError)
+
+
+def _turn(stimulus: Stimulus) -> Phase:
+    turns = {
+        AgentJoined: Phase.GATHERING,
+        RanksBound: Phase.BINDING,
+        AgentReady: Phase.PREPARING,
+        AgentFinished: Phase.PLAYING,
+        AgentSaidFarewell: Phase.FINISHING,
+    }
+    return turns[type(stimulus)]
+
+
+@pytest.mark.parametrize("iteration", [0, 7])
+def test_an_iteration_that_is_not_played_cannot_be_finished(iteration: int) -> None:
+    error = only_error(in_phase(Phase.PLAYING).handle(AgentFinished("b", iteration)))
+    assert str(error) == f"agent b finished iteration {iteration} out of turn"
+
+
+@pytest.mark.parametrize("places", [{}, {0: ("h", 1)}, PLACES["a"] | PLACES["b"], PLACES["b"]])
+def test_an_agent_binds_exactly_its_ranks(places: dict[int, tuple[str, int]]) -> None:
+    error = only_error(in_phase(Phase.BINDING).handle(RanksBound("a", places)))
+    assert str(error) == "agent a bound other ranks than it was given"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_vanished_agent_ends_the_run_with_its_name_and_ranks(phase: Phase) -> None:
+    state = in_phase(phase)
+    error = only_error(state.handle(AgentVanished("a", "signal 9")))
+    assert isinstance(error, AgentLost)
+    assert str(error) == "agent a is lost (signal 9); its ranks: 0-1"
+    assert (error.ranks, error.exit_code) == ((0, 1), 1)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_agent_that_cannot_go_on_ends_the_run_with_its_reason(phase: Phase) -> None:
+    error = only_error(in_phase(phase).handle(AgentAborted("b", "no more sockets", [2])))
+    assert isinstance(error, RunError)
+    assert str(error) == "agent b: no more sockets"
+
+
+def test_who_said_farewell_may_go_and_the_others_may_not() -> None:
+    state = in_phase(Phase.FINISHING)
+    state.handle(AgentSaidFarewell("a"))
+    assert state.handle(AgentVanished("a", "exited")) == []
+    assert state.phase is Phase.FINISHING
+    assert isinstance(only_error(state.handle(AgentVanished("b", "exited"))), AgentLost)
+
+
+@pytest.mark.parametrize(
+    "stimulus",
+    [
+        AgentJoined("x"),
+        RanksBound("x", {}),
+        AgentReady("x"),
+        AgentFinished("x", -1),
+        AgentSaidFarewell("x"),
+        AgentAborted("x", "no", []),
+        AgentVanished("x", "gone"),
+    ],
+    ids=lambda stimulus: type(stimulus).__name__,
+)
+def test_strangers_have_nothing_to_say(stimulus: Stimulus) -> None:
+    assert str(only_error(machine().handle(stimulus))) == "agent x is not part of this run"
+
+
+def test_after_the_end_nothing_happens() -> None:
+    state = machine()
+    state.handle(AgentVanished("a", "gone"))
+    for stimulus in [*happy_path(), AgentVanished("b", "gone"), AgentAborted("b", "no", []), AgentJoined("x")]:
+        assert state.handle(stimulus) == []
+    assert state.phase is Phase.OVER
