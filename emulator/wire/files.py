@@ -12,6 +12,7 @@ from typing import NamedTuple
 from emulator.errors import TraceError, format_ranks
 
 _TRACE_NAME = re.compile(r"(?:(?P<prefix>.*)\.)?(?P<rank>[0-9]{1,9})\.(?P<form>et|json)(?:\.gz|\.zst)?", re.DOTALL)
+_ARCHIVE_NAME = re.compile(r"\.(tar(\.\w+)?|tgz|zip)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ def _from_prefix(path: Path, ranks: int | None) -> TraceSet:
 
 
 def _from_file(path: Path, ranks: int | None) -> TraceSet:
+    if _ARCHIVE_NAME.search(path.name):
+        raise TraceError("is an archive, not a trace: unpack it first", path=path)
     match = _TRACE_NAME.fullmatch(path.name)
     prefix = (match["prefix"] or "") if match else path.name
     if ranks != 1:

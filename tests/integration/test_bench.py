@@ -1,0 +1,90 @@
+"""`charkha bench` from the outside: nccl-tests' table and its JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from emulator.trace.model import CommKind
+from tests.support.command import charkha
+
+FACTORS = {"all_reduce": 2 * 2 / 3, "broadcast": 1.0, "reduce": 1.0}
+SHARDED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all", "gather", "scatter")
+
+
+def _bench(folder: Path, *arguments: object) -> str:
+    finished = charkha("bench", *arguments, "--agents", 2, "--out", "run", cwd=folder)
+    assert (finished.code, finished.stderr) == (0, "")
+    return finished.stdout
+
+
+def _bench_json(folder: Path, *arguments: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(_bench(folder, *arguments, "--json"))
+    return document
+
+
+def test_the_table_has_a_row_per_size(tmp_path: Path) -> None:
+    lines = _bench(tmp_path, "all_reduce", "-n", 4, "-b", "1K", "-e", "16K", "--iterations", 5).splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert [row[0] for row in rows] == ["1024", "2048", "4096", "8192", "16384"]
+    for row in rows:
+        size, time_us, algbw, busbw = int(row[0]), float(row[5]), float(row[6]), float(row[7])
+        assert algbw == pytest.approx(size / time_us / 1e3, rel=0.01, abs=0.006)
+        assert busbw == pytest.approx(algbw * 1.5, rel=0.01, abs=0.01)
+    assert any(line.startswith("# Avg bus bandwidth") for line in lines)
+    assert "# Run folder: run" in lines
+
+
+def test_times_are_means_of_the_samples(tmp_path: Path) -> None:
+    document = _bench_json(tmp_path, "all_reduce", "-n", 2, "-b", "4K", "-e", "8K", "--iterations", 5, "--warmup", 2)
+    rows = pq.read_table(tmp_path / "run" / "samples.parquet").to_pylist()
+    assert len(rows) == 2 * 2 * 7
+    for number, row in enumerate(document["rows"]):
+        times = []
+        for iteration in range(5):
+            both = [one for one in rows if (one["iteration"], one["instance"]) == (iteration, number)]
+            times.append(max(one["done_ns"] for one in both) - max(one["post_ns"] for one in both))
+        assert row["iterations"] == 5
+        assert row["time_us"] == pytest.approx(sum(times) / 5 / 1e3)
+        assert (row["min_us"], row["max_us"]) == (min(times) / 1e3, max(times) / 1e3)
+        assert row["busbw_gbps"] == pytest.approx(row["size_bytes"] / row["time_us"] / 1e3)
+        assert row["p99_us"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind.label for kind in CommKind if kind.is_collective])
+def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
+    document = _bench_json(tmp_path, kind, "-n", 3, "-b", "96", "-e", "3K", "-f", 8, "--iterations", 3)
+    for row in document["rows"]:
+        assert row["time_us"] > 0
+        if kind == "barrier":
+            assert row["busbw_gbps"] is None
+            continue
+        factor = 2 / 3 if kind in SHARDED else FACTORS[kind]
+        assert row["busbw_gbps"] == pytest.approx(factor * row["size_bytes"] / row["time_us"] / 1e3)
+    sizes = [row["size_bytes"] for row in document["rows"]]
+    assert sizes == ([0] if kind == "barrier" else [96, 768])
+
+
+def test_one_rank_has_no_speed(tmp_path: Path) -> None:
+    document = _bench_json(tmp_path, "all_reduce", "-n", 1, "-b", 8, "-e", 16, "--iterations", 3)
+    assert [row["busbw_gbps"] for row in document["rows"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("-b", "2K", "-e", "1K"), "sizes from 2048 to 1024"),
+        (("-b", 0, "-e", "1K"), "sizes from 0"),
+        (("--algorithm", "all_reduce=warp"), "no algorithm 'warp'"),
+    ],
+)
+def test_impossible_sweeps_are_refused(arguments: tuple[object, ...], says: str, tmp_path: Path) -> None:
+    finished = charkha("bench", "all_reduce", "-n", 2, "-e", "1K", *arguments, cwd=tmp_path)
+    assert finished.code == 2
+    assert says in finished.error
+    assert list(tmp_path.iterdir()) == []
