@@ -1,0 +1,287 @@
+"""A run's control server against agents that are not what they should be: real gRPC on the run's own socket.
+
+The processes that the session starts only write down where to dial and wait; the tests dial in their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agents.link import ControlLink
+from emulator.controller import launch
+from emulator.controller import session as sessions
+from emulator.controller.session import RunPlan, RunSession, SessionOutcome
+from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
+from emulator.planner.choice import AlgorithmChoice
+from emulator.trace.workload import build_workload
+from emulator.wire import control
+from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.load import load_trace
+from tests.support.trace_files import collective, write
+
+AGENTS = {"agent-0": [0], "agent-1": [1]}
+IMPOSTOR = """#!/bin/sh
+printf '%s\\n%s\\n' "$5" "$CHARKHA_TOKEN" > {folder}/$7.new
+mv {folder}/$7.new {folder}/$7
+exec sleep 60
+"""
+HELLO = control.Hello(
+    oldest_version=1, newest_version=1, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
+)
+
+
+class Silent:
+    """A SessionObserver."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+@dataclass
+class Open:
+    """A session that waits for its agents."""
+
+    target: str
+    hello: control.Hello
+    playing: asyncio.Task[SessionOutcome]
+
+    async def dial(self, *values: control.AgentValue) -> Any:
+        """What the controller first answers to an agent that says this."""
+        async with ControlLink(self.target) as link:
+            for value in values:
+                link.send(value)
+            return await asyncio.wait_for(link.receive(), 10)
+
+    async def refusal(self, *values: control.AgentValue) -> str:
+        """Why the agent is sent away, after the Welcome where there is one."""
+        async with ControlLink(self.target) as link:
+            for value in values:
+                link.send(value)
+            with pytest.raises(RunAborted) as refused:
+                await _read_on(link)
+        return refused.value.reason
+
+    async def ended(self) -> EmulatorError:
+        """How the run ends."""
+        with pytest.raises(EmulatorError) as ended:
+            await asyncio.wait_for(self.playing, 10)
+        return ended.value
+
+
+async def _read_on(link: ControlLink) -> None:
+    """Read until the controller ends it."""
+    while True:
+        await asyncio.wait_for(link.receive(), 10)
+
+
+def _plan(folder: Path) -> RunPlan:
+    folder.mkdir()
+    for rank in AGENTS.values():
+        write(folder / f"t.{rank[0]}.et", [collective(1)])
+    loaded = load_trace(folder)
+    workload = build_workload(loaded.traces)
+    return RunPlan(
+        run_id="run",
+        workload=workload,
+        node_ids=[trace.node_id for trace in loaded.traces],
+        choice=AlgorithmChoice(workload, {}),
+        hosts=["127.1.0.1", "127.1.0.2"],
+        ranks_of=AGENTS,
+        iterations=range(1),
+        transport="zmq",
+        message_bytes=1 << 20,
+        credits=True,
+        seed=0,
+        silence_timeout_s=10,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _open(folder: Path) -> AsyncIterator[Open]:
+    session = RunSession(_plan(folder / "trace"), Silent())  # type: ignore[arg-type]
+    playing = asyncio.create_task(session.play())
+    try:
+        async with asyncio.timeout(10):
+            while not (folder / "agent-0").exists():  # noqa: ASYNC110 (a process writes it)
+                await asyncio.sleep(0.01)
+        target, token = (folder / "agent-0").read_text().splitlines()
+        yield Open(target, replace(HELLO, token=token), playing)
+    finally:
+        session.abort(RunAborted("the test is over"))
+        await asyncio.wait([playing])
+        playing.exception()
+
+
+Check = Callable[[Open], Awaitable[None]]
+RunCheck = Callable[[Check], None]
+
+
+@pytest.fixture
+def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
+    """Runs a check against an open session."""
+    impostor = tmp_path / "impostor"
+    impostor.write_text(IMPOSTOR.format(folder=tmp_path))
+    impostor.chmod(0o700)
+    monkeypatch.setattr(launch.sys, "executable", str(impostor))
+    monkeypatch.setattr(launch, "TERM_GRACE_S", 0.05)
+
+    async def checked(check: Check) -> None:
+        async with _open(tmp_path) as opened:
+            await check(opened)
+
+    return lambda check: asyncio.run(checked(check))
+
+
+def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+
+    run_check(check)
+
+
+def test_a_wrong_token_is_refused_before_anything_else(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        wrong = replace(opened.hello, token="guess", agent="stranger", oldest_version=7, newest_version=9)
+        assert await opened.refusal(wrong) == "the token is not the controller's"
+        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+
+    run_check(check)
+
+
+def test_an_agent_that_is_not_of_the_run_is_refused(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        stranger = replace(opened.hello, agent="agent-7")
+        assert await opened.refusal(stranger) == "agent 'agent-7' is not part of this run"
+        assert not opened.playing.done()
+
+    run_check(check)
+
+
+def test_a_second_agent_of_one_name_is_refused_and_the_first_stays(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as first:
+            first.send(opened.hello)
+            assert isinstance(await first.receive(), control.Welcome)
+            assert await opened.refusal(opened.hello) == "an agent 'agent-0' is already here"
+            second = await opened.dial(replace(opened.hello, agent="agent-1"))
+            assert isinstance(second, control.Welcome)
+            assert isinstance(await asyncio.wait_for(first.receive(), 10), control.Setup)
+
+    run_check(check)
+
+
+def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        newer = replace(opened.hello, oldest_version=7, newest_version=9)
+        assert await opened.refusal(newer) == (
+            "no common control version: the agent speaks 7 to 9, the controller 1 to 1"
+        )
+        both = replace(opened.hello, newest_version=9)
+        assert await opened.dial(both) == control.Welcome(1, "run")
+
+    run_check(check)
+
+
+def test_the_first_message_must_be_a_hello(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        assert await opened.refusal(control.Ready(), opened.hello) == "the first message must be a Hello"
+        assert await _say(opened.target, pb.AgentMessage()) == "the first message must be a Hello"
+
+    run_check(check)
+
+
+async def _say(target: str, *messages: pb.AgentMessage) -> str:
+    """How the controller ends the conversation with who says this."""
+    async with grpc.aio.insecure_channel(target) as channel:
+        method = channel.stream_stream(
+            control.METHOD,
+            request_serializer=pb.AgentMessage.SerializeToString,
+            response_deserializer=pb.ControllerMessage.FromString,
+        )
+        call = method(iter(messages))
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async for _ in call:
+                pass
+        return str(await call.details())
+
+
+def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        for garbage in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            bytes(range(256)) * 40,
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 99,
+        ):
+            _, writer = await asyncio.open_unix_connection(opened.target.removeprefix("unix:"))
+            writer.write(garbage)
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+            writer.close()
+        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+
+    run_check(check)
+
+
+def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as link:
+            link.send(opened.hello)
+            link.send(control.Ready())
+            error = await opened.ended()
+        assert isinstance(error, RemoteProtocolError)
+        assert str(error) == "agent agent-0 spoke out of turn while gathering"
+
+    run_check(check)
+
+
+def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        await _say(opened.target, control.encode_agent(opened.hello), pb.AgentMessage())
+        error = await opened.ended()
+        assert isinstance(error, AgentLost)
+        assert "agent-0" in str(error)
+        assert "a control message that this version does not know" in str(error)
+
+    run_check(check)
+
+
+def test_an_agent_that_hangs_up_before_the_others_are_there_is_lost(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        await opened.dial(opened.hello)
+        assert str(await opened.ended()) == "agent agent-0 is lost (its connection ended); its ranks: 0"
+
+    run_check(check)
+
+
+def test_an_abort_reaches_the_agents_with_its_reason(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
+            first.send(opened.hello)
+            second.send(replace(opened.hello, agent="agent-1"))
+            second.send(control.Abort("my disk is gone", [1]))
+            with pytest.raises(RunAborted, match="agent agent-1: my disk is gone"):
+                await _read_on(first)
+            assert str(await opened.ended()) == "agent agent-1: my disk is gone"
+
+    run_check(check)
+
+
+def test_agents_that_never_join_are_named(run_check: RunCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "JOIN_TIMEOUT_S", 0.5)
+
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as link:
+            link.send(opened.hello)
+            error = await opened.ended()
+        assert isinstance(error, RunTimeout)
+        assert "agents to join: agent-1" in str(error)
+
+    run_check(check)
