@@ -106,7 +106,7 @@ class RunError(EmulatorError):
 
 
 class AgentLost(RunError):
-    """An agent went away in mid-run; `last_seen_s` is how long ago it was last heard, in seconds."""
+    """An agent went away in mid-run; `ranks` are those it played."""
 
     def __init__(self, agent: str, *, ranks: Sequence[int], reason: str) -> None:
         self.agent, self.ranks, self.reason = agent, tuple(ranks), reason

@@ -61,10 +61,7 @@ def format_size(size_bytes: int) -> str:
 def format_duration(duration_ns: float) -> str:
     """A duration for people, three digits and its unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(duration_ns) >= factor:
-            return (
-                f"{duration_ns / factor:.3g} {unit}"
-                if abs(duration_ns) < 1000 * factor
-                else f"{duration_ns / factor:.0f} {unit}"
-            )
+        if abs(duration_ns) >= 0.9995 * factor:  # what rounds to 1000 of a unit is 1 of the next
+            value = duration_ns / factor
+            return f"{value:.3g} {unit}" if abs(value) < 999.5 else f"{value:.0f} {unit}"
     return f"{duration_ns:.0f} ns"

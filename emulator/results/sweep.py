@@ -26,6 +26,14 @@ _HEADER = (
     "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        ",
 )
+_PARTED = (
+    CommKind.ALL_GATHER,
+    CommKind.REDUCE_SCATTER,
+    CommKind.REDUCE_SCATTER_BLOCK,
+    CommKind.ALL_TO_ALL,
+    CommKind.GATHER,
+    CommKind.SCATTER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +134,18 @@ def _lines(table: SweepTable) -> Iterator[str]:
     yield from _HEADER
     for row in table.rows:
         yield (
-            f"{row.size_bytes:>12}  {row.size_bytes:>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}"
+            f"{row.size_bytes:>12}  {_elements(table, row):>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}"
             f"  {_number(row.time_us):>7} {_number(row.algbw_gbps):>7} {_number(row.busbw_gbps):>7} {'N/A':>7}"
         )
     yield f"# Avg bus bandwidth    : {_number(table.mean_busbw_gbps)}"
     early = sum(row.early for row in table.rows)
     if early:
         yield f"# {early} measurements without a speed: payload came before a rank had posted (credits are off)"
+
+
+def _elements(table: SweepTable, row: SweepRow) -> int:
+    """What nccl-tests counts: elements of the array, or of one rank's part of it where ranks have parts."""
+    return row.size_bytes // table.ranks if table.kind in _PARTED else row.size_bytes
 
 
 def _algorithms(rows: Sequence[SweepRow]) -> str:
@@ -143,10 +156,11 @@ def _algorithms(rows: Sequence[SweepRow]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """At most seven characters, as nccl-tests prints: two decimals below 100, fewer above."""
+    """Seven characters up to ten million: two decimals as in nccl-tests, but four below 1 and fewer from 1,000 on."""
     if value is None:
         return "-"
-    decimals = 4 if value < 0.01 else 2 if value < 1000 else 1 if value < 10_000 else 0
+    size = abs(value)
+    decimals = 4 if size < 1 else 2 if size < 1000 else 1 if size < 10_000 else 0
     return f"{value:.{decimals}f}"
 
 

@@ -34,8 +34,10 @@ def sweep_sizes(kind: CommKind, *, ranks: int, least: int, most: int, factor: in
         factor: at least 2.
 
     Raises:
-        PlanError: the range is empty, or no size of it gives every rank a byte.
+        PlanError: the range is empty, the factor makes no progress, or no size gives every rank a byte.
     """
+    if factor < 2:
+        raise PlanError(f"a factor of {factor} gives no sweep: it must be at least 2")
     if not 0 < least <= most:
         raise PlanError(f"sizes from {least} to {most} bytes: the first must be above 0 and not above the last")
     sizes: list[int] = []

@@ -1,0 +1,64 @@
+"""Which algorithm plays which communication."""
+
+from __future__ import annotations
+
+from emulator.planner.algorithms import parse_overrides
+from emulator.planner.choice import POINT_TO_POINT, AlgorithmChoice
+from emulator.planner.defaults import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
+from emulator.trace.model import CommKind, Workload
+from emulator.trace.workload import build_workload
+from tests.support.playing import everyone
+from tests.support.traces import coll, rank_trace, recv, send
+
+SIZES = (8, 1 << 14, 1 << 26)
+
+
+def names(workload: Workload, *overrides: str, rank: int = 0) -> list[str]:
+    choice = AlgorithmChoice(workload, parse_overrides(overrides))
+    return [choice.name_of(communication) for communication in workload.programs[rank].communications.values()]
+
+
+def test_every_class_gets_the_default_of_its_kind_size_and_group() -> None:
+    nodes = [coll(k, "all_reduce", size) for k, size in enumerate(SIZES)]
+    for ranks in (2, 5, 16):
+        expected = [default_algorithm(CommKind.ALL_REDUCE, members=ranks, size_bytes=size) for size in SIZES]
+        assert names(build_workload(everyone(ranks, nodes))) == expected
+    assert len(set(expected)) > 1
+
+
+def test_what_the_user_asked_for_wins_for_its_kind_alone() -> None:
+    workload = build_workload(everyone(4, [coll(1, "all_reduce", 8), coll(2, "all_gather", 8)]))
+    before = names(workload)
+    assert names(workload, "all_reduce=double_binary_tree") == ["double_binary_tree", before[1]]
+
+
+def test_send_and_receive_have_nothing_to_choose() -> None:
+    workload = build_workload([rank_trace(0, [send(1, 1)]), rank_trace(1, [recv(1, 0)])])
+    assert names(workload) == names(workload, rank=1) == [POINT_TO_POINT]
+
+
+def test_names_are_distinct_and_indexed() -> None:
+    nodes = [coll(1, "all_reduce", 8), coll(2, "all_gather", 8), coll(3, "all_reduce", 8), coll(4, "barrier", 0)]
+    workload = build_workload(everyone(4, nodes))
+    choice = AlgorithmChoice(workload, parse_overrides(["all_reduce=ring", "all_gather=ring"]))
+    assert sorted(choice.names) == sorted(set(choice.names))
+    for communication in workload.programs[3].communications.values():
+        assert choice.names[choice.index_of(communication)] == choice.name_of(communication)
+    assert choice.names[0] == "ring"
+
+
+def test_members_of_an_uneven_all_to_all_choose_alike() -> None:
+    # Rank 0 sends everything, the others nothing: by their own sizes they would choose differently.
+    ranks, share = PARALLEL_GROUP + 1, PARALLEL_BLOCK_BYTES
+    from_root, nothing = (share,) + (0,) * (ranks - 1), (0,) * ranks
+    traces = [
+        rank_trace(0, [coll(1, "all_to_all", ranks * share, in_splits=(share,) * ranks, out_splits=from_root)]),
+        *(
+            rank_trace(rank, [coll(1, "all_to_all", 0, in_splits=nothing, out_splits=from_root)])
+            for rank in range(1, ranks)
+        ),
+    ]
+    workload = build_workload(traces)
+    alone = [default_algorithm(CommKind.ALL_TO_ALL, members=ranks, size_bytes=size) for size in (0, ranks * share)]
+    assert alone == ["parallel", "pairwise"]
+    assert {tuple(names(workload, rank=rank)) for rank in range(ranks)} == {("pairwise",)}

@@ -1,0 +1,70 @@
+"""Sizes of a sweep, and the workload that plays them."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
+from emulator.trace.model import CommKind
+
+
+def sizes(kind: CommKind, ranks: int, least: int, most: int, factor: int = 2) -> list[int]:
+    return sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=factor)
+
+
+def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
+    assert sizes(CommKind.ALL_REDUCE, 3, 8, 64) == [8, 16, 32, 64]
+    assert sizes(CommKind.ALL_REDUCE, 3, 5, 100, 3) == [5, 15, 45]
+    assert sizes(CommKind.REDUCE_SCATTER, 3, 7, 7) == [7]
+
+
+@pytest.mark.parametrize("kind", [CommKind.ALL_GATHER, CommKind.GATHER])
+def test_a_gathered_array_is_rounded_down_to_equal_shards(kind: CommKind) -> None:
+    assert sizes(kind, 3, 8, 64) == [6, 15, 30, 63]
+    assert sizes(kind, 6, 1, 16) == [6, 12]  # 1, 2 and 4 bytes give no shard; 8 and 16 round to 6 and 12
+    assert sizes(kind, 100, 64, 256) == [100, 200]  # 64 gives none, 128 and 256 round to 100 and 200
+
+
+def test_sizes_that_round_to_the_same_are_played_once() -> None:
+    assert sizes(CommKind.ALL_GATHER, 8, 8, 31, 3) == [8, 24]
+    assert sizes(CommKind.ALL_GATHER, 64, 65, 65) == [64]
+
+
+def test_a_barrier_has_one_size() -> None:
+    assert sizes(CommKind.BARRIER, 3, 8, 64) == [0]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "factor", "problem"),
+    [
+        (0, 8, 2, "sizes from 0 to 8 bytes: the first must be above 0"),
+        (-1, 8, 2, "sizes from -1 to 8 bytes"),
+        (16, 8, 2, "sizes from 16 to 8 bytes"),
+        (8, 16, 1, "a factor of 1 gives no sweep: it must be at least 2"),
+        (8, 16, 0, "a factor of 0 gives no sweep"),
+    ],
+)
+def test_ranges_that_are_none_are_refused(least: int, most: int, factor: int, problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        sizes(CommKind.ALL_REDUCE, 2, least, most, factor)
+
+
+def test_too_many_ranks_for_any_size_are_refused() -> None:
+    with pytest.raises(PlanError, match="all_gather of 64 ranks needs at least 64 bytes; the largest size is 63"):
+        sizes(CommKind.ALL_GATHER, 64, 8, 63)
+
+
+def test_each_size_is_played_once_in_order_one_after_the_other() -> None:
+    workload = sweep_workload(Sweep(CommKind.ALL_GATHER, 3, [6, 15, 30]))
+    for rank in range(3):
+        nodes = list(workload.nodes(rank))
+        assert [(node.node_id, node.deps, node.name, node.size_bytes) for node in nodes] == [
+            (1, (), "all_gather.6", 2),
+            (2, (1,), "all_gather.15", 5),
+            (3, (2,), "all_gather.30", 10),
+        ]
+        assert {node.kind for node in nodes} == {CommKind.ALL_GATHER}
+    assert (workload.ranks, workload.groups, workload.name) == (3, {}, "all_gather")
+    assert (workload.totals.nodes, workload.totals.compute_nodes) == (9, 0)
+    assert sum(entry.total_bytes for entry in workload.totals.traffic) == 3 * (2 + 5 + 10)

@@ -1,0 +1,94 @@
+"""Quantities as people write and read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.units import format_duration, format_size, parse_rate, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("8", 8),
+        ("8B", 8),
+        ("1K", 1024),
+        ("1k", 1024),
+        ("1KB", 1024),
+        ("1KiB", 1024),
+        (" 64 M ", 64 << 20),
+        ("4GiB", 4 << 30),
+        ("2t", 2 << 40),
+    ],
+)
+def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
+def test_what_is_no_size_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"is no size: write a number of bytes, or one with K, M, G or T \(1K = 1024\)"
+    ):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("100Gbit", 100 * 10**9),
+        ("400 Mbps", 400 * 10**6),
+        ("1.5Tbit/s", 1_500 * 10**9),
+        ("0.1Gb/s", 10**8),
+        ("9600bit", 9600),
+        ("64kbit", 64_000),
+        ("64Kbit", 64_000),
+    ],
+)
+def test_rates_have_a_unit_and_decimal_letters(text: str, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "100", "100G", "100GB", "-1Gbit", "1 gbit", "1,5Gbit", "Gbit"])
+def test_what_is_no_rate_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(ValueError, match="is no rate: write one with its unit, as 100Gbit or 400Mbit"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (7, "7 B"),
+        (1023, "1023 B"),
+        (64 << 10, "64 KiB"),
+        (1_268_777, "1.21 MiB"),
+        (3 << 30, "3 GiB"),
+        (5 << 40, "5 TiB"),
+    ],
+)
+def test_sizes_for_people(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [
+        (0, "0 ns"),
+        (412, "412 ns"),
+        (999.4, "999 ns"),
+        (999.6, "1 µs"),
+        (87_100, "87.1 µs"),
+        (999_400, "999 µs"),
+        (999_600, "1 ms"),
+        (3_020_000, "3.02 ms"),
+        (999_600_000, "1 s"),
+        (14_200_000_000, "14.2 s"),
+        (999_600_000_000, "1000 s"),
+        (7_200_000_000_000, "7200 s"),
+        (-87_100, "-87.1 µs"),
+    ],
+)
+def test_durations_for_people_never_in_powers_of_ten(duration_ns: float, text: str) -> None:
+    assert format_duration(duration_ns) == text
