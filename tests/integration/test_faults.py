@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from emulator.results.manifest import ABORTED, FAILED
-from emulator.results.record import Run, read_run
+from emulator.results.record import PARTIAL_MANIFEST, Run, read_run
 from emulator.results.schema import Part
 from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
 
@@ -30,8 +30,10 @@ def playing(tmp_path: Path) -> Iterator[Command]:
 
 
 def _has_samples(folder: Path) -> bool | None:
-    stream = folder / Part.SAMPLES.stream_name
-    return (stream.exists() and stream.stat().st_size > 20_000) or None
+    """The warm-up and an iteration are recorded of all eight ranks."""
+    if not (folder / PARTIAL_MANIFEST).exists():
+        return None
+    return read_run(folder).table(Part.ITERATIONS).num_rows >= 16 or None
 
 
 def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
@@ -47,8 +49,8 @@ def _ends_after(command: Command, pid: int, number: signal.Signals) -> Finished:
 def _measured(folder: Path, *, status: str) -> Run:
     run = read_run(folder)
     assert run.manifest.status == status
-    assert run.table(Part.SAMPLES).num_rows > 440
-    assert run.table(Part.ITERATIONS).num_rows >= 8
+    assert run.table(Part.SAMPLES).num_rows >= 880
+    assert run.table(Part.ITERATIONS).num_rows >= 16
     return run
 
 
@@ -89,13 +91,24 @@ def test_a_signal_ends_the_run_and_shows_what_it_measured(
     assert run.manifest.trials.included + len(run.manifest.trials.excluded) + 1 == run.manifest.trials.attempted
 
 
-def test_results_that_cannot_be_written_fail_the_run(playing: Command, tmp_path: Path) -> None:
+def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
     """No file may become longer than 64 KiB: for the command that is a full disk."""
-    resource.prlimit(playing.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-    finished = playing.finish()
+    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path, is_covered=False) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        finished = command.finish()
     assert finished.code == 3
     assert "cannot write results (File too large)" in finished.stderr.splitlines()[-1]
     _measured(tmp_path / "run", status=ABORTED)
+
+
+def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path: Path) -> None:
+    with started("run", EXAMPLE, *ENDLESS, "--timeout", 1, cwd=tmp_path) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        finished = _ends_after(command, command.agents(2)[1], signal.SIGSTOP)
+    assert finished.code == 1
+    assert "nothing happened for 1 s while waiting for rank " in finished.stderr
+    _measured(tmp_path / "run", status=FAILED)
 
 
 @pytest.mark.slow
