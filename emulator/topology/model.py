@@ -1,4 +1,4 @@
-"""Where ranks live: hosts with a port each, and which rank has which address there.
+"""Where ranks live: hosts with ports, which rank has which address there, and the network between the hosts.
 
 A topology is settled for a number of ranks: asking it never fails for a rank of the trace. What a file says before
 ranks are known is in load.py.
@@ -6,28 +6,36 @@ ranks are known is in load.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from emulator.errors import PlanError
+from emulator.topology.network import Dut, Interface, Network, assumed_network
 
 LOOPBACK_BASE = IPv4Address("127.1.0.1")
 """First address of the default topology: past those that resolvers and hosts files like to use."""
 _LOOPBACK_END = IPv4Address("127.255.255.255")
+_ONE_PORT = "eth0"
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine with one port to the network; `rate_bps` is the port's rate in bit/s, None where nobody says."""
+    """A machine with one or more ports to the network.
+
+    Attributes:
+        rate_bps: rate of each port, bit/s; None where nobody says, or where its ports differ.
+        interfaces: its ports; empty where the topology has no file: then it is one port.
+    """
 
     name: str
     rate_bps: int | None = None
+    interfaces: Sequence[Interface] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Hosts, and the place of every rank on them.
+    """Hosts, the place of every rank on them, and the network between them.
 
     Attributes:
         name: for people.
@@ -35,6 +43,11 @@ class Topology:
         host_index: per rank, index into `hosts`.
         addresses: per rank, a numeric IP address.
         source: the file it came from, None where it was made.
+        interface_index: per rank, index into its host's `interfaces`; empty where each host has one port.
+        drawn: the network as the file draws it; None where it draws none, see `network`.
+        dut: the device under test; None where the file names none.
+        agents: host → name of the agent that serves it; hosts that are not in it are served by local agents.
+        transport: parameters that the command line overrides, `name` among them.
     """
 
     name: str
@@ -42,23 +55,45 @@ class Topology:
     host_index: Sequence[int]
     addresses: Sequence[str]
     source: str | None = None
+    interface_index: Sequence[int] = ()
+    drawn: Network | None = None
+    dut: Dut | None = None
+    agents: Mapping[str, str] = field(default_factory=dict)
+    transport: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     @property
     def ranks(self) -> int:
         """How many ranks have a place."""
         return len(self.host_index)
 
+    @property
+    def network(self) -> Network:
+        """The network that is drawn, else all hosts at one switch without limits."""
+        return self.drawn or assumed_network({host.name: self._interfaces(host) for host in self.hosts})
+
     def host_of(self, rank: int) -> Host:
         """The host a rank lives on."""
         return self.hosts[self.host_index[rank]]
+
+    def interface_of(self, rank: int) -> Interface:
+        """The port a rank sends through."""
+        return self._interfaces(self.host_of(rank))[self.interface_index[rank] if self.interface_index else 0]
+
+    def port_of(self, rank: int) -> tuple[int, int]:
+        """(index of the host, index of its port): ranks with the same share the port's rate."""
+        return self.host_index[rank], self.interface_index[rank] if self.interface_index else 0
 
     def address_of(self, rank: int) -> str:
         """The numeric IP address a rank plays at."""
         return self.addresses[rank]
 
     def rate_bps(self, rank: int) -> int | None:
-        """Rate of the port that the rank shares with all ranks of its host, bit/s; None where nobody says."""
-        return self.host_of(rank).rate_bps
+        """Rate of the port that the rank shares with all ranks at it, bit/s; None where nobody says."""
+        return self.interface_of(rank).rate_bps
+
+    @staticmethod
+    def _interfaces(host: Host) -> Sequence[Interface]:
+        return host.interfaces or (Interface(_ONE_PORT, host.rate_bps),)
 
 
 def default_loopback(ranks: int) -> Topology:

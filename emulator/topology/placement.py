@@ -19,8 +19,9 @@ def place_in_blocks(ranks: int, capacities: Sequence[int]) -> list[int]:
     """
     _require_room(ranks, capacities)
     placed: list[int] = []
+    later = sum(capacities)
     for host, capacity in enumerate(capacities):
-        left, later = ranks - len(placed), sum(capacities[host + 1 :])
+        left, later = ranks - len(placed), later - capacity
         share = -(-left // (len(capacities) - host))
         placed += [host] * min(capacity, max(share, left - later))
     return placed
@@ -40,6 +41,25 @@ def place_round_robin(ranks: int, capacities: Sequence[int]) -> list[int]:
             if used[host] < capacities[host] and len(placed) < ranks:
                 used[host] += 1
                 placed.append(host)
+    return placed
+
+
+def place_on_rails(ranks: int, capacities: Sequence[int], interfaces: Sequence[int]) -> list[int]:
+    """Host index per rank: one rank per interface, host after host, as on servers with a NIC for each accelerator.
+
+    With hosts of i interfaces, rank r sits at interface r modulo i: that is its rail. Only where there are more ranks
+    than interfaces does an interface get a second rank, a third, and so on.
+
+    Raises:
+        PlanError: the hosts hold fewer ranks.
+    """
+    _require_room(ranks, capacities)
+    layers = max(1, -(-ranks // sum(interfaces)))
+    while ranks > sum(map(min, capacities, (layers * count for count in interfaces))):
+        layers += 1
+    placed: list[int] = []
+    for host, capacity in enumerate(capacities):
+        placed += [host] * min(capacity, layers * interfaces[host], ranks - len(placed))
     return placed
 
 
