@@ -1,0 +1,31 @@
+"""A pacer over runs: keeps the time before which nothing more may go."""
+
+from __future__ import annotations
+
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+
+class Pacer:
+    """Spaces runs so that the mean rate holds whatever their sizes.
+
+    Args:
+        allowance_ns: how much lateness may be made up for. A timer that fires late costs nothing up to this, and no
+            burst after a pause lasts longer than this at the rate.
+        burst_ns: about how long a run should take at the rate: at low rates runs get short.
+    """
+
+    __slots__ = ("_allowance_ns", "_burst_ns", "next_ns")
+
+    def __init__(self, *, allowance_ns: int = 1_000_000, burst_ns: int = 100_000) -> None:
+        self._allowance_ns, self._burst_ns = allowance_ns, burst_ns
+        self.next_ns = 0
+        """Nothing may go before this."""
+
+    def most_packets(self, *, rate_bps: float, packet_bytes: int) -> int:
+        """Packets that one run should have at most: at least one."""
+        return max(1, int(rate_bps * self._burst_ns) // (packet_bytes * BITS_PER_BYTE * NS_PER_S))
+
+    def charge(self, size: int, *, rate_bps: float, now: int) -> None:
+        """`size` bytes, headers included, were sent at `now`."""
+        start = max(self.next_ns, now - self._allowance_ns)
+        self.next_ns = start + round(size * BITS_PER_BYTE * NS_PER_S / rate_bps)

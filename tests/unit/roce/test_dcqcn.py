@@ -1,0 +1,145 @@
+"""The equations of Zhu et al., SIGCOMM 2015, by hand."""
+
+import pytest
+
+from agents.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
+from agents.roce.pacing import Pacer
+from emulator.errors import PlanError
+
+G = 1 / 256
+LINE = 40e9
+
+
+def paper() -> ReactionPoint:
+    return ReactionPoint(preset("paper", line_rate_bps=LINE))
+
+
+def test_a_flow_starts_at_line_rate_and_stays_there_unless_told() -> None:
+    point = paper()
+    point.sent(10**9, 10**9)
+    assert point.rate_bps(10**10) == LINE
+    assert point.alpha == 1
+
+
+def test_equation_1_cuts_by_half_alpha() -> None:
+    point = paper()
+    point.notified(0)
+    assert (point.target_bps, point.current_bps) == (LINE, LINE / 2)
+    assert point.alpha == (1 - G) * 1 + G
+    point.alpha = 0.5
+    point.notified(10_000)
+    assert (point.target_bps, point.current_bps) == (LINE / 2, LINE / 2 * 0.75)
+    assert point.alpha == (1 - G) * 0.5 + G
+
+
+def test_equation_2_lets_alpha_decay_every_55_us_without_a_cnp() -> None:
+    point = paper()
+    point.notified(0)
+    point.rate_bps(54_999)
+    assert point.alpha == 1
+    point.rate_bps(3 * 55_000)
+    assert point.alpha == pytest.approx((1 - G) ** 3, rel=1e-12)
+
+
+def test_equation_3_recovers_to_the_target_in_halves() -> None:
+    point = paper()
+    point.notified(0)
+    assert point.rate_bps(55_000) == LINE * 3 / 4
+    assert point.rate_bps(2 * 55_000) == LINE * 7 / 8
+    assert point.target_bps == LINE
+
+
+def test_equation_4_raises_the_target_once_recovery_is_over() -> None:
+    point = paper()
+    point.notified(0)
+    point.notified(0)  # R_T = 20 Gbit/s, R_C = 10 Gbit/s
+    fourth = 20e9 - 10e9 / 2**4
+    assert point.rate_bps(4 * 55_000) == fourth
+    assert point.target_bps == 20e9
+    assert point.rate_bps(5 * 55_000) == (20e9 + 40e6 + fourth) / 2
+    assert point.target_bps == 20e9 + 40e6
+
+
+def test_the_byte_counter_recovers_too_and_both_beyond_f_are_hyper() -> None:
+    point = paper()
+    point.notified(0)
+    point.notified(0)
+    point.sent(4 * 10_000_000, 1)
+    assert point.current_bps == 20e9 - 10e9 / 2**4
+    point.sent(2 * 10_000_000, 2)  # 5th and 6th: additive
+    assert point.target_bps == 20e9 + 2 * 40e6
+    point.rate_bps(6 * 55_000)  # timer: 1st … 5th additive (bytes are beyond F, the timer is not); the 6th is hyper
+    assert point.target_bps == 20e9 + 7 * 40e6 + 400e6
+
+
+def test_cuts_are_limited_in_depth_and_in_time() -> None:
+    point = ReactionPoint(
+        DcqcnParameters(line_rate_bps=LINE, largest_cut=0.1, decrease_interval_ns=1000, lowest_rate_bps=33e9)
+    )
+    point.notified(0)
+    assert point.current_bps == LINE * 0.9
+    point.notified(999)
+    assert point.current_bps == LINE * 0.9
+    point.notified(1000)
+    assert point.current_bps == 33e9
+
+
+def test_the_connectx_preset_goes_to_10_gbit_on_the_first_cnp() -> None:
+    point = ReactionPoint(preset("connectx", line_rate_bps=100e9))
+    point.notified(0)
+    assert (point.target_bps, point.current_bps) == (100e9, 10e9)
+
+
+@pytest.mark.parametrize("name", PRESET_NAMES)
+def test_presets_state_effective_values_with_units(name: str) -> None:
+    described = preset(name, line_rate_bps=LINE).described()
+    assert described["line_rate_bps"] == (LINE, "bit/s")
+    assert described["cnp_gap_ns"][1] == "ns"
+    assert described["byte_counter_bytes"][1] == "bytes"
+
+
+def test_otg_values_follow_the_line_rate() -> None:
+    values = preset("otg", line_rate_bps=100e9)
+    assert (values.lowest_rate_bps, values.additive_bps) == pytest.approx((2e6, 1e6))
+
+
+def test_an_unknown_preset_is_named() -> None:
+    with pytest.raises(PlanError, match="'nonesuch'; there are: paper"):
+        preset("nonesuch", line_rate_bps=LINE)
+
+
+def test_a_rate_never_exceeds_the_line_and_returns_to_it() -> None:
+    point = paper()
+    point.notified(0)
+    assert point.rate_bps(10**10) == LINE
+
+
+def test_cnps_keep_their_gap() -> None:
+    point = NotificationPoint(50_000)
+    assert [point.marked(now) for now in (0, 1, 49_999, 50_000, 99_999, 100_000)] == [
+        True, False, False, True, False, True,
+    ]  # fmt: skip
+
+
+def test_a_pacer_holds_the_mean_rate_whatever_the_sizes() -> None:
+    pacer = Pacer(allowance_ns=1000)
+    now = 0
+    for size in (4112, 100, 65_000, 4112):
+        now = max(now, pacer.next_ns)
+        pacer.charge(size, rate_bps=8e9, now=now)
+    assert pacer.next_ns == 4112 + 100 + 65_000 + 4112  # 1 byte per ns
+
+
+def test_a_pacer_makes_up_for_a_late_timer_but_not_for_a_pause() -> None:
+    pacer = Pacer(allowance_ns=1000)
+    pacer.charge(5000, rate_bps=8e9, now=0)
+    pacer.charge(5000, rate_bps=8e9, now=5400)
+    assert pacer.next_ns == 10_000
+    pacer.charge(5000, rate_bps=8e9, now=1_000_000)
+    assert pacer.next_ns == 1_000_000 - 1000 + 5000
+
+
+def test_runs_get_short_at_low_rates() -> None:
+    pacer = Pacer(burst_ns=100_000)
+    assert pacer.most_packets(rate_bps=100e9, packet_bytes=4112) == 303
+    assert pacer.most_packets(rate_bps=1e6, packet_bytes=4112) == 1
