@@ -1,0 +1,104 @@
+"""A queue pair of the reliable connection: requester, responder, congestion control and pacer, without IO.
+
+The owner asks `next_run` while there is something to send, hands in what came, calls `handle_timer` at `deadline_ns`,
+and takes what the responder delivered and owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.roce.congestion import CongestionControl, FixedRate
+from agents.roce.dcqcn import NotificationPoint
+from agents.roce.messages import ConnectionSettings, Message, Run
+from agents.roce.pacing import Pacer
+from agents.roce.psn import Psn
+from agents.roce.requester import NEVER, Requester
+from agents.roce.responder import Responder
+
+PACKET_OVERHEAD_BYTES = 16
+"""Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
+
+
+class QueuePair:
+    """One end of a connection.
+
+    Args:
+        settings: see ConnectionSettings.
+        send_psn, expect_psn: PSN of the first packet of either direction.
+        congestion: sets the rate of what is sent; not limited where not given.
+        cnp_gap_ns: smallest gap between the CNPs this end sends.
+    """
+
+    __slots__ = (
+        "_packet_bytes",
+        "cnps_received",
+        "cnps_sent",
+        "congestion",
+        "ecn_marks",
+        "notification",
+        "paced_until",
+        "pacer",
+        "requester",
+        "responder",
+    )
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        *,
+        send_psn: int = 0,
+        expect_psn: int = 0,
+        congestion: CongestionControl | None = None,
+        cnp_gap_ns: int = 50_000,
+    ) -> None:
+        self.requester = Requester(settings, initial_psn=send_psn)
+        self.responder = Responder(settings, initial_psn=expect_psn)
+        self.congestion: CongestionControl = congestion or FixedRate()
+        self.pacer = Pacer()
+        self.notification = NotificationPoint(cnp_gap_ns)
+        self.cnps_sent = self.cnps_received = self.ecn_marks = 0
+        self.paced_until = NEVER
+        """When the pacer lets the next run go; NEVER where it holds up nothing."""
+        self._packet_bytes = settings.path_mtu + PACKET_OVERHEAD_BYTES
+
+    def next_run(self, now: int, most: int) -> Run | None:
+        """At most `most` packets that may go now; None: nothing may."""
+        rate = self.congestion.rate_bps(now)
+        if rate is None:
+            return self.requester.next_run(now, most)
+        if now < self.pacer.next_ns:
+            self.paced_until = self.pacer.next_ns if self.requester.backlog else NEVER
+            return None
+        self.paced_until = NEVER
+        most = min(most, self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes))
+        run = self.requester.next_run(now, most)
+        if run is not None:
+            size = run.packets * self._packet_bytes
+            if run.ends_message:
+                size -= run.message.packets * (self._packet_bytes - PACKET_OVERHEAD_BYTES) - run.message.size
+            self.pacer.charge(size, rate_bps=rate, now=now)
+            self.congestion.sent(size, now)
+        return run
+
+    @property
+    def deadline_ns(self) -> int:
+        """When to call `handle_timer` and ask `next_run` again if nothing happens before; NEVER: not at all."""
+        return min(self.requester.deadline_ns, self.paced_until)
+
+    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
+        """Take an ACK or NAK; returns the messages it completes."""
+        return self.requester.acknowledge(psn, syndrome, now)
+
+    def notified(self, now: int) -> None:
+        """Take a CNP."""
+        self.cnps_received += 1
+        self.congestion.notified(now)
+
+    def marked(self, packets: int, now: int) -> bool:
+        """Packets came with the congestion mark; whether to send a CNP now."""
+        self.ecn_marks += packets
+        if not self.notification.marked(now):
+            return False
+        self.cnps_sent += 1
+        return True

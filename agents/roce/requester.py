@@ -1,0 +1,266 @@
+"""The requester of a reliable connection: segments messages, keeps them until acknowledged, goes back N.
+
+Packets are numbered from 0 without wrapping inside; PSNs appear only where packets come and go. Everything about
+what is sent again, and when to give up, lives here.
+
+Source: InfiniBand Architecture Specification, volume 1, section 9.7.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from agents.roce.headers import Syndrome
+from agents.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
+from agents.roce.psn import Psn, distance, wrap
+from emulator.units import format_duration
+
+NEVER = 1 << 62
+LONGEST_TIMEOUT_FACTOR = 4
+"""The specification lets a timeout take one to four times its nominal value: repeated ones are stretched so far."""
+
+RNR_TIMERS_US = (
+    655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920,
+    2_560, 3_840, 5_120, 7_680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880,
+    163_840, 245_760, 327_680, 491_520,
+)  # fmt: skip
+"""What the five timer bits of an RNR NAK mean, µs. Source: IBTA volume 1, table 45."""
+
+_RNR_FOR_EVER = 7
+_REFUSALS: dict[int, str] = {
+    Syndrome.INVALID_REQUEST: "an invalid request",
+    Syndrome.REMOTE_ACCESS: "a key or range it does not allow",
+    Syndrome.REMOTE_OPERATIONAL: "an error of its own",
+}
+_NOTHING: tuple[Message, ...] = ()
+
+
+class Requester:
+    """The sending end.
+
+    Args:
+        settings: see ConnectionSettings.
+        initial_psn: PSN of the first packet.
+    """
+
+    __slots__ = (
+        "_ack_requested",
+        "_initial",
+        "_messages",
+        "_next",
+        "_paused_until",
+        "_posted",
+        "_probe",
+        "_probe_ns",
+        "_progress_ns",
+        "_read_gap",
+        "_retries",
+        "_rnr_retries",
+        "_sent",
+        "_settings",
+        "_unacknowledged",
+        "_unsent",
+        "failure",
+        "naks",
+        "retransmits",
+        "rtt_ns",
+        "sent_packets",
+        "timeouts",
+    )
+
+    def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0) -> None:
+        self._settings, self._initial = settings, initial_psn
+        self._messages: deque[Message] = deque()  # not yet acknowledged
+        self._unsent: deque[Message] = deque()  # of those, the ones from packet _next on
+        self._posted = 0  # packets of all messages ever posted
+        self._sent = 0  # packets sent at least once
+        self._next = 0  # the next packet to send
+        self._unacknowledged = 0  # the oldest packet without an acknowledgement
+        self._ack_requested = 0  # packets up to the last one that asked for an acknowledgement
+        self._progress_ns = 0
+        self._paused_until = 0
+        self._retries = self._rnr_retries = 0
+        self._read_gap = -1
+        self._probe = -1
+        self._probe_ns = 0
+        self.failure: str | None = None
+        self.naks = self.timeouts = self.retransmits = self.sent_packets = 0
+        self.rtt_ns: int | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Packets posted and not yet sent, or to be sent again."""
+        return self._posted - self._next
+
+    @property
+    def in_flight(self) -> int:
+        """Packets sent and not acknowledged."""
+        return self._sent - self._unacknowledged
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything posted is acknowledged."""
+        return self._unacknowledged == self._posted
+
+    @property
+    def deadline_ns(self) -> int:
+        """When to call `handle_timer`: an answer is overdue, or a pause is over; NEVER where nothing is awaited."""
+        if self.failure is not None:
+            return NEVER
+        if self._paused_until:
+            return self._paused_until
+        return self._progress_ns + self._timeout_ns() if self._unacknowledged < self._sent else NEVER
+
+    def post(self, message: Message) -> None:
+        """Queue a message."""
+        message.packets = packets_of(message.size, self._settings.path_mtu)
+        message.first = self._posted
+        self._posted += message.packets
+        self._messages.append(message)
+        self._unsent.append(message)
+
+    def next_run(self, now: int, most: int) -> Run | None:
+        """At most `most` packets that may go now, all of one message; None: nothing may."""
+        if not self._unsent or self.failure is not None or now < self._paused_until:
+            return None
+        message, first = self._unsent[0], self._next
+        offset = first - message.first
+        if message.verb is Verb.READ:
+            count, taken = 1, message.packets - offset
+            if first - self._unacknowledged and first + taken - self._unacknowledged > self._settings.window_packets:
+                return None
+        else:
+            room = self._unacknowledged + self._settings.window_packets - first
+            count = taken = min(message.packets - offset, room, most)
+            if count <= 0:
+                return None
+        return self._take(message, first, count=count, taken=taken, now=now)
+
+    def _take(self, message: Message, first: int, *, count: int, taken: int, now: int) -> Run:
+        end = first + taken
+        ends_message = end == message.first + message.packets
+        ack_request = ends_message or end - self._ack_requested >= self._settings.ack_interval
+        if ack_request:
+            self._ack_requested = end
+        if ends_message:
+            self._unsent.popleft()
+        if first == self._unacknowledged:
+            self._progress_ns = now
+        is_again = first < self._sent
+        if is_again:
+            self.retransmits += min(end, self._sent) - first if message.verb is not Verb.READ else 1
+        elif self._probe < 0 and ack_request and message.verb is not Verb.READ:
+            self._probe, self._probe_ns = end - 1, now
+        self._next = end
+        if end > self._sent:
+            self._sent = end
+        self.sent_packets += count
+        return Run(message, wrap(self._initial + first), first - message.first, count, ack_request, is_again)
+
+    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
+        """Take an ACK or NAK; returns the messages it completes, in order."""
+        number = self._number(psn)
+        if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
+            return _NOTHING
+        if syndrome < Syndrome.RNR:
+            return self._advance(number + 1, now)
+        if number < self._unacknowledged:
+            return _NOTHING  # a refusal of what has been acknowledged since
+        done = self._advance(number, now)
+        if self._unacknowledged == number:
+            self._refused(syndrome, now)
+        return done
+
+    def take_response(self, psn: Psn, count: int, now: int) -> Sequence[Message]:
+        """Take READ responses: packets `psn` and the next `count` - 1; returns the messages this completes."""
+        number = self._number(psn)
+        if not self._unacknowledged <= number <= number + count <= self._sent or self.failure is not None:
+            return _NOTHING
+        done = self._advance(number, now)
+        message = self._messages[0]
+        if self._unacknowledged != number or message.verb is not Verb.READ:
+            return done  # packets before it are missing: they have been asked for again
+        message.taken += min(count, message.first + message.packets - number)
+        return [*done, *self._advance(message.first + message.taken, now)]
+
+    def handle_timer(self, now: int) -> None:
+        """To be called at `deadline_ns`: send everything again, or give up."""
+        if now < self.deadline_ns:
+            return
+        if self._paused_until:
+            self._paused_until = 0
+            self._progress_ns = now
+            return
+        self.timeouts += 1
+        if self._retries >= self._settings.retry_count:
+            timeout = format_duration(self._settings.timeout_ns)
+            self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
+            return
+        self._retries += 1
+        self._progress_ns = now
+        self._go_back(self._unacknowledged)
+
+    def _number(self, psn: Psn) -> int:
+        return self._unacknowledged + distance(wrap(self._initial + self._unacknowledged), psn)
+
+    def _timeout_ns(self) -> int:
+        return self._settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
+
+    def _advance(self, end: int, now: int) -> Sequence[Message]:
+        """Everything before packet `end` is at the peer, but for READs whose responses are not here."""
+        if end <= self._unacknowledged:
+            return _NOTHING
+        done: list[Message] = []
+        messages = self._messages
+        reached = end
+        while messages:
+            message = messages[0]
+            if message.verb is Verb.READ and message.first + message.taken < min(end, message.first + message.packets):
+                reached = message.first + message.taken
+                break
+            if message.first + message.packets > end:
+                break
+            done.append(messages.popleft())
+        self._reach(reached, now)
+        if reached < end and self._read_gap != reached:  # an answer to something later says that responses were lost
+            self._read_gap = reached  # once: what else is under way says the same
+            self._go_back(reached)
+        return done
+
+    def _reach(self, reached: int, now: int) -> None:
+        if reached <= self._unacknowledged:
+            return
+        self._unacknowledged = reached
+        self._retries = self._rnr_retries = 0
+        self._progress_ns = now
+        if 0 <= self._probe < reached:
+            sample = now - self._probe_ns
+            self.rtt_ns = sample if self.rtt_ns is None else self.rtt_ns + (sample - self.rtt_ns) // 8
+            self._probe = -1
+        if self._next < reached:  # acknowledged although it was to be sent again
+            self._next = reached
+            while self._unsent and self._unsent[0].first + self._unsent[0].packets <= reached:
+                self._unsent.popleft()
+
+    def _refused(self, syndrome: int, now: int) -> None:
+        if syndrome & 0xE0 == Syndrome.RNR:
+            self._rnr_retries += 1
+            if self._rnr_retries > self._settings.rnr_retry_count != _RNR_FOR_EVER:
+                self.failure = f"the peer was not ready to receive {self._rnr_retries} times in a row"
+                return
+            self._paused_until = now + RNR_TIMERS_US[syndrome & 0x1F] * 1_000
+            self._go_back(self._unacknowledged)
+        elif syndrome == Syndrome.SEQUENCE_ERROR:
+            self.naks += 1
+            self._go_back(self._unacknowledged)
+        else:
+            self.failure = f"the peer refused with {_REFUSALS.get(syndrome, f'syndrome {syndrome:#x}')}"
+
+    def _go_back(self, number: int) -> None:
+        """The next packet to send is `number` again."""
+        if number >= self._next:
+            return
+        self._next = self._ack_requested = number
+        self._probe = -1  # an answer could be to either (Karn)
+        self._unsent = deque(message for message in self._messages if message.first + message.packets > number)

@@ -1,0 +1,135 @@
+"""Two queue pairs and a wire between them that loses, doubles and overtakes packets, on a clock of its own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from random import Random
+
+from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run
+from agents.roce.opcodes import Operation
+from agents.roce.psn import add
+from agents.roce.queue_pair import QueuePair
+from agents.roce.requester import NEVER
+from agents.roce.segments import Segment, response_segments, segments
+
+LATENCY_NS = 5_000
+
+
+class End:
+    """A queue pair and what its owner has heard."""
+
+    def __init__(self, pair: QueuePair) -> None:
+        self.pair = pair
+        self.delivered: list[Delivered] = []
+        self.completed: list[Message] = []
+        self.read: dict[int, dict[int, int]] = {}  # address of a READ → offset of a response packet → its size
+
+
+class Wire:
+    """Runs two ends until nothing is left to do."""
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        *,
+        seed: int,
+        loss: float = 0.0,
+        duplication: float = 0.0,
+        reordering: float = 0.0,
+        first_psns: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.settings, self.now = settings, 0
+        a, b = first_psns
+        self.ends = (
+            End(QueuePair(settings, send_psn=a, expect_psn=b)),
+            End(QueuePair(settings, send_psn=b, expect_psn=a)),
+        )
+        self.is_cut = False
+        self.sent = 0
+        self._random = Random(seed)
+        self._loss, self._duplication, self._reordering = loss, duplication, reordering
+        self._heap: list[tuple[int, int, int, Arrival | tuple[int, int]]] = []
+        self._order = 0
+
+    def run(self, *, limit_ns: int = 10**13) -> None:
+        """Let time pass until both ends are idle or failed."""
+        self._send()
+        while not all(end.pair.requester.is_idle or end.pair.requester.failure for end in self.ends):
+            due = min(end.pair.deadline_ns for end in self.ends)
+            if self._heap and self._heap[0][0] <= due:
+                self.now, _, side, what = heapq.heappop(self._heap)
+                self._take(side, what)
+            else:
+                assert due < NEVER, "a hang: packets are outstanding and nothing will happen"
+                self.now = max(self.now, due)
+                for end in self.ends:
+                    end.pair.requester.handle_timer(self.now)
+            assert self.now < limit_ns
+            self._send()
+
+    def _take(self, side: int, what: Arrival | tuple[int, int]) -> None:
+        end = self.ends[side]
+        if not isinstance(what, Arrival):  # an ACK or NAK
+            end.completed += end.pair.acknowledge(what[0], what[1], self.now)  # type: ignore[arg-type]
+        elif what.opcode in (0x0D, 0x0E, 0x0F, 0x10):
+            end.completed += end.pair.requester.take_response(what.psn, what.packets, self.now)
+        else:
+            end.pair.responder.receive(what)
+            end.delivered += end.pair.responder.delivered
+            end.pair.responder.delivered.clear()
+
+    def _send(self) -> None:
+        for side, end in enumerate(self.ends):
+            responder = end.pair.responder
+            while (responses := responder.next_response(64)) is not None:
+                for segment in response_segments(responses, self.settings.path_mtu):
+                    self._transmit(1 - side, segment, responses)
+            reply = responder.take_reply()
+            if reply is not None:
+                self._put(1 - side, (reply.psn, reply.syndrome))
+            while (run := end.pair.next_run(self.now, 64)) is not None:
+                assert run.packets <= 64
+                for segment in segments(run, self.settings.path_mtu):
+                    self._transmit(1 - side, segment, run)
+
+    def _transmit(self, side: int, segment: Segment, run: Run | ResponseRun) -> None:
+        for arrival in arrivals(segment, run, self.settings):
+            self._put(side, arrival)
+
+    def _put(self, side: int, what: Arrival | tuple[int, int]) -> None:
+        self.sent += 1
+        if self.is_cut or self._random.random() < self._loss:
+            return
+        for _ in range(2 if self._random.random() < self._duplication else 1):
+            late = self._random.randrange(4 * LATENCY_NS) if self._random.random() < self._reordering else 0
+            self._order += 1
+            heapq.heappush(self._heap, (self.now + LATENCY_NS + late, self._order, side, what))
+
+
+def arrivals(segment: Segment, run: Run | ResponseRun, settings: ConnectionSettings) -> Iterator[Arrival]:
+    """What a receiver parses from the packets of a segment, one by one."""
+    for i in range(segment.packets):
+        arrival = Arrival(
+            segment.opcode,
+            add(segment.psn, i),
+            size=segment.size,
+            ack_request=segment.ack_request and i == segment.packets - 1,
+        )
+        if isinstance(run, Run):
+            message = run.message
+            skipped = segment.offset * settings.path_mtu
+            if segment.has_reth:
+                arrival = arrival._replace(
+                    address=message.address + skipped, rkey=message.rkey, length=message.size - skipped
+                )
+            if segment.has_imm:
+                arrival = arrival._replace(imm=message.imm)
+        yield arrival
+
+
+def expected(message: Message) -> Delivered:
+    """What the peer must hear of a SEND or WRITE."""
+    operation, has_imm = message.verb.value
+    address = message.address if operation is Operation.WRITE else 0
+    return Delivered(operation, address, message.size, message.imm if has_imm else None)
