@@ -206,9 +206,11 @@ async def _say(target: str, *messages: pb.AgentMessage) -> str:
             request_serializer=pb.AgentMessage.SerializeToString,
             response_deserializer=pb.ControllerMessage.FromString,
         )
-        call = method(iter(messages))
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            async for _ in call:
+        call = method()
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            for message in messages:
+                await call.write(message)
+            while await call.read():
                 pass
         return str(await call.details())
 
