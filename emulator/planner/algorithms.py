@@ -24,6 +24,7 @@ __all__ = [
     "BuiltIn",
     "algorithms_for",
     "bytes_per_member",
+    "canonical_kind",
     "choose",
     "default_table",
     "installed_algorithms",
@@ -117,7 +118,7 @@ def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
         PlanError: no collective, or an installed entry point with an impossible name; on looking one up, an entry
             point that cannot be imported.
     """
-    return _Algorithms(_canonical(kind))
+    return _Algorithms(canonical_kind(kind))
 
 
 def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str]) -> str:
@@ -135,7 +136,7 @@ def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[
     Raises:
         PlanError: no collective.
     """
-    canonical = _canonical(kind)
+    canonical = canonical_kind(kind)
     asked = overrides.get(kind.label) or overrides.get(canonical.label)
     return asked or default_algorithm(canonical, members=members, size_bytes=size_bytes)
 
@@ -153,7 +154,7 @@ def parse_overrides(items: Sequence[str]) -> dict[str, str]:
             raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME, as in all_reduce=ring")
         if label not in _COLLECTIVES:
             raise PlanError(f"--algorithm {item!r}: no collective {label!r}; there are {', '.join(_COLLECTIVES)}")
-        _require(_canonical(_COLLECTIVES[label]), name)
+        _require(canonical_kind(_COLLECTIVES[label]), name)
         overrides[label] = name
     return overrides
 
@@ -164,7 +165,7 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
     Raises:
         PlanError: unknown algorithm, splits that do not fit the group, or a broken entry point.
     """
-    kind = _canonical(collective.kind)
+    kind = canonical_kind(collective.kind)
     if collective.send_splits is not None or collective.recv_splits is not None:
         _check_splits(collective)
     elif collective.size_bytes == 0 and kind is not CommKind.BARRIER:
@@ -183,7 +184,7 @@ def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
     Raises:
         PlanError: as `schedule`.
     """
-    built_in = BUILT_IN[_canonical(collective.kind)].get(name)
+    built_in = BUILT_IN[canonical_kind(collective.kind)].get(name)
     if built_in is None:
         return _summed(schedule(name, collective))
     if collective.send_splits is not None or collective.recv_splits is not None:
@@ -205,7 +206,7 @@ def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
         label, _, name = point.name.partition(".")
         if label not in _COLLECTIVES or not name:
             raise _broken(point, f"its name must be COLLECTIVE.NAME with one of {', '.join(_COLLECTIVES)}")
-        kind = _canonical(_COLLECTIVES[label])
+        kind = canonical_kind(_COLLECTIVES[label])
         own = found.setdefault(kind, {})
         if name in BUILT_IN[kind] or own.get(name, point).value != point.value:
             raise _broken(point, f"{kind.label} has an algorithm {name!r} already")
@@ -213,7 +214,12 @@ def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
     return found
 
 
-def _canonical(kind: CommKind) -> CommKind:
+def canonical_kind(kind: CommKind) -> CommKind:
+    """The kind whose algorithms play a collective: reduce_scatter_block is played as reduce_scatter.
+
+    Raises:
+        PlanError: no collective.
+    """
     if not kind.is_collective:
         raise PlanError(f"{kind.label} is no collective: it has no algorithm")
     return CommKind.REDUCE_SCATTER if kind is CommKind.REDUCE_SCATTER_BLOCK else kind

@@ -1,0 +1,89 @@
+"""Traffic between peers in closed form is that of the schedules, for every algorithm, group and size."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.errors import PlanError
+from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
+from emulator.planner.collectives.pipeline import CHUNK_BYTES
+from emulator.planner.peers import peer_bytes, peer_totals, phases, transfers_per_group
+from emulator.planner.schedule import Collective
+from emulator.trace.model import CommKind
+
+EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
+
+
+def ident(case: object) -> str:
+    return case.label if isinstance(case, CommKind) else str(case)
+
+
+def scheduled(name: str, collective: Collective) -> Counter[int]:
+    """Bytes that a member sends to each peer, step by step."""
+    found: Counter[int] = Counter()
+    for lane in schedule(name, collective):
+        for step in lane:
+            for transfer in step.sends:
+                found[transfer.peer] += transfer.size
+    return found
+
+
+def check(kind: CommKind, name: str, members: int, size_bytes: int, root: int) -> None:
+    sent = np.zeros(members, dtype=np.int64)
+    received = np.zeros(members, dtype=np.int64)
+    views = [Collective(kind, members, member, size_bytes, root) for member in range(members)]
+    for view in views:
+        peers, sizes = peer_bytes(name, view)
+        assert dict(zip(peers.tolist(), sizes.tolist(), strict=True)) == scheduled(name, view)
+        sent[view.member] += sizes.sum()
+        received[peers] += sizes
+    assert list(zip(sent.tolist(), received.tolist(), strict=True)) == [bytes_per_member(name, view) for view in views]
+    totals = peer_totals(name, views[0])
+    assert np.bincount(totals.senders, totals.sizes, members).tolist() == sent.tolist()
+    assert np.bincount(totals.receivers, totals.sizes, members).tolist() == received.tolist()
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY, ids=ident)
+@pytest.mark.parametrize("members", [1, 2, 3, 4, 7, 8, 13])
+def test_every_small_group(kind: CommKind, name: str, members: int) -> None:
+    for size_bytes in (0, 1, members + 1, 1000, 3 * CHUNK_BYTES + 5) if kind is not CommKind.BARRIER else (0,):
+        check(kind, name, members, size_bytes, root=members // 2 if kind.label in ROOTED else 0)
+
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY, ids=ident)
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_any_group(kind: CommKind, name: str, data: st.DataObject) -> None:
+    members = data.draw(st.integers(1, 33), label="members")
+    size_bytes = data.draw(st.integers(0, 5000), label="size_bytes")
+    root = data.draw(st.integers(0, members - 1), label="root") if kind.label in ROOTED else 0
+    check(kind, name, members, size_bytes, root)
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY, ids=ident)
+def test_phases_are_the_steps(kind: CommKind, name: str) -> None:
+    view = Collective(kind, 8, 0, 8 * 1024 if kind is not CommKind.BARRIER else 0)
+    found = list(phases(name, view))
+    lanes = [max(len(list(lane)) for lane in schedule(name, Collective(kind, 8, m, view.size_bytes))) for m in range(8)]
+    chunked = name in ("double_binary_tree", "tree") or (name == "ring" and kind.label in ROOTED)
+    assert sum(phase.steps for phase in found) == max(lanes) or chunked
+    assert sum(len(phase.sizes) for phase in found) <= transfers_per_group(name, kind, 8) * 2
+
+
+def test_uneven_parts_are_as_they_are_given() -> None:
+    view = Collective(CommKind.ALL_TO_ALL, 4, 1, 9, send_splits=(4, 7, 0, 5), recv_splits=(1, 7, 1, 1))
+    peers, sizes = peer_bytes("pairwise", view)
+    assert (peers.tolist(), sizes.tolist()) == ([0, 3], [4, 5])
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(PlanError, match="magic"):
+        list(phases("magic", Collective(CommKind.ALL_REDUCE, 4, 0, 100)))
