@@ -1,0 +1,1 @@
+"""Programs run as children; those of other projects' libraries run in the peers' own environment, as scripts."""
