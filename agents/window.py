@@ -14,7 +14,7 @@ _NETWORK = int(Resource.NETWORK)
 
 
 class Node:
-    """A node in the window; `waiting` counts incomplete dependencies, `ready_ns` is the latest end of the complete ones."""
+    """A node in the window: `waiting` counts incomplete dependencies, `ready_ns` is the latest end of complete ones."""
 
     __slots__ = ("communication", "dependents", "duration_ns", "node_id", "position", "ready_ns", "resource", "waiting")
 

@@ -117,10 +117,10 @@ def chunk(rank: int, resource: Resource, *, nodes: int, duration_ns: int, kind: 
     )
 
 
-def transfers(ranks: int, rounds: int, *, credits: bool) -> tuple[int, Callable[[], object]]:
+def transfers(ranks: int, rounds: int, *, with_credits: bool) -> tuple[int, Callable[[], object]]:
     """Payload transfers of some ring all-reduces, and what plays them."""
     clock, wire, observer = VirtualClock(), Wire(), Silent()
-    settings = PlaySettings(credits=credits, instances=rounds, algorithms=("ring",), groups=(tuple(range(ranks)),))
+    settings = PlaySettings(credits=with_credits, instances=rounds, algorithms=("ring",), groups=(tuple(range(ranks)),))
     for rank in range(ranks):
         endpoint = InstantEndpoint(rank, wire)
         player = RankPlayer(endpoint, clock, observer, settings=settings, nodes=rounds)
@@ -167,9 +167,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100_000, help="compute nodes")
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
     args = parser.parse_args()
-    for credits in (True, False):
-        job = transfers(args.ranks, args.rounds, credits=credits)
-        report(f"ring step of a rank, credits {'on' if credits else 'off'}", job, profiled=args.profile)
+    for with_credits in (True, False):
+        job = transfers(args.ranks, args.rounds, with_credits=with_credits)
+        report(f"ring step of a rank, credits {'on' if with_credits else 'off'}", job, profiled=args.profile)
     report("compute node", compute(args.nodes), profiled=args.profile)
 
 
