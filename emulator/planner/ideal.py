@@ -1,48 +1,29 @@
 """Ideal times: how long the ports need to carry a plan's bytes, were there nothing else.
 
-The bound is serialisation: of every host the larger of what leaves and what enters, headers included, over the rate of
-its port. Traffic between ranks of one host does not cross a port. Latency, dependencies between steps and the network
+The bound is serialisation: of every port the larger of what leaves and what enters, headers included, over its rate.
+Traffic between ranks of one host does not cross a port. Latency, dependencies between steps and the network
 behind the ports are left out, so no measurement on such ports is faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 
 from emulator.planner.algorithms import bytes_per_member, schedule
+from emulator.planner.overhead import TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
 from emulator.topology.model import Topology
 from emulator.trace.model import CommKind, Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
+__all__ = ["TCP_1500", "UNKNOWN_NS", "IdealTimes", "WireOverhead", "ideal_per_instance", "serialisation_ns"]
 UNKNOWN_NS = -1
 Port: TypeAlias = tuple[int, int]
-"""Payload bytes (out, in) of a host's port."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireOverhead:
-    """How much a full packet carries, and the time it takes on the wire in bytes."""
-
-    payload_bytes: int
-    wire_bytes: int
-
-    @property
-    def factor(self) -> Fraction:
-        """Wire bytes per payload byte."""
-        return Fraction(self.wire_bytes, self.payload_bytes)
-
-
-TCP_1500 = WireOverhead(payload_bytes=1448, wire_bytes=1538)
-"""TCP over IPv4 over Ethernet at MTU 1,500: 20 bytes IP, 20 TCP, 12 timestamps; 14 Ethernet, 4 FCS, 8 preamble, 12 gap.
-
-Acknowledgements and the few bytes of framing per message are left out.
-"""
+"""Payload bytes (out, in) of a port."""
 
 
 def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], overhead: WireOverhead) -> int | None:
@@ -99,41 +80,35 @@ class IdealTimes:
         rates = [self._topology.rate_bps(rank) for rank in ranks]
         if None in rates:
             return None
-        places = _renumbered([self._topology.host_index[rank] for rank in ranks])
+        hosts = _renumbered([self._topology.host_index[rank] for rank in ranks])
+        ports = _renumbered([self._topology.port_of(rank) for rank in ranks])
         first = members[0]
         splits = tuple(one.send_splits for one in members) if first.send_splits is not None else None
-        key = (algorithm, first.kind, first.size_bytes, first.root, splits, tuple(places), tuple(rates))
+        key = (algorithm, first.kind, first.size_bytes, first.root, splits, tuple(hosts), tuple(ports), tuple(rates))
         if key not in self._known:
-            self._known[key] = self._collective_ns(algorithm, members, places, rates)
+            loads = _port_loads(algorithm, members, hosts, ports)
+            rate_of = dict(zip(ports, rates, strict=True))
+            self._known[key] = serialisation_ns(loads, [rate_of[port] for port in range(len(loads))], self._overhead)
         return self._known[key]
 
-    def _collective_ns(
-        self, algorithm: str, members: Sequence[Collective], places: Sequence[int], rates: Sequence[int | None]
-    ) -> int | None:
-        hosts = max(places) + 1
-        if hosts == len(members):
-            ports = [bytes_per_member(algorithm, member) for member in members]
-        else:
-            ports = _shared_ports(algorithm, members, places, hosts=hosts)
-        of_host = dict(zip(places, rates, strict=True))
-        return serialisation_ns(ports, [of_host[host] for host in range(hosts)], self._overhead)
+
+def _renumbered(places: Sequence[Hashable]) -> list[int]:
+    """Places numbered in the order they first appear: equal patterns of places become equal."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(place, len(numbers)) for place in places]
 
 
-def _renumbered(hosts: Sequence[int]) -> list[int]:
-    """Hosts numbered in the order they first appear: equal patterns of places become equal."""
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(host, len(numbers)) for host in hosts]
-
-
-def _shared_ports(algorithm: str, members: Sequence[Collective], places: Sequence[int], *, hosts: int) -> list[Port]:
-    out, into = [0] * hosts, [0] * hosts
-    if hosts > 1:
-        for member in members:
-            here = places[member.member]
-            for peer, size in _sends(algorithm, member):
-                if places[peer] != here:
-                    out[here] += size
-                    into[places[peer]] += size
+def _port_loads(
+    algorithm: str, members: Sequence[Collective], hosts: Sequence[int], ports: Sequence[int]
+) -> list[Port]:
+    if max(hosts) + 1 == len(members):
+        return [bytes_per_member(algorithm, member) for member in members]
+    out, into = [0] * (max(ports) + 1), [0] * (max(ports) + 1)
+    for member in members if max(hosts) else ():
+        for peer, size in _sends(algorithm, member):
+            if hosts[peer] != hosts[member.member]:
+                out[ports[member.member]] += size
+                into[ports[peer]] += size
     return list(zip(out, into, strict=True))
 
 
