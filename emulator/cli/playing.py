@@ -60,8 +60,9 @@ def run_folder(args: argparse.Namespace, *, name: str) -> Path:
 
 def console() -> Console:
     """For results: stdout, as wide as it is, 120 columns where that is unknown."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=120)
+    # No markup: what a trace is called, and what is in it, is shown as it is.
+    plain = Console(markup=False)
+    return plain if plain.is_terminal else Console(width=120, markup=False)
 
 
 def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:

@@ -143,7 +143,7 @@ def _facts(summary: RunSummary) -> Table:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()
     for name, fact in _lines(summary):
-        grid.add_row(name, fact)
+        grid.add_row(name, Text(fact))
     return grid
 
 

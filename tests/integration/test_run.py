@@ -13,6 +13,7 @@ import pytest
 from emulator.results.record import read_run
 from tests.support.command import EXAMPLE, Finished, charkha
 from tests.support.et_files import read_et
+from tests.support.trace_files import attribute, collective, compute, write
 
 ITERATIONS, WARMUP = 2, 1
 SMALL = ("--scale-bytes", "1/64", "--iterations", ITERATIONS, "--agents", 2)
@@ -70,9 +71,9 @@ def test_samples_say_what_was_played(samples: Rows) -> None:
     sizes: dict[tuple[int, int], int] = {}
     for rank in range(8):
         for node in read_et(EXAMPLE / f"transformer.{rank}.et")[1]:
-            for attribute in node.attr:
-                if attribute.name == "comm_size":
-                    sizes[rank, node.id] = max(1, round(attribute.int64_val / 64))
+            for one in node.attr:
+                if one.name == "comm_size":
+                    sizes[rank, node.id] = max(1, round(one.int64_val / 64))
     for row in samples:
         assert row["size_bytes"] == sizes[row["rank"], row["node_id"]]
         assert 0 < row["post_ns"] <= row["done_ns"]
@@ -228,6 +229,26 @@ def test_a_topology_with_rates_gives_an_ideal(tmp_path: Path) -> None:
     ideal_ns = next(rows[0]["ideal_ns"] for rows in crossing if rows[0]["size_bytes"] == largest["size_bytes"])
     assert largest["ideal_percent"] == pytest.approx(100 * ideal_ns / largest["cct_p50_ns"])
     assert document["iteration"]["roofline_ratio"] > 0
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    trace = tmp_path / "[bold]trace"
+    trace.mkdir()
+    for rank in range(2):
+        write(trace / f"t.{rank}.et", [collective(1, attribute("[/odd]", int64_val=1))])
+    finished = charkha("run", trace.name, "--iterations", 1, "--out", "[red]run", cwd=tmp_path)
+    assert (finished.code, finished.stderr) == (0, "")
+    assert finished.stdout.startswith("[bold]trace, 2 ranks")
+    assert "unknown communication attribute [/odd] (2 times)" in finished.stdout
+    assert finished.stdout.endswith("Run folder: [red]run\n")
+
+
+def test_a_rank_without_nodes_and_a_world_without_communication_are_played(tmp_path: Path) -> None:
+    write(tmp_path / "t.0.et", [compute(1, duration_micros=1500)])
+    write(tmp_path / "t.1.et", [])
+    document = _play_json(tmp_path, trace=tmp_path / "t")
+    assert document["classes"] == []
+    assert document["iteration"]["jct_ns"] >= 1_500_000
 
 
 def test_a_long_rank_is_streamed_through_its_window(tmp_path: Path) -> None:
