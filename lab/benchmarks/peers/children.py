@@ -65,8 +65,8 @@ def running(argv: Sequence[object], *, variables: Mapping[str, str] | None = Non
     Raises:
         MeasurementFailed: it cannot be started.
     """
-    mark, words = secrets.token_hex(8), [str(word) for word in argv]
-    environment = {**os.environ, MARK: mark, **(variables or {})}
+    words = [str(word) for word in argv]
+    environment = {**os.environ, MARK: secrets.token_hex(8), **(variables or {})}
     with tempfile.TemporaryDirectory(prefix="charkha-peers-") as folder:
         output, errors = Path(folder) / "stdout", Path(folder) / "stderr"
         with output.open("wb") as out, errors.open("wb") as err:
@@ -80,7 +80,7 @@ def running(argv: Sequence[object], *, variables: Mapping[str, str] | None = Non
         try:
             yield Child(Path(words[0]).name, process, output, errors)
         finally:
-            _end(process, mark)
+            _end(process, environment[MARK])
 
 
 def run(argv: Sequence[object], *, timeout_s: float, variables: Mapping[str, str] | None = None) -> str:

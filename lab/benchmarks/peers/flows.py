@@ -132,7 +132,7 @@ class Iperf3:
         with running(["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port]) as server:
             _wait_for_listener(server, port)
             with running(self._client(port)) as client:
-                return _iperf3_reading(last_json(client.finish(self.timing.timeout_s)))
+                return iperf3_reading(last_json(client.finish(self.timing.timeout_s)))
 
     def _client(self, port: int) -> Sequence[object]:
         seconds, omitted = math.ceil(self.timing.seconds), math.ceil(self.timing.warmup_s)
@@ -156,7 +156,12 @@ def _received(found: dict[str, Any]) -> Reading:
     return Reading(found["received_bytes"] * 8 / found["seconds"], found)
 
 
-def _iperf3_reading(found: dict[str, Any]) -> Reading:
+def iperf3_reading(found: dict[str, Any]) -> Reading:
+    """The receiver's rate in a client's JSON, after the omitted seconds.
+
+    Raises:
+        MeasurementFailed: iperf3 reports an error.
+    """
     if "error" in found:
         raise MeasurementFailed(f"iperf3: {found['error']}")
     received = found["end"]["sum_received"]

@@ -1,0 +1,79 @@
+"""Comparing with peers: programs that end whatever they do, and the command with whatever peers are installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.transports.catalogue import TRANSPORTS
+from lab.benchmarks.peers.children import MARK, MeasurementFailed, marked, run, running
+from tests.support.command import ROOT
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+print("both run", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started() -> None:
+    mark = "of-this-test"
+    with pytest.raises(MeasurementFailed, match="did not end within 1 s"):
+        run([sys.executable, "-c", STUBBORN], timeout_s=1, variables={MARK: mark})
+    assert _gone(mark)
+
+
+def _gone(mark: str) -> bool:
+    deadline = time.monotonic() + 5
+    while marked(mark):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_program_is_ended_when_its_block_is_left() -> None:
+    mark = "of-that-test"
+    with running([sys.executable, "-c", STUBBORN], variables={MARK: mark}) as child:
+        assert child.is_running()
+    assert _gone(mark)
+
+
+def test_a_program_that_fails_is_named_with_its_last_words() -> None:
+    with pytest.raises(MeasurementFailed, match=r"ended with 3: the last word"):
+        run(["sh", "-c", "echo no; echo the last word >&2; exit 3"], timeout_s=10)
+    with pytest.raises(MeasurementFailed, match="no-such-program cannot be started"):
+        run(["no-such-program"], timeout_s=10)
+    assert run(["echo", "words"], timeout_s=10) == "words\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_command_compares_with_whatever_peers_are_there(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "lab.benchmarks.peers", "--quick", "--pairs", "1", "--json", str(figures)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=580, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    stored = json.loads(figures.read_text())
+    assert stored["host"]["cpus"] >= 1
+    keys = {setting["key"] for setting in stored["settings"]}
+    assert {"all-reduce-large", "all-reduce-small", "all-reduce-many"} <= keys
+    for setting in stored["settings"]:
+        assert setting["title"] in done.stdout
+        for name, subject in setting["subjects"].items():
+            is_ours = name.split(",")[0] in (*TRANSPORTS, "bare blast", "ZeroMQ PUSH/PULL")
+            (reading,) = subject["readings"]
+            if reading is None:
+                assert not is_ours, subject["problems"]
+                assert "install.sh" in subject["problems"][0]
+            else:
+                assert reading["value"] > 0
