@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -11,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from emulator.errors import EmulatorError
+from emulator.errors import EmulatorError, HostError
 
 _EPILOG = """example:
   charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
@@ -19,13 +20,15 @@ _EPILOG = """example:
 exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 130 interrupted
 """
 INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
     try:
         code = _run(argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: it was closed, nobody wants the result
+            sys.stdout.flush()
     except EmulatorError as error:
         print("charkha:", " ".join(str(error).splitlines()), file=sys.stderr)  # names of files can hold line ends
         return error.exit_code
@@ -33,9 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("charkha: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough; keep the interpreter from complaining when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever read it has had enough
         return 1
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            return _internal_error(error)
+        _drop_output()
+        print(f"charkha: the result cannot be written to stdout ({error.strerror})", file=sys.stderr)
+        return HostError.exit_code
     except Exception as error:  # the root: whatever this is, a user sees one line
         return _internal_error(error)
     return code
@@ -66,6 +74,11 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, bench, check, generate):
         command.add_parser(subparsers)
     return parser
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _internal_error(error: Exception) -> int:

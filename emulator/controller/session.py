@@ -23,7 +23,7 @@ from emulator.controller import state
 from emulator.controller.launch import LocalAgents
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
-from emulator.errors import AgentLost, EmulatorError, RunAborted, RunTimeout
+from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.program import PlaySettings
 from emulator.results.catalogue import Completions
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
 JOIN_TIMEOUT_S = 60.0
+SOCKET_PATH_BYTES = 107
 DEATH_NEWS_S = 0.1
 SILENT_AGENT_S = 10.0
 """Agents speak four times a second; one that says nothing for this long is lost."""
@@ -328,6 +329,8 @@ class RunSession:
 
     @contextlib.asynccontextmanager
     async def _serve(self, target: str, token: str) -> Any:
+        if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
+            raise HostError(f"{target} is too long for the name of a socket: set TMPDIR to a shorter path")
         server = grpc.aio.server(options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers((ControlService(self, token=token, run_id=self._plan.run_id).handler(),))
         server.add_insecure_port(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator.results.record import read_run
-from tests.support.command import EXAMPLE, Finished, charkha
+from tests.support.command import COMMAND, EXAMPLE, Finished, charkha
 from tests.support.et_files import read_et
 from tests.support.trace_files import attribute, collective, compute, write
 
@@ -290,3 +291,31 @@ def test_without_out_the_run_lies_under_runs(tmp_path: Path) -> None:
     assert folder.parent == Path("runs")
     assert folder.name.endswith("-transformer-8r")
     assert read_run(tmp_path / folder).manifest.trials.warmup == 0
+
+
+def test_a_full_stdout_is_said(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "run", EXAMPLE, *map(str, SMALL), "--compute", "skip", "--out", "run"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        3,
+        "charkha: the result cannot be written to stdout (No space left on device)\n",
+    )
+    assert read_run(tmp_path / "run").manifest.status == "complete"
+
+
+def test_a_long_folder_for_temporary_files_is_the_hosts_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("TMPDIR", str(deep))
+    finished = charkha("run", EXAMPLE, *SMALL, "--out", "run", cwd=tmp_path)
+    assert finished.code == 3
+    assert "set TMPDIR to a shorter path" in finished.stderr.splitlines()[-1]
+    assert list(deep.iterdir()) == []
