@@ -120,8 +120,6 @@ class RankPlayer:
         """The next positions of the program; before `begin` they wait for it."""
         if chunk.first_position != self._window.delivered:
             raise LocalProtocolError(f"rank {self.rank} got position {chunk.first_position}, not the next one")
-        if self._iteration is not None:
-            self._catch_up(self._clock.now())
         for node in self._window.deliver(chunk):
             communication = node.communication
             if communication is not None and communication.kind.is_collective:
@@ -199,7 +197,6 @@ class RankPlayer:
         assert self._iteration is not None
         iteration, usage = self._iteration, self._usage
         self._iteration = None
-        self._due_ns = _NEVER
         self._retire()
         self._retired = 0
         self._window.clear()
@@ -267,8 +264,7 @@ class RankPlayer:
 
     def _report_room(self) -> None:
         self._is_report_due = False
-        if self._iteration is not None:
-            self._retire()
+        self._retire()
 
     # --- compute ------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def test_a_cleared_window_begins_again() -> None:
     (first,) = window.deliver(chunk(0, [[]]))
     list(window.complete(first, 10))
     window.clear()
-    assert (window.delivered, window.completed) == (0, 0)
+    assert (window.delivered, window.completed, window._ends) == (0, 0, {})
     nodes = list(window.deliver(chunk(0, [[], [0]])))
     assert [(node.waiting, node.ready_ns) for node in nodes] == [(0, 0), (1, 0)]
 

@@ -292,6 +292,7 @@ def test_iterations_repeat_each_other_on_a_network_that_does() -> None:
     for iteration in (-1, 0, 1):
         assert {key[1:]: value for key, value in times.items() if key[0] == iteration} == first
     assert len(played.completions) == 4 * 5 * 4
+    assert {one.epoch for one in played.arrivals} == {0, 1, 2, 3}  # tags tell iterations apart
 
 
 @pytest.mark.parametrize(

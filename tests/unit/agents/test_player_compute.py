@@ -98,6 +98,14 @@ def test_what_was_ready_before_an_arrival_runs_first_though_the_alarm_is_late() 
     assert late.length(0) == (10 + 100 + 7) * US
 
 
+def test_a_short_node_that_begins_beside_a_long_one_ends_on_time() -> None:
+    # The device is busy until 100; what the arrival at 20 starts on the CPU ends at 25, and so the answer goes out.
+    nodes = [node(1, duration=100), recv(2, 1, 8), node(3, duration=5, cpu=True, deps=[2]), send(4, 1, 8, deps=[3])]
+    other = [node(1, duration=19), send(2, 0, 8, deps=[1]), recv(3, 0, 8)]
+    played = play([rank_trace(0, nodes), rank_trace(1, other)], latency_ns=US)
+    assert played.post(0, 4) == 25 * US
+
+
 @pytest.mark.parametrize("kind", [METADATA, INVALID])
 def test_metadata_takes_no_time(kind: object) -> None:
     nodes = [

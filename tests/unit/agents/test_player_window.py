@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from agents import tags
 from agents.player import IDLE_REPORT_NS, RankPlayer
 from agents.transports.memory import MemoryNetwork
 from agents.virtual_clock import VirtualClock
@@ -15,6 +16,7 @@ from agents.window import REMEMBERED_ENDS
 from emulator.controller.stream import ProgramStream
 from emulator.errors import LocalProtocolError
 from emulator.planner.program import Chunk, PlaySettings
+from emulator.results.observations import Completion
 from emulator.trace.model import CommKind, RankTrace
 from emulator.trace.proof import prove
 from emulator.trace.workload import build_workload
@@ -144,12 +146,12 @@ class Heard:
     """A PlayObserver that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.completions: list[object] = []
+        self.completions: list[Completion] = []
         self.summaries: list[object] = []
         self.failures: list[tuple[int, str]] = []
         self.retired_nodes = 0
 
-    def completed(self, completion: object) -> None:
+    def completed(self, completion: Completion) -> None:
         self.completions.append(completion)
 
     def retired(self, rank: int, nodes: int) -> None:
@@ -215,12 +217,14 @@ def test_completed_nodes_are_those_not_yet_retired() -> None:
 
 
 def test_a_receive_that_waits_says_for_whom() -> None:
-    player, chunks, clock, _ = alone([coll(1, "all_reduce", 8)])
+    player, chunks, clock, heard = alone([coll(1, "all_reduce", 8)])
     planned = chunks[0].communications[0]
     player.deliver(replace(chunks[0], communications={0: replace(planned, kind=CommKind.RECV, peer=1)}))
     player.begin(0, 0)
     clock.run(10 * US)
     assert player.waits_for() == "rank 0: recv (node 1) waits for rank 1"
+    player.arrived(1, tags.pair_tag(planned.instance), 8, -5)  # read off the network just before it was posted
+    assert [(done.post_ns, done.done_ns) for done in heard.completions] == [(0, 0)]
 
 
 def test_chunks_out_of_order_are_refused() -> None:
