@@ -277,8 +277,10 @@ class RankPlayer:
         while True:
             while self._ready:
                 self._dispatch(self._ready.popleft())
-            self._begin_compute(self._cpu)
-            self._begin_compute(self._device)
+            if self._cpu.running is None:
+                self._cpu.begin_next()
+            if self._device.running is None:
+                self._begin_on_device()
             resource = self._next_to_end()
             if resource is None or resource.ends_ns > now:
                 return resource
@@ -290,9 +292,9 @@ class RankPlayer:
             return device if device.running is not None else None
         return device if device.running is not None and device.ends_ns < cpu.ends_ns else cpu
 
-    def _begin_compute(self, resource: ComputeResource) -> None:
-        begin_ns = resource.begin_next()
-        if begin_ns is not None and resource is self._device:
+    def _begin_on_device(self) -> None:
+        begin_ns = self._device.begin_next()
+        if begin_ns is not None:
             self._usage.device_begins(begin_ns)
 
     def _end_compute(self, now: int) -> None:
