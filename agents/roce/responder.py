@@ -124,6 +124,11 @@ class Responder:
             self._receives += count
 
     @property
+    def received_bytes(self) -> int:
+        """Of the message under way, what is here."""
+        return self._received if self._operation is not None else 0
+
+    @property
     def owes_reply(self) -> bool:
         """Whether `take_reply` has something now."""
         return (self._ack_owed or self._nak is not None) and not self._reads

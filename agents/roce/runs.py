@@ -1,0 +1,258 @@
+"""Packets as bytes: lone ones by struct, runs of MIDDLE packets as one numpy operation over a buffer the kernel cuts.
+
+The payload of packet k of a message is slot k of a block that both ends know (constant bytes, or random ones from a
+seed), so its CRC is known and a receiver can verify what comes. A staging buffer holds the slots with room for headers
+between them: to send a run is to write 16 bytes per packet and to hand over a slice.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.roce.gf2 import U32Array, shift_table
+from agents.roce.headers import BTH_BYTES, Buffer
+from agents.roce.icrc import IcrcTemplate, RunIcrc, UdpPath, recover_ip_id
+from agents.roce.packet import ICRC_BYTES
+from agents.roce.psn import Psn
+
+CONSTANT_BYTE = 0x5A
+BTH = struct.Struct(">BBHII")
+ICRC = struct.Struct("<I")
+ACK_REQUEST = 1 << 31
+LARGEST_CALL_BYTES = 65_507
+MOST_SEGMENTS = 64
+_MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
+_CONSTANT_CALLS = 4  # calls that the slots fill: few enough to stay in a core's cache
+_RANDOM_CALLS = 16
+_P_KEY = 0xFFFF
+
+Pieces: TypeAlias = Sequence[Buffer]
+"""What one sendmsg gathers into a packet."""
+
+
+class Payload:
+    """What messages are filled with: slot k of `path_mtu` bytes for packet k, beginning again after the last slot.
+
+    Args:
+        seed: of random bytes; None: the constant.
+    """
+
+    def __init__(self, *, path_mtu: int, seed: int | None = None) -> None:
+        self.path_mtu, self.is_constant = path_mtu, seed is None
+        self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
+        """MIDDLE packets that one call carries."""
+        self.slots = self.per_call * (_CONSTANT_CALLS if seed is None else _RANDOM_CALLS)
+        size = self.slots * path_mtu
+        self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)
+        self._view = memoryview(self.block)
+        self.rows = np.frombuffer(self.block, np.uint8).reshape(self.slots, path_mtu)
+        self.slot_crcs = np.array([zlib.crc32(row.tobytes()) for row in self.rows], np.uint32)
+        self._crcs: dict[tuple[int, int], int] = {}
+
+    def slot(self, packet: int) -> int:
+        """The slot of packet number `packet` of a message."""
+        return packet % self.slots
+
+    def take(self, slot: int, size: int) -> memoryview:
+        """The first `size` bytes of a slot."""
+        start = slot * self.path_mtu
+        return self._view[start : start + size]
+
+    def crc(self, slot: int, size: int) -> int:
+        """CRC of the first `size` bytes of a slot and their pad."""
+        key = (0 if self.is_constant else slot, size)
+        crc = self._crcs.get(key)
+        if crc is None:
+            if len(self._crcs) > 1 << 16:
+                self._crcs.clear()
+            crc = self._crcs[key] = zlib.crc32(bytes(-size % 4), zlib.crc32(self.take(slot, size)))
+        return crc
+
+
+class Staging:
+    """Slots with room for a MIDDLE packet's header before, and its ICRC after each; all flows of a process share it."""
+
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+        self.stride = stride = BTH_BYTES + payload.path_mtu + ICRC_BYTES
+        buffer = bytearray(payload.slots * stride)
+        self.buffer = memoryview(buffer)
+        rows = np.frombuffer(buffer, np.uint8).reshape(payload.slots, stride)
+        rows[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
+        shape = (payload.slots,)
+        self.starts = np.ndarray((payload.slots, 2), ">u4", buffer, 0, (stride, 4))
+        self.psns = np.ndarray(shape, ">u4", buffer, 8, (stride,))
+        self.icrcs = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
+        self.steps = np.arange(payload.slots, dtype=np.uint32)
+        self.ip_ids = self.steps % np.uint32(payload.per_call)
+
+
+class Framing:
+    """Makes and checks packets of one path to one queue pair."""
+
+    def __init__(self, path: UdpPath, dest_qp: int, staging: Staging) -> None:
+        self.path, self.dest_qp = path, dest_qp
+        self._staging, self._payload = staging, staging.payload
+        self._prefixes: dict[int, int] = {}  # UDP payload bytes → CRC of what comes before the BTH
+        self._runs: dict[int, RunIcrc] = {}
+
+    def lone(
+        self, opcode: int, psn: int, extension: bytes, *, slot: int = 0, size: int = 0, ack_request: bool = False
+    ) -> Pieces:
+        """One packet with `size` bytes of the slot as payload; its IP ID must be 0."""
+        flags = (-size & 3) << 4
+        word = ACK_REQUEST | psn if ack_request else psn
+        masked = BTH.pack(opcode, flags, _P_KEY, _MASK | self.dest_qp, word) + extension
+        tail = ICRC.pack(self._icrc(masked, slot, size))
+        header = BTH.pack(opcode, flags, _P_KEY, self.dest_qp, word) + extension
+        if not size:
+            return (header + tail,)
+        return header, self._payload.take(slot, size), bytes(-size & 3) + tail if size & 3 else tail
+
+    def notification(self, opcode: int, content: bytes) -> Pieces:
+        """A packet with BECN set whose content is not from a slot: a CNP."""
+        masked = BTH.pack(opcode, 0, _P_KEY, _MASK | self.dest_qp, 0) + content
+        header = BTH.pack(opcode, 0, _P_KEY, 1 << 30 | self.dest_qp, 0)
+        return (header + content + ICRC.pack(self._icrc(masked, 0, 0)),)
+
+    def middles(self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool) -> memoryview:
+        """`count` MIDDLE packets in the staging buffer from `slot` on (not beyond its end).
+
+        Args:
+            are_cut: the kernel will cut calls of `Payload.per_call` packets, which numbers the IP IDs of each from 0;
+                else every packet is sent alone with ID 0.
+        """
+        staging, end = self._staging, slot + count
+        run = self._runs.get(opcode) or self._make_run(opcode)
+        psns = staging.steps[:count] + np.uint32(psn)
+        if psn + count > 1 << 24:
+            psns &= np.uint32(0xFFFFFF)
+        crcs = run.icrcs(psns, staging.ip_ids[:count] if are_cut else None)
+        if not self._payload.is_constant:
+            crcs ^= self._payload.slot_crcs[slot:end]
+        if ack_request:
+            crcs[-1] ^= run.change(8, 0x80)
+            psns[-1] |= ACK_REQUEST
+        staging.starts[slot:end] = (opcode << 24 | _P_KEY, self.dest_qp)
+        staging.psns[slot:end] = psns
+        staging.icrcs[slot:end] = crcs
+        return staging.buffer[slot * staging.stride : end * staging.stride]
+
+    def is_intact(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
+        """Whether a lone packet's ICRC is right, if its payload is the slot's; looks at the payload only if it is not.
+
+        Args:
+            packet: BTH … ICRC.
+            header_bytes: BTH and extension headers.
+        """
+        masked = bytearray(packet[:header_bytes])
+        masked[4] = 0xFF
+        (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        return self._icrc(masked, slot, size) == received or self.is_intact_in_full(packet)
+
+    def is_intact_in_full(self, packet: memoryview) -> bool:
+        """Whether a packet's ICRC is right for some IP ID, whatever its payload."""
+        (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        return recover_ip_id(self.path, packet[:-ICRC_BYTES], received) is not None
+
+    def _icrc(self, masked: Buffer, slot: int, size: int) -> int:
+        padded = size + (-size & 3)
+        length = len(masked) + padded + ICRC_BYTES
+        prefix = self._prefixes.get(length)
+        if prefix is None:
+            prefix = self._prefixes[length] = zlib.crc32(self.path.masked_headers(length))
+        crc = zlib.crc32(masked, prefix)
+        if not size:
+            return crc
+        a, b, c, d = _shift(padded)
+        shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        return shifted ^ self._payload.crc(slot, size)
+
+    def _make_run(self, opcode: int) -> RunIcrc:
+        headers = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, 0)
+        crc = int(self._payload.slot_crcs[0]) if self._payload.is_constant else 0
+        self._runs[opcode] = run = RunIcrc(IcrcTemplate(self.path, headers, self._payload.path_mtu, crc))
+        return run
+
+
+@lru_cache(maxsize=4096)
+def _shift(size: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in shift_table(size).tables.tolist())
+
+
+class Inspection:
+    """Looks at a received buffer of equal packets on end, without a step per packet.
+
+    Args:
+        buffer: where datagrams are received; it stays the same.
+    """
+
+    def __init__(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._columns: dict[int, tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]] = {}
+
+    def headers(self, stride: int, count: int) -> bytes:
+        """The BTHs of the first `count` packets, on end."""
+        columns = self._columns.get(stride) or self._make(stride)
+        return columns[0][:count].tobytes()
+
+    def rows(self, stride: int, count: int) -> npt.NDArray[np.uint8]:
+        """The first `count` packets, uint8, shape (count, stride)."""
+        return np.frombuffer(self._buffer, np.uint8, count * stride).reshape(count, stride)
+
+    def _make(self, stride: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
+        most = len(self._buffer) // stride
+        heads: npt.NDArray[np.void] = np.ndarray((most,), "V12", self._buffer, 0, (stride,))
+        words: npt.NDArray[np.uint32] = np.ndarray((most, 3), "<u4", self._buffer, 0, (stride, 4))
+        self._columns[stride] = heads, words
+        return heads, words
+
+
+PREDICTED = 1024
+"""Headers predicted at a time."""
+
+
+class Prediction:
+    """The headers that MIDDLE packets of one flow have when nothing happened to them."""
+
+    __slots__ = ("_bytes", "_first", "_start")
+
+    def __init__(self, *, opcode: int, dest_qp: int) -> None:
+        self._start = BTH.pack(opcode, 0, _P_KEY, dest_qp, 0)[:8]
+        self._first = -1
+        self._bytes = b""
+
+    def headers(self, psn: Psn, count: int) -> bytes:
+        """BTHs of `count` packets from `psn` on; fewer at the wrap, where nothing is predicted."""
+        skipped = psn - self._first
+        if self._first < 0 or not 0 <= skipped <= PREDICTED - count:
+            self._predict(psn)
+            skipped = 0
+        return self._bytes[skipped * BTH_BYTES : (skipped + count) * BTH_BYTES]
+
+    def _predict(self, psn: Psn) -> None:
+        count = min(PREDICTED, (1 << 24) - psn)
+        table: npt.NDArray[np.uint32] = np.empty((count, 3), ">u4")
+        table[:, :2] = np.frombuffer(self._start, ">u4")
+        table[:, 2] = np.arange(psn, psn + count)
+        self._first, self._bytes = psn, table.tobytes()
+
+
+__all__ = [
+    "BTH",
+    "ICRC",
+    "Framing",
+    "Inspection",
+    "Payload",
+    "Pieces",
+    "Prediction",
+    "Staging",
+    "U32Array",
+]

@@ -1,0 +1,214 @@
+"""Sockets of the RoCE transport: one that listens per rank, one that sends per source port.
+
+IPv4 datagrams leave from unconnected sockets with DF set, because only there the kernel writes IP IDs that are known
+beforehand (0; with UDP_SEGMENT the index in the call), and the ICRC covers them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import resource
+import select
+import socket
+import struct
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from agents.roce.headers import Buffer
+from agents.roce.packet import UDP_PORT
+from emulator.errors import HostError
+
+UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
+_UDP_NO_CHECK6_RX = 102  # linux/udp.h
+_IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h
+IP_RECVTOS = 13  # linux/in.h
+IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
+SO_RXQ_OVFL, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 40, 32, 33  # asm-generic/socket.h
+
+BUFFER_BYTES = 16 << 20
+LONGEST_BLOCK_MS = 20
+"""How long a full send buffer may hold up everything before a packet counts as lost."""
+
+_SPARE_DESCRIPTORS = 256
+_INT = struct.Struct("=i")
+SocketAddress: TypeAlias = tuple[str, int]
+ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
+
+
+class Listener:
+    """Receives what comes to port 4791 of an address.
+
+    Args:
+        host: numeric IP address.
+        has_ecn: whether to ask for the congestion mark of every datagram.
+
+    Raises:
+        HostError: the address is not on this host, the port is in use, too many files are open.
+    """
+
+    def __init__(self, host: str, *, has_ecn: bool) -> None:
+        self.host, self.is_v6 = host, ":" in host
+        self.socket = _open(host)
+        try:
+            self._configure(has_ecn=has_ecn)
+            self.socket.bind((host, UDP_PORT))
+        except OSError as error:
+            self.socket.close()
+            raise _bind_error(host, UDP_PORT, error) from error
+        self.buffer_bytes = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        """What the kernel granted, its own bookkeeping included."""
+
+    def _configure(self, *, has_ecn: bool) -> None:
+        sock = self.socket
+        _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE)
+        sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+        with contextlib.suppress(OSError):  # an old kernel: datagrams come one by one
+            sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        if self.is_v6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_UDP, _UDP_NO_CHECK6_RX, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVTCLASS, int(has_ecn))
+        else:
+            sock.setsockopt(socket.IPPROTO_IP, IP_RECVTOS, int(has_ecn))
+
+
+class Sender:
+    """Sends from one address and port.
+
+    Args:
+        host, port: where datagrams come from.
+        traffic_class: TOS or traffic class of what is sent without another one.
+    """
+
+    def __init__(self, host: str, port: int, *, traffic_class: int) -> None:
+        self.is_v6, self.port = ":" in host, port
+        self.drops = 0
+        """Packets the kernel did not take."""
+        self._socket = sock = _open(host)
+        try:
+            if self.is_v6:
+                sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+                sock.setsockopt(socket.IPPROTO_IPV6, IPV6_TCLASS, traffic_class)
+            else:
+                sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nothing is meant to come here
+            _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE)
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            raise _bind_error(host, port, error) from error
+        self._sendmsg = sock.sendmsg
+
+    def send(self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = ()) -> bool:
+        """Send one call; False where the kernel lost it. OSError where it says that it never will (see `Refusal`)."""
+        for _ in range(2):
+            try:
+                self._sendmsg(pieces, control, 0, to)
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                if error.errno in _FULL and self._wait():
+                    continue
+            else:
+                return True
+            break
+        self.drops += 1
+        return False
+
+    def close(self) -> None:
+        """Free the port."""
+        self._socket.close()
+
+    def _wait(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT)
+        return bool(poll.poll(LONGEST_BLOCK_MS))
+
+
+_FULL = (errno.EAGAIN, errno.ENOBUFS)
+_PASSING = (*_FULL, errno.EPERM, errno.ECONNREFUSED, errno.EINTR)  # EPERM: a filter of this host dropped it
+
+
+class Senders:
+    """Sending sockets by address and port, opened when first needed."""
+
+    def __init__(self, *, traffic_class: int) -> None:
+        self._traffic_class = traffic_class
+        self._senders: dict[str, dict[int, Sender]] = {}
+        self._count = 0
+        self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
+        self._retired_drops = 0
+
+    def get(self, host: str, port: int) -> Sender:
+        """The socket that sends from there; one at another port of the address where no more files may be opened.
+
+        Raises:
+            HostError: no socket can be had.
+        """
+        there = self._senders.setdefault(host, {})
+        sender = there.get(port)
+        if sender is None:
+            if there and self._count >= self._most:
+                return list(there.values())[port % len(there)]
+            sender = there[port] = Sender(host, port, traffic_class=self._traffic_class)
+            self._count += 1
+        return sender
+
+    @property
+    def drops(self) -> int:
+        """Packets the kernel did not take."""
+        return self._retired_drops + sum(one.drops for there in self._senders.values() for one in there.values())
+
+    def close(self, host: str | None = None) -> None:
+        """Close those of an address, or all."""
+        for address in [host] if host is not None else list(self._senders):
+            for sender in self._senders.pop(address, {}).values():
+                self._retired_drops += sender.drops
+                self._count -= 1
+                sender.close()
+
+
+def cut_message(stride: int) -> ControlMessages:
+    """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
+    return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
+
+
+def traffic_class_message(traffic_class: int, *, is_v6: bool) -> ControlMessages:
+    """The control message that gives one datagram another traffic class than the socket's."""
+    if is_v6:
+        return ((socket.IPPROTO_IPV6, IPV6_TCLASS, _INT.pack(traffic_class)),)
+    return ((socket.IPPROTO_IP, socket.IP_TOS, _INT.pack(traffic_class)),)
+
+
+def _open(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise HostError(f"cannot make a socket: {error.strerror}; raise `ulimit -n`") from error
+
+
+def _grow(sock: socket.socket, option: int, forced: int) -> None:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, forced, BUFFER_BYTES)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+
+
+def _bind_error(host: str, port: int, error: OSError) -> HostError:
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return HostError(f"{host} is no address of this host: `ip address` lists those it has")
+    if error.errno == errno.EADDRINUSE:
+        return HostError(f"UDP port {port} of {host} is in use; every rank needs an address of its own: `ss -lunp`")
+    remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return HostError(f"cannot use UDP port {port} of {host}: {error.strerror}{remedy}")
+
+
+def _raise_descriptor_limit() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # a container may forbid it: the present limit then holds
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20

@@ -1,0 +1,117 @@
+"""Transfers of a rank pair over several queue pairs: cut into messages, dealt in turn, put back in order.
+
+Message m of the pair goes to queue pair m mod N, so the receiver knows the order of what comes over all of them
+without being told. A transfer is RDMA WRITEs whose last carries immediate data: the RETH's virtual address is the
+64-bit tag, the immediate data the number of its messages (modulo 2^32), which the receiver checks. Control, a transfer
+of 0 bytes, is a WRITE without payload on a queue pair of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from agents.roce.messages import Delivered, Message, Verb
+
+SMALLEST_CHARGE_BYTES = 256
+"""What a small message counts for, so that few bytes are not many messages."""
+
+
+class Outgoing:
+    """The sending side of a rank pair.
+
+    Args:
+        qps: queue pairs that carry payload.
+        message_bytes: payload per message, at most.
+        room_bytes: payload that a queue pair is given before it has to acknowledge: enough never to run dry.
+    """
+
+    __slots__ = (
+        "_dealt",
+        "_done",
+        "_left",
+        "_message_bytes",
+        "_qps",
+        "_queued",
+        "_room",
+        "_transfers",
+        "_unacknowledged",
+    )
+
+    def __init__(self, *, qps: int, message_bytes: int, room_bytes: int) -> None:
+        self._qps, self._message_bytes, self._room = qps, message_bytes, room_bytes
+        self._transfers: deque[tuple[int, int]] = deque()  # tag, size
+        self._left = 0  # of the first transfer, bytes not yet in messages
+        self._dealt = 0  # messages so far
+        self._done = [0] * qps  # messages acknowledged, per queue pair
+        self._queued = [0] * qps  # bytes in the queue pair, not acknowledged
+        self._unacknowledged: deque[tuple[int, int]] = deque()  # number of the last message, tag
+
+    def post(self, tag: int, size: int) -> None:
+        """Queue a transfer of at least one byte."""
+        if not self._transfers:
+            self._left = size
+        self._transfers.append((tag, size))
+
+    def deal(self) -> Iterator[tuple[int, Message]]:
+        """The next messages that queue pairs have room for: (queue pair, message)."""
+        while self._transfers:
+            qp = self._dealt % self._qps
+            if self._queued[qp] >= self._room:
+                return
+            message = self._cut()
+            self._queued[qp] += max(message.size, SMALLEST_CHARGE_BYTES)
+            yield qp, message
+
+    def _cut(self) -> Message:
+        tag, size = self._transfers[0]
+        piece = min(self._left, self._message_bytes)
+        self._left -= piece
+        self._dealt += 1
+        if self._left:
+            return Message(Verb.WRITE, piece, address=tag)
+        self._transfers.popleft()
+        self._left = self._transfers[0][1] if self._transfers else 0
+        self._unacknowledged.append((self._dealt - 1, tag))
+        messages = -(-size // self._message_bytes)
+        return Message(Verb.WRITE_IMM, piece, address=tag, imm=messages & 0xFFFFFFFF)
+
+    def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
+        """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""
+        self._done[qp] += len(messages)
+        for message in messages:
+            self._queued[qp] -= max(message.size, SMALLEST_CHARGE_BYTES)
+        reached = self._done[0]
+        if self._qps > 1:
+            reached = min(done * self._qps + index for index, done in enumerate(self._done))
+        tags = []
+        waiting = self._unacknowledged
+        while waiting and waiting[0][0] < reached:
+            tags.append(waiting.popleft()[1])
+        return tags
+
+
+class Incoming:
+    """The receiving side of a rank pair."""
+
+    __slots__ = ("_messages", "_next", "_qps", "_size", "_waiting", "is_consistent")
+
+    def __init__(self, *, qps: int) -> None:
+        self._qps = qps
+        self._waiting: list[deque[Delivered]] = [deque() for _ in range(qps)]
+        self._next = self._messages = self._size = 0
+        self.is_consistent = True
+        """False once what came cannot be transfers of ours."""
+
+    def received(self, qp: int, delivered: Delivered) -> Iterator[tuple[int, int]]:
+        """A message is complete: transfers that are now complete and in order, as (tag, size)."""
+        self._waiting[qp].append(delivered)
+        while self._waiting[self._next]:
+            message = self._waiting[self._next].popleft()
+            self._next = (self._next + 1) % self._qps
+            self._size += message.size
+            self._messages += 1
+            if message.imm is not None:
+                self.is_consistent &= message.imm == self._messages & 0xFFFFFFFF
+                size, self._size, self._messages = self._size, 0, 0
+                yield message.address, size
