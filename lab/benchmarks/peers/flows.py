@@ -42,11 +42,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class TransportFlow:
-    """A transport of ours: transfers of 1 MiB, acknowledged, between two processes. `path_mtu` None: it has none."""
+    """A transport of ours: transfers of 1 MiB, acknowledged, between two processes. `own`: the transport's options."""
 
     transport: str
     timing: Timing
-    path_mtu: int | None = None
+    own: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -60,8 +60,7 @@ class TransportFlow:
     def measure(self) -> Reading:
         """See Subject."""
         options = ["--transport", self.transport, "--size", MESSAGE_BYTES, *self.timing.options()]
-        if self.path_mtu is not None:
-            options += ["--path-mtu", self.path_mtu]
+        options += [word for option in self.own for word in ("--option", option)]
         module = "lab.benchmarks.peers.programs.transport_flow"
         return _received(last_json(run_python(module, *options, timeout_s=self.timing.timeout_s)))
 

@@ -13,6 +13,7 @@ from lab.benchmarks.peers.subjects import Subject
 
 PATH_MTUS = (4096, 1024)
 ROCE, ZMQ = "roce", "zmq"
+CONGESTION_CONTROL = ("congestion=dcqcn",)
 SUMS = "Gloo and Open MPI also sum (float32); Charkha moves bytes and sums nothing"
 
 
@@ -62,7 +63,7 @@ def settings(scale: Scale, *, transports: Sequence[str], peers_python: Path) -> 
 
 def _packet_flow(scale: Scale, path_mtu: int) -> Setting:
     datagram = path_mtu + HEADER_BYTES
-    own = TransportFlow(ROCE, scale.timing, path_mtu)
+    own = TransportFlow(ROCE, scale.timing, own=(f"path_mtu={path_mtu}", *CONGESTION_CONTROL))
     peers: list[Subject] = [Iperf3(scale.timing, datagram), BareBlast(datagram, scale.timing)]
     return Setting(
         key=f"flow-{path_mtu}",
@@ -70,7 +71,7 @@ def _packet_flow(scale: Scale, path_mtu: int) -> Setting:
         quantity=Quantity.GOODPUT,
         subjects=[own, *peers],
         pairs=[(own.name, peer.name) for peer in peers],
-        remark="ours is payload, acknowledged; the peers' rates contain the header bytes, and neither repairs loss",
+        remark="ours is acknowledged payload, under DCQCN; the peers' rates contain header bytes, and loss stays",
     )
 
 

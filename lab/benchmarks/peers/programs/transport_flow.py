@@ -89,7 +89,9 @@ async def _sleep_unless_failed(flow: Flow, seconds: float) -> None:
 
 def open_transport(options: argparse.Namespace) -> Transport:
     """The transport under test."""
-    return make_transport(options.transport, message_bytes=DEFAULT_MESSAGE_BYTES, run="flow")
+    settings = dict(word.split("=", 1) for word in options.option)
+    own: dict[str, Any] = {"options": settings} if settings else {}
+    return make_transport(options.transport, message_bytes=DEFAULT_MESSAGE_BYTES, run="flow", **own)
 
 
 def enter(pipe: Connection, rank: int, options: argparse.Namespace) -> None:
@@ -111,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=TRANSPORTS, required=True)
     parser.add_argument("--size", metavar="BYTES", type=int, default=1 << 20, help="of a transfer")
-    parser.add_argument("--path-mtu", metavar="BYTES", type=int)
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="of the transport")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--warmup", metavar="S", type=float, default=0.5)
     options = parser.parse_args()
