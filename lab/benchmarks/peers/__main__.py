@@ -12,11 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.transports.catalogue import TRANSPORTS
 from lab.benchmarks.peers.environment import environment, load_average
 from lab.benchmarks.peers.report import Measured, render, to_json
 from lab.benchmarks.peers.rounds import compare, measure
-from lab.benchmarks.peers.settings import FULL, QUICK, Scale, Setting, settings
+from lab.benchmarks.peers.settings import FULL, OWN, QUICK, Scale, Setting, settings
 
 WIDTH = 130
 _EXAMPLE = """example:
@@ -42,7 +41,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--pairs", metavar="N", type=int, help="rounds (default: 5; quick: 2)")
-    parser.add_argument("--transport", choices=TRANSPORTS, action="append", help="repeatable (default: all)")
+    parser.add_argument("--transport", choices=OWN, action="append", help="repeatable (default: all)")
     parser.add_argument("--only", metavar="SETTING", action="append", help="repeatable: one of --list")
     parser.add_argument("--list", action="store_true", help="name the settings and end")
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it works, judges nothing")
@@ -60,7 +59,7 @@ def chosen(options: argparse.Namespace) -> list[Setting]:
         SystemExit: one of them does not exist.
     """
     python = options.peers / "bin" / "python"
-    every = settings(_scale(options), transports=options.transport or TRANSPORTS, peers_python=python)
+    every = settings(_scale(options), transports=options.transport or OWN, peers_python=python)
     unknown = set(options.only or ()) - {setting.key for setting in every}
     if unknown:
         names = ", ".join(setting.key for setting in every)

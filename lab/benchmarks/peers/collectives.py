@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from agents.transports.catalogue import TRANSPORTS
 from emulator.trace.model import IntArray
 from lab.benchmarks.peers.children import MeasurementFailed, run
 from lab.benchmarks.peers.quantities import Quantity
@@ -95,7 +96,7 @@ class OwnAllReduce:
 
     def lacking(self) -> str | None:
         """See Subject."""
-        return None
+        return None if self.transport in TRANSPORTS else f"charkha bench has no transport {self.transport}"
 
     def measure(self) -> Reading:
         """See Subject."""

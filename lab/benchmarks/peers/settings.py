@@ -13,6 +13,7 @@ from lab.benchmarks.peers.subjects import Subject
 
 PATH_MTUS = (4096, 1024)
 ROCE, ZMQ = "roce", "zmq"
+OWN = (ROCE, ZMQ)
 CONGESTION_CONTROL = ("congestion=dcqcn",)
 SUMS = "Gloo and Open MPI also sum (float32); Charkha moves bytes and sums nothing"
 

@@ -12,10 +12,11 @@ import json
 import multiprocessing
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, Endpoint, Transport
-from agents.transports.catalogue import TRANSPORTS, make_transport
+from agents.transports.base import Address, Endpoint, Transport
+from agents.transports.roce import RoceTransport
+from agents.transports.roce_options import RoceOptions
+from agents.transports.zmq import ZmqTransport
 from emulator.units import NS_PER_S
 
 HOSTS = ("127.1.0.1", "127.1.0.2")
@@ -55,7 +56,7 @@ class Flow:
         self._endpoint.flush()
 
 
-def window(arrivals: list[int], *, size: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+def window(arrivals: list[int], *, size: int, warmup_s: float, seconds: float) -> dict[str, float]:
     """What arrived after the first arrival past the warm-up, up to the last arrival within the seconds after it."""
     if not arrivals:
         raise SystemExit("nothing arrived")
@@ -90,8 +91,9 @@ async def _sleep_unless_failed(flow: Flow, seconds: float) -> None:
 def open_transport(options: argparse.Namespace) -> Transport:
     """The transport under test."""
     settings = dict(word.split("=", 1) for word in options.option)
-    own: dict[str, Any] = {"options": settings} if settings else {}
-    return make_transport(options.transport, message_bytes=DEFAULT_MESSAGE_BYTES, run="flow", **own)
+    if options.transport == "roce":
+        return RoceTransport(options=RoceOptions.parse(settings), run="flow")
+    return ZmqTransport(run="flow")
 
 
 def enter(pipe: Connection, rank: int, options: argparse.Namespace) -> None:
@@ -111,9 +113,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transport", choices=TRANSPORTS, required=True)
+    parser.add_argument("--transport", choices=("roce", "zmq"), required=True)
     parser.add_argument("--size", metavar="BYTES", type=int, default=1 << 20, help="of a transfer")
-    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="of the transport")
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="of RoCE")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--warmup", metavar="S", type=float, default=0.5)
     options = parser.parse_args()
