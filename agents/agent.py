@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from agents.lateness import Lateness
 from agents.link import ControlLink
 from agents.player import RankPlayer
 from agents.reporter import Reporter
@@ -50,6 +51,7 @@ class Agent:
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
         self._ready_owed = False
+        self._lateness = Lateness()
 
     async def run(self) -> None:
         """Play one run.
@@ -111,6 +113,7 @@ class Agent:
                 settings=setup.settings,
                 nodes=place.nodes,
                 retire_batch=max(1, place.window // RETIRE_SHARE),
+                lateness=self._lateness,
             )
             self._players[place.rank], self._places[place.rank] = player, place
             self._kept[place.rank] = []
@@ -172,7 +175,7 @@ class Agent:
 
     async def _farewell(self) -> None:
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), self._clock.overshoot_median_ns() or 0))
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), self._lateness.median_ns() or 0))
         await self._link.drained()
 
     def _fail(self, reason: str, rank: int | None = None) -> None:

@@ -16,6 +16,7 @@ from agents import tags
 from agents.clock import Clock
 from agents.compute import ComputeResource
 from agents.execution import Execution
+from agents.lateness import Lateness
 from agents.transports.base import Endpoint
 from agents.usage import Usage
 from agents.window import Node, Window
@@ -75,11 +76,13 @@ class RankPlayer:
         settings: PlaySettings,
         nodes: int,
         retire_batch: int = 1,
+        lateness: Lateness | None = None,
     ) -> None:
         self.rank = endpoint.rank
         self._endpoint, self._clock, self._observer, self._settings = endpoint, clock, observer, settings
         self._nodes = nodes
         self._retire_batch = retire_batch
+        self._lateness = lateness or Lateness()  # of communications against the schedule of what they depend on
         self._retired = 0
         self._window = Window(nodes)
         self._ready: deque[Node] = deque()
@@ -320,6 +323,7 @@ class RankPlayer:
     def _communicate(self, node: Node, now: int) -> None:
         communication = node.communication
         assert communication is not None
+        self._lateness.note(now - node.ready_ns)
         if communication.kind.is_collective:
             self._ready_collectives.add(node.position)
             self._post_next(communication.group, now)

@@ -16,14 +16,11 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-import numpy as np
-
 from agents.clock import Clock
+from agents.lateness import Lateness
 from emulator.errors import HostError
+from emulator.trace.model import IntArray
 from emulator.units import NS_PER_S
-
-REMEMBERED_ALARMS = 1 << 16
-"""Overshoots kept: those of the newest alarms."""
 
 _NEVER = 1 << 63
 
@@ -79,8 +76,7 @@ class TimerfdClock(Clock):
         self._alarms: list[tuple[int, int, int, Callable[[], None]]] = []  # when, order, due, callback
         self._set = 0
         self._armed_for = _NEVER
-        self._overshoots = np.zeros(REMEMBERED_ALARMS, dtype=np.int64)
-        self._fired = 0
+        self._overshoots = Lateness()
         self._fd = _open_timer()
         self._loop.add_reader(self._fd, self._fire)
 
@@ -107,12 +103,11 @@ class TimerfdClock(Clock):
 
     def overshoot_median_ns(self) -> int | None:
         """Median lateness of the newest alarms, counted from when each was due or set, whichever is later."""
-        overshoots = self.overshoots_ns()
-        return int(np.median(overshoots)) if len(overshoots) else None
+        return self._overshoots.median_ns()
 
-    def overshoots_ns(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Lateness of the newest alarms, int64, shape (at most REMEMBERED_ALARMS,), ns, in no order."""
-        return self._overshoots[: self._fired].copy()
+    def overshoots_ns(self) -> IntArray:
+        """Lateness of the newest alarms, see Lateness.delays_ns."""
+        return self._overshoots.delays_ns()
 
     def close(self) -> None:
         """Forget all alarms and free the timer; idempotent."""
@@ -138,8 +133,7 @@ class TimerfdClock(Clock):
             self._rearm()
 
     def _ring(self, alarm: tuple[int, int, int, Callable[[], None]]) -> None:
-        self._overshoots[self._fired % REMEMBERED_ALARMS] = time.monotonic_ns() - alarm[2]
-        self._fired += 1
+        self._overshoots.note(time.monotonic_ns() - alarm[2])
         alarm[3]()
 
     def _rearm(self) -> None:

@@ -198,7 +198,7 @@ class Job:
                 ranks=len(ranks_of[name]),
                 facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
                 peak_rss_bytes=facts.peak_rss_bytes or None,
-                compute_overshoot_median_ns=facts.compute_overshoot_median_ns or None,
+                post_lateness_median_ns=facts.post_lateness_median_ns or None,
             )
             for name, facts in sorted(outcome.agents.items())
         ]

@@ -74,7 +74,7 @@ class AgentFacts:
 
     hello: control.Hello
     peak_rss_bytes: int = 0
-    compute_overshoot_median_ns: int = 0
+    post_lateness_median_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ class RunSession:
     def _note_farewell(self, agent: str, farewell: control.Farewell) -> None:
         facts = self.outcome.agents[agent]
         facts.peak_rss_bytes = farewell.peak_rss_bytes
-        facts.compute_overshoot_median_ns = farewell.compute_overshoot_median_ns
+        facts.post_lateness_median_ns = farewell.post_lateness_median_ns
         self.outcome.flows.extend(farewell.flows)
         self._handle(state.AgentSaidFarewell(agent))
 

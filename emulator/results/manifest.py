@@ -19,7 +19,7 @@ from emulator.results.schema import FORMAT_VERSION
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
-RUNNING, COMPLETE, ABORTED, FAILED = "running", "complete", "aborted", "failed"
+RUNNING, COMPLETE, ABORTED = "running", "complete", "aborted"
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
@@ -102,7 +102,8 @@ class HostFacts:
         facts: kernel, CPU, NIC driver, firmware, speed, MTU …
         clock_offset_ns, clock_error_ns: against the controller's clock.
         peak_rss_bytes: memory of the agent's process.
-        compute_overshoot_median_ns: how late compute ended.
+        post_lateness_median_ns: how late communications were posted, against the
+            schedule of what they depend on.
     """
 
     agent: str
@@ -111,7 +112,7 @@ class HostFacts:
     clock_offset_ns: int = 0
     clock_error_ns: int = 0
     peak_rss_bytes: int | None = None
-    compute_overshoot_median_ns: int | None = None
+    post_lateness_median_ns: int | None = None
 
 
 @cache
@@ -142,7 +143,7 @@ class Manifest:
         roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
         warnings: what was odd in the trace → how many times.
-        status: running, complete, aborted or failed; `reason` says why, where it is neither running nor complete.
+        status: running, complete or aborted; `reason` says why, where it is neither running nor complete.
     """
 
     run_id: str

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
-from emulator.results.manifest import ABORTED, COMPLETE, FAILED, RUNNING, Manifest, read_manifest, to_json
+from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, read_manifest, to_json
 from emulator.results.observations import FlowCounters, RankSummary
 from emulator.results.schema import Columns, Part, to_batch
 from emulator.results.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
@@ -96,8 +96,7 @@ def read_run(folder: Path) -> Run:
 class RunWriter:
     """Writes one run folder; a context manager that closes it, saying how the run ended.
 
-    Leaving without an exception closes as `complete`, with RunAborted or an interrupt as `aborted`, with any other
-    exception as `failed`. Rows are with the operating system at the latest half a second after the next call.
+    Leaving without an exception closes as `complete`, with one as `aborted`. Rows are with the operating system at the latest half a second after the next call.
 
     Args:
         folder: to be created; may exist only when empty.
@@ -256,4 +255,4 @@ def _outcome(error: BaseException | None) -> tuple[str, str | None]:
         return ABORTED, error.reason
     if not isinstance(error, Exception):
         return ABORTED, "interrupted"
-    return FAILED, str(error) or type(error).__name__
+    return ABORTED, str(error) or type(error).__name__

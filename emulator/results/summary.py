@@ -145,14 +145,14 @@ class TesterFacts:
     """What the tester itself was like; None where no agent said.
 
     Attributes:
-        compute_overshoot_median_ns, peak_rss_bytes: of the agent where it was largest.
+        post_lateness_median_ns, peak_rss_bytes: of the agent where it was largest.
     """
 
     observation_point: str
     clock_source: str
     clock_error_ns: int
     agents: int
-    compute_overshoot_median_ns: int | None
+    post_lateness_median_ns: int | None
     peak_rss_bytes: int | None
 
 
@@ -348,14 +348,14 @@ def _count_early(samples: pa.Table) -> int:
 
 
 def _describe_tester(manifest: Manifest) -> TesterFacts:
-    overshoot = [host.compute_overshoot_median_ns for host in manifest.hosts]
+    overshoot = [host.post_lateness_median_ns for host in manifest.hosts]
     memory = [host.peak_rss_bytes for host in manifest.hosts]
     return TesterFacts(
         observation_point=manifest.observation_point,
         clock_source=manifest.clock.source,
         clock_error_ns=manifest.clock.error_ns,
         agents=len(manifest.hosts),
-        compute_overshoot_median_ns=_largest(overshoot),
+        post_lateness_median_ns=_largest(overshoot),
         peak_rss_bytes=_largest(memory),
     )
 

@@ -144,11 +144,11 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The agent's last words; `compute_overshoot_median_ns` is how late alarms came."""
+    """The agent's last words; `post_lateness_median_ns` is how late communications were posted."""
 
     flows: Sequence[FlowCounters]
     peak_rss_bytes: int
-    compute_overshoot_median_ns: int
+    post_lateness_median_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,14 +350,14 @@ def _decode_iteration_done(message: Any) -> IterationDone:
 
 def _encode_farewell(target: Any, value: Farewell) -> None:
     target.peak_rss_bytes = value.peak_rss_bytes
-    target.compute_overshoot_median_ns = value.compute_overshoot_median_ns
+    target.post_lateness_median_ns = value.post_lateness_median_ns
     for flow in value.flows:
         _copy_fields(target.flows.add(), flow)
 
 
 def _decode_farewell(message: Any) -> Farewell:
     flows = [_decode_flow(entry) for entry in message.flows]
-    return Farewell(flows, message.peak_rss_bytes, message.compute_overshoot_median_ns)
+    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns)
 
 
 def _decode_flow(entry: Message) -> FlowCounters:

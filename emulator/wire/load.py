@@ -14,6 +14,7 @@ from emulator.wire.et import read_rank
 from emulator.wire.files import TraceSet, find_trace
 
 _BLOCK_BYTES = 1 << 20
+MAX_GROUP_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ def _read_groups(path: Path | None) -> Mapping[str, tuple[int, ...]]:
     if path is None:
         return {}
     try:
+        if path.stat().st_size > MAX_GROUP_FILE_BYTES or not path.is_file():
+            raise InputError(f"{path}: is no group file: a regular file of at most 64 MiB is needed")
         return parse_group_file(path.read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: the group file cannot be read: {error}") from error

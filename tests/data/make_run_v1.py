@@ -30,7 +30,7 @@ MANIFEST = Manifest(
             clock_offset_ns=-12,
             clock_error_ns=40,
             peak_rss_bytes=60_000_000,
-            compute_overshoot_median_ns=31_000,
+            post_lateness_median_ns=31_000,
         ),
     ),
     parameters={"transport": Parameter("zmq"), "timeout": Parameter(30.0, "s"), "credits": Parameter(True)},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.manifest import ABORTED, FAILED
+from emulator.results.manifest import ABORTED
 from emulator.results.record import PARTIAL_MANIFEST, Run, read_run
 from emulator.results.schema import Part
 from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
@@ -62,7 +62,7 @@ def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, 
     assert f"agent agent-{victim} is lost" in finished.stderr
     assert f"its ranks: {4 * victim}-{4 * victim + 3}" in finished.stderr
     assert finished.stdout == ""
-    run = _measured(tmp_path / "run", status=FAILED)
+    run = _measured(tmp_path / "run", status=ABORTED)
     assert f"agent-{victim}" in (run.manifest.reason or "")
 
 
@@ -108,7 +108,7 @@ def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path
         finished = _ends_after(command, command.agents(2)[1], signal.SIGSTOP)
     assert finished.code == 1
     assert "nothing happened for 1 s while waiting for rank " in finished.stderr
-    _measured(tmp_path / "run", status=FAILED)
+    _measured(tmp_path / "run", status=ABORTED)
 
 
 @pytest.mark.slow
@@ -120,4 +120,4 @@ def test_an_agent_that_hangs_is_lost(playing: Command, tmp_path: Path) -> None:
     print(f"ended {time.monotonic() - began:.2f} s after SIGSTOP")
     assert finished.code == 1
     assert "agent agent-1 is lost" in finished.stderr
-    _measured(tmp_path / "run", status=FAILED)
+    _measured(tmp_path / "run", status=ABORTED)

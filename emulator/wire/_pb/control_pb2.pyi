@@ -278,14 +278,14 @@ class Finish(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "compute_overshoot_median_ns")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns")
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     PEAK_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
-    COMPUTE_OVERSHOOT_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    POST_LATENESS_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
-    compute_overshoot_median_ns: int
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., compute_overshoot_median_ns: _Optional[int] = ...) -> None: ...
+    post_lateness_median_ns: int
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ...) -> None: ...
 
 class FlowCounters(_message.Message):
     __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns")

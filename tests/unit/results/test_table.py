@@ -36,7 +36,7 @@ def rich_summary(tmp_path: Path) -> RunSummary:
             flows=[FlowCounters(0, 1, retransmits=3)],
             roofline_ns=105_000,
             sequential_roofline_ns=210_000,
-            hosts=(HostFacts("a0", ranks=2, peak_rss_bytes=50 << 20, compute_overshoot_median_ns=31_000),),
+            hosts=(HostFacts("a0", ranks=2, peak_rss_bytes=50 << 20, post_lateness_median_ns=31_000),),
             warnings={"dangling dependency": 2},
         )
     )
