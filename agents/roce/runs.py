@@ -90,6 +90,8 @@ class Staging:
         self.starts = np.ndarray((payload.slots, 2), ">u4", buffer, 0, (stride, 4))
         self.psns = np.ndarray(shape, ">u4", buffer, 8, (stride,))
         self.icrcs = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
+        self.owner: object = None
+        """Whose headers the slots carry, but for what differs from packet to packet."""
         self.steps = np.arange(payload.slots, dtype=np.uint32)
         self.ip_ids = self.steps % np.uint32(payload.per_call)
 
@@ -101,7 +103,7 @@ class Framing:
         self.path, self.dest_qp = path, dest_qp
         self._staging, self._payload = staging, staging.payload
         self._prefixes: dict[int, int] = {}  # UDP payload bytes → CRC of what comes before the BTH
-        self._runs: dict[int, RunIcrc] = {}
+        self._runs: dict[int, tuple[RunIcrc, tuple[U32Array, U32Array]]] = {}
 
     def lone(
         self, opcode: int, psn: int, extension: bytes, *, slot: int = 0, size: int = 0, ack_request: bool = False
@@ -130,18 +132,21 @@ class Framing:
                 else every packet is sent alone with ID 0.
         """
         staging, end = self._staging, slot + count
-        run = self._runs.get(opcode) or self._make_run(opcode)
-        psns = staging.steps[:count] + np.uint32(psn)
-        if psn + count > 1 << 24:
-            psns &= np.uint32(0xFFFFFF)
-        crcs = run.icrcs(psns, staging.ip_ids[:count] if are_cut else None)
+        run, cut_crcs = self._runs.get(opcode) or self._make_run(opcode)
+        crcs = run.consecutive(psn, count)
+        crcs ^= cut_crcs[are_cut][:count]
         if not self._payload.is_constant:
             crcs ^= self._payload.slot_crcs[slot:end]
+        if staging.owner is not run:
+            staging.starts[:] = (opcode << 24 | _P_KEY, self.dest_qp)
+            staging.owner = run
+        psns = staging.psns[slot:end]
+        np.add(staging.steps[:count], psn, out=psns)
+        if psn + count > 1 << 24:
+            psns &= 0xFFFFFF
         if ack_request:
             crcs[-1] ^= run.change(8, 0x80)
             psns[-1] |= ACK_REQUEST
-        staging.starts[slot:end] = (opcode << 24 | _P_KEY, self.dest_qp)
-        staging.psns[slot:end] = psns
         staging.icrcs[slot:end] = crcs
         return staging.buffer[slot * staging.stride : end * staging.stride]
 
@@ -175,11 +180,16 @@ class Framing:
         shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
         return shifted ^ self._payload.crc(slot, size)
 
-    def _make_run(self, opcode: int) -> RunIcrc:
+    def _make_run(self, opcode: int) -> tuple[RunIcrc, tuple[U32Array, U32Array]]:
+        """ICRCs of a run, and what makes of those with IP IDs that count up those with ID 0, or those of cut calls."""
         headers = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, 0)
         crc = int(self._payload.slot_crcs[0]) if self._payload.is_constant else 0
-        self._runs[opcode] = run = RunIcrc(IcrcTemplate(self.path, headers, self._payload.path_mtu, crc))
-        return run
+        run = RunIcrc(IcrcTemplate(self.path, headers, self._payload.path_mtu, crc))
+        counted, zeros = run.consecutive(0, self._payload.slots), np.zeros_like(self._staging.steps)
+        of_psns = run.icrcs(self._staging.steps)
+        cut = run.icrcs(zeros, self._staging.ip_ids) ^ run.icrcs(zeros)
+        self._runs[opcode] = made = run, (counted ^ of_psns, counted ^ of_psns ^ cut)
+        return made
 
 
 @lru_cache(maxsize=4096)

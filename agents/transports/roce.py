@@ -32,7 +32,7 @@ ROUNDS_PER_PASS = 4
 """How often a pass looks for more before the loop's other callbacks get a turn."""
 RECEPTIONS_PER_TURN = 16
 """Calls that one socket may take before the next socket's turn."""
-MOST_WINDOW_BYTES = 1 << 20
+MOST_WINDOW_BYTES = 2 << 20
 LEAST_WINDOW_PACKETS = 16
 LONGEST_NS_UNACKNOWLEDGED = 10_000_000
 """A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
@@ -82,7 +82,7 @@ class RoceTransport(Transport):
         self._endpoints: dict[int, RoceEndpoint] = {}
         self._by_fd: dict[int, RoceEndpoint] = {}
         self._epoll = select.epoll()
-        self._has_sweep = False
+        self._has_sweep = self._is_scheduled = False
         self._suspected_ns = 0  # when somebody first wondered what is overdue; 0: nobody has
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, 4096 << options.qp_timeout >> 3)
         self._sweep_ns = min(max(4096 << options.qp_timeout >> 2, _SWEEP_NS[0]), _SWEEP_NS[1])
@@ -172,7 +172,18 @@ class RoceTransport(Transport):
                 self.shared.reply()
             if self._suspected_ns and now - self._suspected_ns > _LONGEST_SUSPICION_NS:
                 self._time_out()
+            self._pass_again()
         self.watch()
+
+    def _pass_again(self) -> None:
+        # The last round may have taken all there was: then nothing else would bring the idle moment about.
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._scheduled_pass)
+
+    def _scheduled_pass(self) -> None:
+        self._is_scheduled = False
+        self._pass()
 
     def _sweep(self) -> None:
         """Time out what is overdue: at the next idle moment, when it is sure that no answer waits in a socket."""

@@ -1,7 +1,9 @@
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from random import Random
 
 import pytest
 import uvloop
@@ -9,6 +11,7 @@ import uvloop
 from agents.transports.base import Endpoint
 from agents.transports.roce import RoceTransport
 from agents.transports.roce_options import RoceOptions
+from emulator.errors import HostError
 from tests.integration.transport_conformance import CASES, Bed, Case
 
 DEADLINE_S = 30
@@ -86,3 +89,88 @@ def test_conformance(case: Case, agents: int) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_conformance_with_options(case: Case, options: dict[str, object]) -> None:
     run(case, loop_factory=uvloop.new_event_loop, **options)
+
+
+def test_many_datagrams_of_anything_are_counted_and_change_nothing() -> None:
+    """Random bytes, and packets of ours with something wrong, from a stranger and from the peer's own address."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(tag, 30_000) for tag in range(50)])
+        random = Random(7)
+        kinds = (0x06, 0x07, 0x08, 0x0B, 0x0C, 0x10, 0x11, 0x13, 0x81, 0xFF)
+        sent = 0
+        for host in (f"{NET}.1", f"{NET}.9"):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
+                noise.bind((host, 0))
+                for _ in range(1500):
+                    datagram = random.randbytes(random.choice((0, 1, 15, 16, 32, 60, 61, 1040, 3000)))
+                    if len(datagram) >= 12 and random.random() < 0.7:  # headers that look like the peer's
+                        qp = random.choice((16, 17, 18, 19)).to_bytes(4)
+                        head = bytes([random.choice(kinds), 0]) + b"\xff\xff" + qp
+                        datagram = head + datagram[8:]
+                    noise.sendto(datagram, (f"{NET}.2", 4791))
+                    sent += 1
+                    if sent % 100 == 0:
+                        await asyncio.sleep(0)
+        await bed.until(lambda: len(a.acknowledgements(1)) == 50)
+        await bed.until(lambda: sum(bed.transports[1].drops.values()) >= sent)
+        assert b.arrivals(0) == [(tag, 30_000) for tag in range(50)]
+        assert sum(bed.transports[1].drops.values()) == sent
+        assert a.failures(1) == b.failures(0) == 0
+
+    run(scenario)
+
+
+def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
+    """Both directions through a receiving buffer that holds a few packets."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        for listener in (a, b):
+            listener.endpoint._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8000)  # type: ignore[attr-defined]
+        a.send(1, [(tag, 50_000) for tag in range(20)])
+        b.send(0, [(tag, 50_000) for tag in range(20)])
+        await bed.until(lambda: len(a.acknowledgements(1)) + len(b.acknowledgements(0)) == 40)
+        assert b.arrivals(0) == a.arrivals(1) == [(tag, 50_000) for tag in range(20)]
+        flow = a.endpoint.counters()[0]
+        assert flow.retransmits
+        assert flow.packets == 20 * 49 + flow.retransmits
+
+    run(scenario)
+
+
+def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        channel_class = 3 | 26 << 2  # every packet leaves as though a switch had marked it
+        bed.transports[0].shared.senders._traffic_class = channel_class
+        a.send(1, [(1, 200_000)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        a.send(1, [(2, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [1, 2])
+        received = a.endpoint.counters()[0].cnps_received
+        assert received
+        peer = bed.transports[1]._endpoints[1]._links[0].snapshot()
+        assert (peer.cnps_sent, peer.ecn_marks) == (received, a.endpoint.counters()[0].packets)
+        channel = bed.transports[0]._endpoints[0]._links[1].channel(1)
+        assert channel.pair.congestion.rate_bps(0) is not None
+
+    run(scenario, congestion="dcqcn")
+
+
+def test_an_address_of_another_host_is_named() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with pytest.raises(HostError, match=r"192\.0\.2\.1 is no address of this host"):
+            await bed.transports[0].open(0, "192.0.2.1")
+
+    run(scenario)
+
+
+def test_a_port_in_use_is_named() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        await bed.open(0)
+        with pytest.raises(HostError, match=r"4791 .* is in use"):
+            await bed.transports[1].open(1, f"{NET}.1")
+
+    run(scenario)

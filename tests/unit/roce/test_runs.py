@@ -1,0 +1,105 @@
+"""Packets that the batch writes are those of the codec, with the ICRC of the plain algorithm."""
+
+import pytest
+
+from agents.roce.headers import Aeth, Reth
+from agents.roce.icrc import UdpPath, icrc
+from agents.roce.opcodes import Opcode
+from agents.roce.packet import CNP_PAYLOAD, Packet, is_congestion_notification, parse_packet
+from agents.roce.psn import Psn
+from agents.roce.runs import Framing, Inspection, Payload, Prediction, Staging
+
+V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
+V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)
+PATHS = pytest.mark.parametrize("path", [V4, V6], ids=["v4", "v6"])
+SEEDS = pytest.mark.parametrize("seed", [None, 7], ids=["constant", "random"])
+
+
+def framing(path: UdpPath, *, path_mtu: int, seed: int | None = None) -> Framing:
+    return Framing(path, 0xABCDE, Staging(Payload(path_mtu=path_mtu, seed=seed)))
+
+
+def parsed(data: bytes) -> Packet:
+    packet = parse_packet(data)
+    assert isinstance(packet, Packet)
+    return packet
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
+@pytest.mark.parametrize("psn", [0, 65_530, (1 << 24) - 3])
+@pytest.mark.parametrize("are_cut", [True, False])
+def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
+    path: UdpPath, *, path_mtu: int, psn: int, are_cut: bool, seed: int | None
+) -> None:
+    made = framing(path, path_mtu=path_mtu, seed=seed)
+    payload = Payload(path_mtu=path_mtu, seed=seed)
+    count, stride = payload.per_call + 3, path_mtu + 16
+    for slot in (0, 2):
+        view = bytes(
+            made.middles(Opcode.RC_WRITE_MIDDLE, Psn(psn), slot=slot, count=count, ack_request=True, are_cut=are_cut)
+        )
+        assert len(view) == count * stride
+        for i in range(count):
+            data = view[i * stride : (i + 1) * stride]
+            packet = parsed(data)
+            assert (packet.bth.psn, packet.bth.dest_qp) == ((psn + i) % (1 << 24), 0xABCDE)
+            assert packet.bth.opcode == Opcode.RC_WRITE_MIDDLE
+            assert packet.bth.ack_request == (i == count - 1)
+            assert packet.payload == bytes(payload.take(slot + i, path_mtu))
+            ip_id = i % payload.per_call if are_cut else 0
+            assert packet.icrc == icrc(path, data[:-4], ip_id=ip_id)
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 1023, 1024])
+def test_a_lone_packet_is_that_of_the_codec(path: UdpPath, size: int, seed: int | None) -> None:
+    made, payload = framing(path, path_mtu=1024, seed=seed), Payload(path_mtu=1024, seed=seed)
+    reth = Reth(1 << 63 | 5, 6, size)
+    data = b"".join(made.lone(Opcode.RC_WRITE_ONLY, 9, reth.pack(), slot=3, size=size, ack_request=True))
+    packet = parsed(data)
+    assert packet.extensions == (reth,)
+    assert packet.payload == bytes(payload.take(3, size))
+    assert packet.icrc == icrc(path, data[:-4])
+    assert packet.bth.ack_request
+    view = memoryview(bytearray(data))
+    assert made.is_intact(view, header_bytes=28, slot=3, size=size)
+    for i in (0, 5, 11, 20, len(data) - 1):
+        view[i] ^= 4
+        assert not made.is_intact(view, header_bytes=28, slot=3, size=size)
+        view[i] ^= 4
+    view[4] ^= 0x40  # a congestion mark is not covered
+    assert made.is_intact(view, header_bytes=28, slot=3, size=size)
+
+
+def test_an_ack_and_a_notification() -> None:
+    made = framing(V4, path_mtu=1024)
+    ack = parsed(b"".join(made.lone(Opcode.RC_ACK, 77, Aeth(0x1F, 5).pack())))
+    assert (ack.bth.psn, ack.extensions) == (77, (Aeth(0x1F, 5),))
+    data = b"".join(made.notification(Opcode.CNP, CNP_PAYLOAD))
+    assert is_congestion_notification(parsed(data))
+    assert parsed(data).icrc == icrc(V4, data[:-4])
+
+
+def test_two_flows_that_share_the_buffer_do_not_mix() -> None:
+    staging = Staging(Payload(path_mtu=1024))
+    one, other = Framing(V4, 1, staging), Framing(V4, 2, staging)
+    for made, dest_qp in ((one, 1), (other, 2), (one, 1)):
+        view = bytes(made.middles(7, Psn(5), slot=0, count=2, ack_request=False, are_cut=False))
+        assert [parsed(view[i : i + 1040]).bth.dest_qp for i in (0, 1040)] == [dest_qp] * 2
+
+
+def test_predicted_headers_are_those_that_come() -> None:
+    made = framing(V4, path_mtu=1024)
+    prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=0xABCDE)
+    buffer = bytearray(1 << 16)
+    inspection = Inspection(buffer)
+    for psn in (5, 9, 1025, 1020, (1 << 24) - 40):
+        view = made.middles(7, Psn(psn), slot=0, count=9, ack_request=False, are_cut=True)
+        buffer[: len(view)] = view
+        assert inspection.headers(1040, 9) == prediction.headers(Psn(psn), 9)
+        assert inspection.headers(1040, 9) != prediction.headers(Psn(psn + 1), 9)
+        buffer[3 * 1040 + 11] ^= 1
+        assert inspection.headers(1040, 9) != prediction.headers(Psn(psn), 9)
