@@ -96,7 +96,8 @@ def read_run(folder: Path) -> Run:
 class RunWriter:
     """Writes one run folder; a context manager that closes it, saying how the run ended.
 
-    Leaving without an exception closes as `complete`, with one as `aborted`. Rows are with the operating system at the latest half a second after the next call.
+    Leaving without an exception closes as `complete`, with one as `aborted`. Rows are with the operating system at
+    the latest half a second after the next call.
 
     Args:
         folder: to be created; may exist only when empty.

@@ -219,9 +219,7 @@ def _describe_tester(summary: RunSummary) -> str:
     clock = f"clock error at most {format_duration(tester.clock_error_ns)}" if tester.clock_error_ns else ""
     parts = [tester.observation_point, clock or tester.clock_source]
     if tester.post_lateness_median_ns is not None:
-        parts.append(
-            f"communication posted {format_duration(tester.post_lateness_median_ns)} after its schedule (median)"
-        )
+        parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
     if tester.peak_rss_bytes is not None:
         parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent")
     return ", ".join(parts)
