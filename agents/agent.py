@@ -77,7 +77,11 @@ class Agent:
         setup: control.Setup = await self._expect(control.Setup)
         with TimerfdClock() as self._clock:
             async with make_transport(
-                setup.transport, message_bytes=setup.message_bytes, run=welcome.run_id
+                setup.transport,
+                message_bytes=setup.message_bytes,
+                run=welcome.run_id,
+                seed=setup.seed,
+                options=setup.transport_options,
             ) as transport:
                 for place in setup.ranks:
                     self._endpoints[place.rank] = await transport.open(place.rank, place.host)

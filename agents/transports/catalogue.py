@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agents.transports.base import Transport
+from agents.transports.roce import RoceTransport
+from agents.transports.roce_options import RoceOptions
 from agents.transports.zmq import ZmqTransport
 from emulator.errors import PlanError
 
-TRANSPORTS = ("zmq",)
+TRANSPORTS = ("zmq", "roce")
 
 
-def make_transport(name: str, *, message_bytes: int, run: str) -> Transport:
-    """A transport for the ranks of one agent; `run` tells agents of this run from strangers.
+def make_transport(
+    name: str, *, message_bytes: int, run: str, seed: int = 0, options: Mapping[str, str] | None = None
+) -> Transport:
+    """A transport for the ranks of one agent.
+
+    Args:
+        message_bytes: payload per message, at most.
+        run: tells agents of this run from strangers.
+        seed: of everything random.
+        options: of the transport, as text.
 
     Raises:
-        PlanError: no such transport.
+        PlanError: no such transport, or options it does not have.
     """
-    if name == "zmq":
-        return ZmqTransport(message_bytes=message_bytes, run=run)
-    raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")
+    if name == "roce":
+        return RoceTransport(message_bytes=message_bytes, options=RoceOptions.parse(options or {}), seed=seed, run=run)
+    if name != "zmq":
+        raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")
+    if options:
+        raise PlanError(f"the transport {name} has no options, but got {', '.join(options)}")
+    return ZmqTransport(message_bytes=message_bytes, run=run)

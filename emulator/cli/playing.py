@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from emulator.cli.progress import RunProgress
+from emulator.cli.roce_arguments import roce_options
 from emulator.controller.job import Job, JobOptions
 from emulator.errors import EmulatorError
 from emulator.planner.algorithms import parse_overrides
@@ -73,6 +74,7 @@ def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:
 
 def _options(args: argparse.Namespace) -> JobOptions:
     now = datetime.datetime.now(datetime.UTC).astimezone()
+    transport_options, transport_parameters = roce_options(args)
     return JobOptions(
         run_id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
         created=now.isoformat(timespec="milliseconds"),
@@ -89,4 +91,6 @@ def _options(args: argparse.Namespace) -> JobOptions:
         message_bytes=args.message_bytes,
         timeout_s=args.timeout,
         seed=args.seed,
+        transport_options=transport_options,
+        transport_parameters=transport_parameters,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emulator.cli.arguments import add_compute_option, add_play_options, add_trace_options
 from emulator.cli.playing import console, play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
+from emulator.cli.roce_arguments import add_roce_options
 from emulator.errors import RunInterrupted
 from emulator.results.record import Run
 from emulator.results.summary import summarise
@@ -37,6 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_trace_options(parser)
     add_play_options(parser, iterations=5, warmup=1)
+    add_roce_options(parser)
     add_compute_option(parser)
     parser.set_defaults(handler=run)
 

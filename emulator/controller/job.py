@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class JobOptions:
     """How to play; see `charkha run --help`.
 
     Attributes:
+        transport_options: as given, for the transport.
+        transport_parameters: its effective values, for the manifest.
         compute_factor: recorded compute time is multiplied by it; 0 skips it, 1 replays it.
         overrides: collective → algorithm.
         command_line: for the manifest.
@@ -58,6 +60,8 @@ class JobOptions:
     message_bytes: int
     timeout_s: float
     seed: int
+    transport_options: Mapping[str, str] = field(default_factory=dict)
+    transport_parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 class JobObserver(Protocol):
@@ -139,6 +143,7 @@ class Job:
             credits=options.credits,
             seed=options.seed,
             silence_timeout_s=options.timeout_s,
+            transport_options=options.transport_options,
         )
 
     def _catalogue(self) -> Catalogue:
@@ -179,16 +184,20 @@ class Job:
 
     def _parameters(self) -> Mapping[str, Parameter]:
         options = self._options
-        return {
-            "transport": Parameter(options.transport),
-            "agents": Parameter(len(share_ranks(len(self._workload.programs), options.agents))),
-            "iterations": Parameter(options.iterations),
-            "warmup": Parameter(options.warmup),
-            "credits": Parameter(options.credits),
-            "message_bytes": Parameter(options.message_bytes, "bytes"),
-            "timeout": Parameter(options.timeout_s, "s"),
-            "window": Parameter(self._workload.window, "nodes"),
-        } | {f"algorithm.{collective}": Parameter(name) for collective, name in options.overrides.items()}
+        return (
+            {
+                "transport": Parameter(options.transport),
+                "agents": Parameter(len(share_ranks(len(self._workload.programs), options.agents))),
+                "iterations": Parameter(options.iterations),
+                "warmup": Parameter(options.warmup),
+                "credits": Parameter(options.credits),
+                "message_bytes": Parameter(options.message_bytes, "bytes"),
+                "timeout": Parameter(options.timeout_s, "s"),
+                "window": Parameter(self._workload.window, "nodes"),
+            }
+            | {f"algorithm.{collective}": Parameter(name) for collective, name in options.overrides.items()}
+            | dict(options.transport_parameters)
+        )
 
     def _concluded(self, manifest: Manifest, outcome: SessionOutcome, recorder: _Recorder) -> Manifest:
         ranks_of = share_ranks(len(self._workload.programs), self._options.agents)

@@ -66,6 +66,7 @@ class RunPlan:
     credits: bool
     seed: int
     silence_timeout_s: float
+    transport_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -234,7 +235,7 @@ class RunSession:
             control.RankPlace(rank, plan.hosts[rank], len(plan.workload.programs[rank]), plan.workload.window)
             for rank in plan.ranks_of[agent]
         ]
-        return control.Setup(places, plan.transport, plan.message_bytes, plan.seed, settings)
+        return control.Setup(places, plan.transport, plan.message_bytes, plan.seed, settings, plan.transport_options)
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:
         for rank in ranks:

@@ -75,6 +75,7 @@ class Setup:
     message_bytes: int
     seed: int
     settings: PlaySettings
+    transport_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,7 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
+    target.transport_options.update(value.transport_options)
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -250,7 +252,8 @@ def _decode_setup(message: Any) -> Setup:
         groups=tuple(tuple(group.ranks) for group in message.groups),
     )
     places = [RankPlace(place.rank, place.host, place.nodes, place.window) for place in message.ranks]
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings)
+    options = dict(message.transport_options)
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options)
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:

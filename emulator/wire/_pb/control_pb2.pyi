@@ -86,7 +86,14 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options")
+    class TransportOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RANKS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +102,7 @@ class Setup(_message.Message):
     INSTANCES_FIELD_NUMBER: _ClassVar[int]
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -103,7 +111,8 @@ class Setup(_message.Message):
     instances: int
     algorithms: _containers.RepeatedScalarFieldContainer[str]
     seed: int
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ...) -> None: ...
+    transport_options: _containers.ScalarMap[str, str]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window")
