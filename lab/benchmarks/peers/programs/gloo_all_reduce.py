@@ -62,7 +62,10 @@ def main() -> None:
             theirs.close()
             pipes.append(ours)
             workers.append(worker)
-        times = [pipe.recv() for pipe in pipes]
+        try:
+            times = [pipe.recv() for pipe in pipes]
+        except EOFError:  # a rank ended, and said why
+            raise SystemExit(1) from None
         for worker in workers:
             worker.join()
     posts, dones = zip(*times, strict=True)

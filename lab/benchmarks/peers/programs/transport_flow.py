@@ -125,10 +125,13 @@ def main() -> None:
         spawn.Process(target=enter, args=(theirs, rank, options), daemon=True).start()
         theirs.close()
     sender, receiver = (ours for ours, _ in pipes)
-    directory = sender.recv() | receiver.recv()
-    for pipe in (receiver, sender):
-        pipe.send(directory)
-    print(json.dumps(receiver.recv()))
+    try:
+        directory = sender.recv() | receiver.recv()
+        for pipe in (receiver, sender):
+            pipe.send(directory)
+        print(json.dumps(receiver.recv()))
+    except EOFError:  # a process ended, and said why
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":
