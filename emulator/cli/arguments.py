@@ -86,10 +86,14 @@ def _message_bytes(text: str) -> int:
     return value
 
 
-def add_trace_options(parser: argparse.ArgumentParser) -> None:
-    """What a command needs to read a trace."""
+def add_trace_options(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """What a command needs to read a trace; `optional` where it can do without one."""
     parser.add_argument(
-        "trace", metavar="TRACE", type=Path, help="a folder, a prefix of <prefix>.<rank>.et, or one file"
+        "trace",
+        metavar="TRACE",
+        type=Path,
+        nargs="?" if optional else None,
+        help="a folder, a prefix of <prefix>.<rank>.et, or one file",
     )
     group = parser.add_argument_group("trace")
     group.add_argument("--groups", metavar="FILE", type=Path, help='process groups: JSON {"1": [0, 1], …}')

@@ -1,0 +1,228 @@
+"""`charkha plan`: what a network would have to carry, and how long that takes at least. No traffic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emulator.cli.arguments import add_trace_options, argument, at_least
+from emulator.cli.playing import console
+from emulator.cli.reading import read_workload
+from emulator.errors import InputError, PlanError
+from emulator.planner.algorithms import parse_overrides
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.overhead import DEFAULT_MESSAGE_BYTES, DEFAULT_MTU, WireOverhead, transport_overhead
+from emulator.planner.plan import Plan, instance_ns, make_plan
+from emulator.planner.routing import Router, weights_of
+from emulator.planner.traffic import Traffic, traffic_of_collective, traffic_of_transformer, traffic_of_workload
+from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.transformer import Transformer
+from emulator.results.plan_table import render, to_json
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology, default_loopback
+from emulator.topology.paths import Paths
+from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.model import CommKind, Workload
+from emulator.units import parse_size
+
+if TYPE_CHECKING:
+    from emulator.cli.arguments import Subparsers
+
+_COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
+_TRANSPORTS = ("zmq", "roce")
+_LARGEST_SEED = (1 << 32) - 1
+_EXAMPLE = """examples:
+  charkha plan lab/examples/transformer-8r --topology topologies/leaf-spine-2x2.yaml --transport roce
+  charkha plan --collective all_to_all -n 8 -b 8M --topology topologies/leaf-spine-2x2.yaml
+  charkha plan --transformer layers=96,hidden=12288,tensor=8,pipeline=8,data=1563 --algorithm all_reduce=ring \\
+      --topology topologies/leaf-spine-large.yaml
+
+Sizes of --collective are those of nccl-tests. docs/plan.md says what every number means.
+"""
+_MODEL_DEFAULTS = {"hidden": 8192, "sequence": 2048}
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `plan` to the command line."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="loads of links and ideal times of a trace on a topology",
+        description="Lay a trace, a collective or a described transformer over a topology: bytes per link, port and "
+        "flow, incast, ECMP collisions, ideal times. No traffic.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace_options(parser, optional=True)
+    _add_instead(parser)
+    _add_network(parser)
+    parser.add_argument("--json", action="store_true", help="the same facts as JSON on stdout, every link and flow")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make a plan; prints the table, or JSON.
+
+    Raises:
+        TraceError: the trace cannot be read or played.
+        TopologyError: the topology is wrong.
+        PlanError: what is asked for does not fit together.
+        InputError: a file of link loads that cannot be read.
+    """
+    task = _task(args)
+    topology = _topology(args, ranks=task.traffic.ranks)
+    router = Router(topology, seed=args.seed, weights=_weights(args, topology))
+    plan = make_plan(task.traffic, topology, router=router, overhead=_overhead(args, topology))
+    jct_ns, note = _jct(task, plan)
+    if args.json:
+        print(json.dumps(to_json(plan, jct_ns=jct_ns, jct_note=note), indent=2))
+    else:
+        out = console()
+        out.print(render(plan, jct_ns=jct_ns, jct_note=note, width=out.width), highlight=False)
+    return 0
+
+
+def _add_instead(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("instead of a trace")
+    group.add_argument("--collective", choices=sorted(_COLLECTIVES), metavar="C", help=", ".join(_COLLECTIVES))
+    group.add_argument("-n", dest="world", metavar="N", type=at_least(1), help="ranks that play the collective")
+    group.add_argument("-b", "--bytes", metavar="SIZE", type=argument(parse_size), default=1 << 20, help="default: 1M")
+    group.add_argument(
+        "--group-size", metavar="M", type=at_least(1), help="in groups of M neighbouring ranks at once (default: N)"
+    )
+    group.add_argument(
+        "--transformer",
+        metavar="NAME=VALUE,…",
+        type=argument(_transformer),
+        help="one training iteration: layers, hidden, sequence, batch, tensor, pipeline, data and more, see generate",
+    )
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("network")
+    group.add_argument("--topology", metavar="FILE", type=Path, help="hosts, switches, links (default: loopback)")
+    group.add_argument(
+        "--allow-network", metavar="PREFIX", action="append", default=[], help="addresses the topology may name"
+    )
+    group.add_argument("--transport", choices=_TRANSPORTS, help="whose headers count (default: the topology's, or zmq)")
+    group.add_argument("--mtu", metavar="N", type=at_least(576, most=65_535), help="default: the links', or 1500")
+    group.add_argument(
+        "--message-bytes", metavar="SIZE", type=argument(parse_size), help="payload of a RoCE message (default: 1M)"
+    )
+    group.add_argument(
+        "--algorithm", metavar="COLLECTIVE=NAME", action="append", default=[], help="as all_reduce=ring (repeatable)"
+    )
+    group.add_argument(
+        "--seed", metavar="N", type=at_least(0, most=_LARGEST_SEED), help="of the ECMP hash (default: the topology's)"
+    )
+    group.add_argument(
+        "--link-loads",
+        metavar="FILE",
+        type=Path,
+        help='JSON {"leaf0:u0 > spine0:d0": BYTES, …}: share equal-cost links as they were observed, not evenly',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What to plan; `workload` where it is a trace."""
+
+    traffic: Traffic
+    workload: Workload | None = None
+
+
+def _task(args: argparse.Namespace) -> _Task:
+    asked = [name for name in ("trace", "collective", "transformer") if getattr(args, name) is not None]
+    if len(asked) != 1:
+        raise PlanError("give one of TRACE, --collective and --transformer")
+    overrides = parse_overrides(args.algorithm)
+    if args.trace is not None:
+        _, workload = read_workload(args)
+        choice = AlgorithmChoice(workload, overrides)
+        return _Task(traffic_of_workload(workload, name_of=choice.name_of), workload)
+    if args.transformer is not None:
+        return _Task(traffic_of_transformer(args.transformer, overrides=overrides))
+    if args.world is None:
+        raise PlanError("--collective needs -n, how many ranks play it")
+    size = args.bytes if args.collective != "barrier" else 0
+    group_size = min(args.group_size or args.world, args.world)
+    kind = _COLLECTIVES[args.collective]
+    return _Task(
+        traffic_of_collective(kind, ranks=args.world, size_bytes=size, group_size=group_size, overrides=overrides)
+    )
+
+
+def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:
+    if args.topology is None:
+        return default_loopback(ranks)
+    return load_topology(args.topology, ranks=ranks, allow_networks=args.allow_network)
+
+
+def _overhead(args: argparse.Namespace, topology: Topology) -> WireOverhead:
+    """Of the transport: what the command line says, else the topology, else the defaults."""
+    said = topology.transport
+    name = args.transport or str(said.get("name", _TRANSPORTS[0]))
+    mtus = [link.mtu for link in topology.network.links if link.mtu is not None]
+    mtu = args.mtu or min(mtus, default=DEFAULT_MTU)
+    message_bytes = args.message_bytes or int(said.get("message_bytes", DEFAULT_MESSAGE_BYTES))
+    ipv6 = any(":" in address for address in topology.addresses)
+    return transport_overhead(name, mtu=mtu, message_bytes=message_bytes, ipv6=ipv6)
+
+
+def _weights(args: argparse.Namespace, topology: Topology) -> Any:
+    if args.link_loads is None:
+        return None
+    try:
+        loads = json.loads(args.link_loads.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{args.link_loads}: the link loads cannot be read: {error}") from error
+    if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
+        raise InputError(f'{args.link_loads}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
+    return weights_of(Paths(topology.network), loads)
+
+
+def _jct(task: _Task, plan: Plan) -> tuple[int | None, str]:
+    """Least time of an iteration, and what it is made of."""
+    if task.workload is not None:
+        times = instance_ns(task.traffic, plan)
+        note = "longest path of compute and ideal times by links"
+        return (None if times is None else longest_path_ns(task.workload, communication_ns=times)), note
+    if task.traffic.compute_ns:
+        return plan.jct_ns, "compute and ideal times by links one after the other, of the slowest stage"
+    return None, ""
+
+
+def _transformer(text: str) -> Transformer:
+    """The model of `layers=96,tensor=8,…`.
+
+    Raises:
+        ValueError: an unknown name, a value that is no number, or numbers that do not fit together.
+    """
+    known = {field.name: field.type for field in fields(Transformer)}
+    values: dict[str, Any] = dict(_MODEL_DEFAULTS)
+    for item in text.split(","):
+        name, equals, value = item.strip().replace("-", "_").partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"{item!r}: write NAME=VALUE with NAME one of {', '.join(known)}")
+        values[name] = _model_value(name, value)
+    if "layers" not in values:
+        raise ValueError("layers=N is needed")
+    values.setdefault("batch", values.get("data", 1) * values.get("micro_batches", 1))
+    try:
+        return Transformer(**values)
+    except PlanError as error:
+        raise ValueError(str(error)) from error
+
+
+def _model_value(name: str, value: str) -> int | float | bool | PipelineSchedule:
+    if name == "schedule":
+        return PipelineSchedule(value)
+    if name in ("recompute", "shard_optimizer"):
+        return bool(int(value))
+    try:
+        return float(value) if name.startswith("device_") else int(value)
+    except ValueError as error:
+        raise ValueError(f"{name}={value}: a number is needed") from error

@@ -1,0 +1,104 @@
+"""`charkha plan` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+LEAF_SPINE = str(TOPOLOGIES / "leaf-spine-2x2.yaml")
+ALL_TO_ALL = ["plan", "--collective", "all_to_all", "-n", "8", "-b", "8000", "--topology", LEAF_SPINE]
+MODEL = "layers=4,hidden=64,sequence=32,vocabulary=128,tensor=2,pipeline=2,data=2,micro-batches=2"
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_collective_on_a_topology_as_table_and_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(ALL_TO_ALL) == 0
+    out = capsys.readouterr().out
+    assert "all_to_all parallel" in out
+    assert "leaf > spine" in out
+    assert "Oversubscription 2:1" in out
+    assert "spine1\n  ├─ d0 ─ leaf0:u1  ↑ " in out
+    assert max(len(line) for line in out.splitlines()) <= 120
+
+
+def test_the_same_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, *ALL_TO_ALL, "--transport", "zmq", "--seed", "5")
+    assert found["network_bytes"] == 56_000
+    assert found["seed"] == 5
+    (operation,) = found["operations"]  # type: ignore[misc]
+    assert operation["incast"] == {"rank": 7, "port": 7}
+    # 8,000 bytes over an uplink of 100 Mbit/s, in frames of 1,538 bytes for 1,448 of payload.
+    assert operation["ideal_ns"]["links"] == -(-8000 * 80 * 1538 // 1448)
+    links = {link["link"]: link["even_bytes"] for link in found["links"]}  # type: ignore[attr-defined]
+    assert links["leaf0:u0 > spine0:d0"] == 8000
+    assert len(found["flows"]) == 56  # type: ignore[arg-type]
+    assert {switch["ratio"] for switch in found["oversubscription"]} == {2.0}  # type: ignore[attr-defined]
+
+
+def test_the_topology_names_the_transport_and_the_links_the_mtu(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, *ALL_TO_ALL)
+    assert found["overhead"]["wire_bytes"] == (1 << 20) + 1024 * 82 + 16  # type: ignore[index]
+    jumbo = planned(capsys, *ALL_TO_ALL, "--mtu", "9000", "--message-bytes", "4096")
+    assert jumbo["overhead"]["wire_bytes"] == 4096 + 82 + 16  # type: ignore[index]
+
+
+def test_a_described_transformer_has_its_jct(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, "plan", "--transformer", MODEL, "--topology", LEAF_SPINE)
+    assert found["ranks"] == 8
+    roles = {operation["role"] for operation in found["operations"]}  # type: ignore[attr-defined]
+    assert roles == {"tensor", "forward", "backward", "data", "embedding", "world"}
+    assert found["jct_ns"] > 0  # type: ignore[operator]
+
+
+def test_observed_loads_stand_for_the_hash(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "loads.json"
+    path.write_text('{"leaf0:u0 > spine0:d0": 300, "leaf0:u1 > spine1:d0": 100}')
+    found = planned(capsys, *ALL_TO_ALL, "--link-loads", str(path))
+    links = {link["link"]: link["even_bytes"] for link in found["links"]}  # type: ignore[attr-defined]
+    assert links["leaf0:u0 > spine0:d0"] == 12_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give one of TRACE, --collective and --transformer"),
+        (["x", "--collective", "barrier"], "give one of"),
+        (["--collective", "all_reduce"], "needs -n"),
+        (["--collective", "all_to_all", "-n", "100000"], "pairs of ranks that talk"),
+        (["--collective", "all_reduce", "-n", "4", "--link-loads", "nowhere.json"], "nowhere.json: the link loads"),
+        (["--collective", "all_reduce", "-n", "4", "--algorithm", "all_reduce=x"], "no algorithm 'x'"),
+        (["--collective", "all_reduce", "-n", "4", "--topology", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str) -> None:
+    assert main(["plan", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("hidden=64", "layers=N is needed"),
+        ("layers=4,tensor=3", "hidden 8192 is not divisible by tensor 3"),
+        ("layers=x", "layers=x: a number is needed"),
+        ("layers=4,colour=red", "write NAME=VALUE"),
+    ],
+)
+def test_a_wrong_description_is_named(capsys: pytest.CaptureFixture[str], model: str, problem: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["plan", "--transformer", model])
+    assert caught.value.code == 2
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulator.planner.balance import balance_of, level_names, levels, oversubscription
+from emulator.topology.load import load_topology
+from emulator.topology.model import default_loopback
+from emulator.topology.paths import Paths
+
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+
+
+def test_balance_of_unequal_links() -> None:
+    found = balance_of(np.array([3.0, 1.0]))
+    assert (found.mean, found.most, found.mmr) == (2, 3, 1.5)
+    assert found.jain == pytest.approx(16 / (2 * 10))
+
+
+def test_one_link_that_carries_everything() -> None:
+    found = balance_of(np.array([0.0, 0.0, 0.0, 8.0]))
+    assert (found.mmr, found.jain) == (4, 0.25)
+
+
+def test_idle_links_have_no_balance() -> None:
+    assert (balance_of(np.zeros(3)).mmr, balance_of(np.zeros(3)).jain) == (None, None)
+
+
+def test_levels_and_oversubscription_of_a_leaf_spine() -> None:
+    paths = Paths(load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=0).network)
+    assert levels(paths).tolist() == [0, 0, 1, 1]
+    assert level_names(paths) == {-1: "hosts", 0: "leaf", 1: "spine"}
+    found = oversubscription(paths)
+    assert [(switch.switch, switch.down_bps, switch.up_bps) for switch in found] == [
+        ("leaf0", 4e8, 2e8),
+        ("leaf1", 4e8, 2e8),
+    ]
+
+
+def test_one_switch_is_not_oversubscribed() -> None:
+    assert oversubscription(Paths(load_topology(TOPOLOGIES / "two-hosts.yaml", ranks=0).network)) == []
+    assert levels(Paths(default_loopback(1).network)).tolist() == [0]
