@@ -131,6 +131,7 @@ class ConnectionSettings:
         path_mtu: payload of a full packet, bytes; one of PATH_MTUS.
         window_packets: packets that may be on their way without an acknowledgement.
         ack_interval: packets between two that ask for an acknowledgement inside a message.
+        smallest_run: packets that a run has at least, unless it ends a message or nothing is on its way.
         timeout_exponent: t of 4.096 µs · 2^t, without an answer, until everything is sent again.
         retry_count: how often in a row that happens before the peer is given up.
         rnr_retry_count: the same for a receiver that is not ready; 7 means for ever.
@@ -142,6 +143,7 @@ class ConnectionSettings:
     path_mtu: int = 4096
     window_packets: int = 256
     ack_interval: int = 128
+    smallest_run: int = 1
     timeout_exponent: int = 14
     retry_count: int = 7
     rnr_retry_count: int = 7

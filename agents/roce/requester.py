@@ -133,8 +133,10 @@ class Requester:
         else:
             room = self._unacknowledged + self._settings.window_packets - first
             count = taken = min(message.packets - offset, room, most)
-            if count <= 0:
-                return None
+            if count < self._settings.smallest_run and (
+                count <= 0 or (count < min(message.packets - offset, most) and first > self._unacknowledged)
+            ):
+                return None  # the window opens further before long: many small runs would cost more
         return self._take(message, first, count=count, taken=taken, now=now)
 
     def _take(self, message: Message, first: int, *, count: int, taken: int, now: int) -> Run:

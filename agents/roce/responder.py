@@ -129,6 +129,11 @@ class Responder:
         return self._received if self._operation is not None else 0
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether the requester waits for the reply that is owed; else it may wait for more packets."""
+        return (self.ack_requested or self._nak is not None) and not self._reads
+
+    @property
     def owes_reply(self) -> bool:
         """Whether `take_reply` has something now."""
         return (self._ack_owed or self._nak is not None) and not self._reads

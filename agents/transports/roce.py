@@ -380,7 +380,10 @@ class Link:
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
         window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 4)
-        self._settings = options.connection(window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu))
+        self._settings = options.connection(
+            window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu),
+            smallest_run=transport.shared.payload.per_call,
+        )
         self._outgoing = Outgoing(
             qps=options.qps,
             message_bytes=transport.message_bytes,

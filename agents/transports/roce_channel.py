@@ -190,7 +190,7 @@ class Channel:
         self._paths: list[tuple[Framing, Sender]] = []
         self._verifiers: dict[int, Framing] = {}
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
-        self._ack_every = max(1, settings.window_packets // 8)
+        self._ack_every = max(1, settings.window_packets // 4)
         self._has_alarm = self._is_owing = self.is_dead = False
         self.owed_since = self._verified = 0
         self.packets = 0
@@ -387,10 +387,9 @@ class Channel:
         if not (is_right and responder.take_middles(count)):
             self._take_each(stride, count, port, now)
             return
-        if not self._is_owing:
-            self._owe(now)
-        if responder.unacknowledged >= self._ack_every:
-            self._shared.reply()
+        if headers != predicted:
+            responder.ack_requested = True
+        self._mind_reply(now)
 
     def _take_each(self, stride: int, count: int, port: int, now: int) -> None:
         """Packet by packet, as though they had come so."""
@@ -412,19 +411,22 @@ class Channel:
     def _arrived(self, arrival: Arrival, now: int) -> None:
         responder = self.pair.responder
         responder.receive(arrival)
-        if responder.owes_reply and not self._is_owing:
-            self._owe(now)
         if responder.delivered:
             delivered = responder.delivered
             responder.delivered = []
             for one in delivered:
                 self._link.delivered(self.ends.index, one, now)
-        if responder.unacknowledged >= self._ack_every:
-            self._shared.reply()
+        self._mind_reply(now)
 
-    def _owe(self, now: int) -> None:
-        self._is_owing, self.owed_since = True, now
-        self._shared.owing.append(self)
+    def _mind_reply(self, now: int) -> None:
+        """Owe a reply if the peer waits for one; send it if it has become time."""
+        responder = self.pair.responder
+        is_time = responder.unacknowledged >= self._ack_every
+        if not self._is_owing and (is_time or responder.is_urgent):
+            self._is_owing, self.owed_since = True, now
+            self._shared.owing.append(self)
+        if is_time:
+            self._shared.reply()
 
     def _acknowledged(self, messages: Sequence[Message], now: int) -> None:
         requester = self.pair.requester

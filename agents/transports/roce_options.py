@@ -80,12 +80,13 @@ class RoceOptions:
             values[name] = _parsed(name, text, known[name])
         return cls(**values)
 
-    def connection(self, *, window_packets: int) -> ConnectionSettings:
+    def connection(self, *, window_packets: int, smallest_run: int = 1) -> ConnectionSettings:
         """The settings of every queue pair."""
         return ConnectionSettings(
             path_mtu=self.path_mtu,
             window_packets=window_packets,
             ack_interval=max(1, window_packets // 2),
+            smallest_run=max(1, min(smallest_run, window_packets // 8)),
             timeout_exponent=self.qp_timeout,
             retry_count=self.retry_count,
             is_ooo=self.receiver == "ooo",
