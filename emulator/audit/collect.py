@@ -1,0 +1,148 @@
+"""From captured frames to flows, with the rules that one packet can break by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agents.roce.headers import BTH_BYTES, P_KEYS, Bth
+from agents.roce.icrc import icrc_of_datagram
+from agents.roce.opcodes import MEANINGS, Operation, Service
+from agents.roce.packet import ICRC_BYTES, Packet, Problem, decode_body, is_congestion_notification
+from emulator.audit.datagram import Datagram, Skipped, read_datagram
+from emulator.audit.link import CapturedFrame, ip_offset, is_supported
+from emulator.audit.rules import Rule, Violation
+from emulator.audit.sighting import Flow, FlowKey, sight
+from emulator.audit.superframe import LARGEST_PACKET, cut, is_segment_intact
+
+_SERVICE_BITS = 0xE0
+_OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, the manufacturers' own
+
+
+class Collector:
+    """Takes frames one by one; `flows`, `violations` and the counters say what was in them."""
+
+    def __init__(self, *, port: int) -> None:
+        self._port = port
+        self.flows: dict[FlowKey, Flow] = {}
+        self.violations: list[Violation] = []
+        self.frames = 0
+        self.roce_frames = 0
+        self.superframes = 0
+        self.unreadable_superframes = 0
+        self.cut_frames = 0
+        self.other_families: Counter[int] = Counter()
+        self.fragments = 0
+        self.unknown_links: Counter[int] = Counter()
+
+    def add(self, frame: CapturedFrame) -> None:
+        """Take the next frame; any bytes will do."""
+        self.frames += 1
+        if not is_supported(frame.link_type):
+            self.unknown_links[frame.link_type] += 1
+            return
+        offset = ip_offset(frame.link_type, frame.data)
+        datagram = Skipped.NOT_UDP if offset is None else read_datagram(frame.data[offset:], port=self._port)
+        if isinstance(datagram, Datagram):
+            self._add_datagram(frame, datagram)
+        elif datagram is Skipped.FRAGMENT:
+            self.fragments += 1
+
+    def _add_datagram(self, frame: CapturedFrame, datagram: Datagram) -> None:
+        self.roce_frames += 1
+        payload = datagram.payload
+        if datagram.payload_bytes < BTH_BYTES + ICRC_BYTES:
+            self._breach(frame, Rule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes hold no packet")
+        elif not datagram.is_whole:
+            self._add_cut(frame, datagram)
+        elif int.from_bytes(payload[-ICRC_BYTES:], "little") == icrc_of_datagram(datagram.ip, datagram.header_bytes):
+            self._add_packet(frame, datagram, payload, is_intact=True)
+        else:
+            self._add_unproven(frame, datagram, payload)
+
+    def _add_unproven(self, frame: CapturedFrame, datagram: Datagram, payload: bytes) -> None:
+        """A datagram whose ICRC is wrong: a super-frame, or a damaged packet."""
+        segments = cut(payload)
+        if len(segments) > 1:
+            self.superframes += 1
+            for index, segment in enumerate(segments):
+                is_intact = is_segment_intact(datagram, segment, index=index)
+                self._add_packet(frame, datagram, segment, is_intact=is_intact)
+        elif datagram.payload_bytes > LARGEST_PACKET:
+            self.unreadable_superframes += 1
+        else:
+            self._add_packet(frame, datagram, payload, is_intact=False)
+
+    def _add_cut(self, frame: CapturedFrame, datagram: Datagram) -> None:
+        """A frame of which only the beginning was captured: headers can be checked, the ICRC cannot."""
+        self.cut_frames += 1
+        payload = datagram.payload
+        if datagram.payload_bytes > LARGEST_PACKET:
+            self.unreadable_superframes += 1
+        elif len(payload) >= BTH_BYTES:
+            meaning = MEANINGS.get(payload[0])
+            needed = BTH_BYTES + (meaning.extension_bytes if meaning else 0)
+            if len(payload) >= min(needed, datagram.payload_bytes):
+                self._add_packet(frame, datagram, payload.ljust(datagram.payload_bytes, b"\0"), is_intact=None)
+
+    def _add_packet(self, frame: CapturedFrame, datagram: Datagram, payload: bytes, *, is_intact: bool | None) -> None:
+        bth = Bth.unpack(payload)
+        flow = self._flow(datagram, bth)
+        flow.opcodes[bth.opcode] += 1
+        flow.congested += datagram.is_congested
+        flow.icrc_good += is_intact is True
+        flow.icrc_unchecked += is_intact is None
+        if is_intact is False:
+            flow.icrc_bad += 1
+            flow.damaged.add(bth.psn)
+            self._breach(frame, Rule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently")
+        elif bth.version != 0:
+            flow.damaged.add(bth.psn)
+            self._breach(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
+        else:
+            self._decode(frame, flow, bth, payload)
+
+    def _flow(self, datagram: Datagram, bth: Bth) -> Flow:
+        key = FlowKey(datagram.source, datagram.destination, bth.dest_qp)
+        flow = self.flows.get(key)
+        if flow is None:
+            flow = self.flows[key] = Flow(key, datagram.source_port)
+        return flow
+
+    def _decode(self, frame: CapturedFrame, flow: Flow, bth: Bth, payload: bytes) -> None:
+        if bth.p_key not in P_KEYS:
+            self._breach(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
+        packet = decode_body(bth, payload)
+        if packet is Problem.OPCODE and bth.opcode & _SERVICE_BITS in _OTHER_FAMILIES:
+            self.other_families[bth.opcode] += 1
+        elif isinstance(packet, Problem):
+            flow.damaged.add(bth.psn)
+            self._breach(frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}")
+        else:
+            self._keep(frame, flow, packet)
+
+    def _keep(self, frame: CapturedFrame, flow: Flow, packet: Packet) -> None:
+        meaning = packet.meaning
+        sighting = sight(packet, frame=frame.number, time_ns=frame.time_ns)
+        if meaning.operation is Operation.CNP:
+            flow.notifications.append(sighting)
+            if not is_congestion_notification(packet):
+                self._breach(frame, Rule.CNP_SHAPE, flow=flow.key.label, problem=_cnp_problem(packet))
+        elif meaning.service is Service.UD:
+            flow.datagrams.append(sighting)
+        elif meaning.operation.is_response:
+            flow.responses.append(sighting)
+        else:
+            flow.requests.append(sighting)
+
+    def _breach(self, frame: CapturedFrame, rule: Rule, *, flow: str, problem: str) -> None:
+        self.violations.append(Violation(frame.number, rule, flow, problem))
+
+
+def _cnp_problem(packet: Packet) -> str:
+    if not packet.bth.becn:
+        return "BECN is not set"
+    if packet.bth.psn:
+        return f"its PSN is {packet.bth.psn:#x}"
+    if len(packet.payload) != 16:
+        return f"{len(packet.payload)} bytes follow the BTH, not 16"
+    return "the bytes after the BTH are not zero"

@@ -1,0 +1,133 @@
+"""UDP datagrams as they were captured, IPv4 and IPv6."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum, auto
+
+_V4 = struct.Struct(">BBHHHBBH4s4s")
+_V6 = struct.Struct(">IHBB16s16s")
+_UDP = struct.Struct(">HHHH")
+_UDP_PROTOCOL = 17
+_FRAGMENT = 0x3FFF  # more fragments, and the offset
+_SKIPPED_V6_HEADERS = (0, 43, 60)  # hop-by-hop, routing, destination options
+_CE = 3
+
+
+class Skipped(Enum):
+    """Why a frame is not looked at."""
+
+    NOT_UDP = auto()
+    OTHER_PORT = auto()
+    FRAGMENT = auto()
+    CUT = auto()
+
+
+@dataclass(slots=True)
+class Datagram:
+    """One UDP datagram.
+
+    `ip` is IP header and everything after it as far as it was captured, `header_bytes` the length of the IP header,
+    `payload_bytes` the length of the UDP payload as the headers say it.
+    """
+
+    ip: bytes
+    header_bytes: int
+    payload_bytes: int
+    source: bytes
+    destination: bytes
+    source_port: int
+    destination_port: int
+    ip_id: int
+    flags: int
+    is_congested: bool
+
+    @property
+    def payload(self) -> bytes:
+        """The UDP payload, as far as it was captured."""
+        start = self.header_bytes + _UDP.size
+        return self.ip[start : start + self.payload_bytes]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was captured."""
+        return len(self.ip) == self.header_bytes + _UDP.size + self.payload_bytes
+
+
+@dataclass(slots=True)
+class _IpHeader:
+    header_bytes: int
+    datagram_bytes: int
+    protocol: int
+    source: bytes
+    destination: bytes
+    ip_id: int
+    flags: int
+    traffic_class: int
+
+
+def read_datagram(ip: bytes, *, port: int) -> Datagram | Skipped:
+    """The UDP datagram to a port that an IP packet is.
+
+    Args:
+        ip: the packet, possibly with link-layer padding behind it or cut short.
+        port: the destination port.
+
+    Returns:
+        the datagram, or why it is none of ours. Never raises.
+    """
+    header = _read_v4(ip) if ip[:1] and ip[0] >> 4 == 4 else _read_v6(ip)
+    if isinstance(header, Skipped):
+        return header
+    if header.protocol != _UDP_PROTOCOL:
+        return Skipped.NOT_UDP
+    if header.flags & _FRAGMENT:
+        return Skipped.FRAGMENT
+    return _read_udp(ip, header, port=port)
+
+
+def _read_udp(ip: bytes, header: _IpHeader, *, port: int) -> Datagram | Skipped:
+    if len(ip) < header.header_bytes + _UDP.size:
+        return Skipped.CUT
+    source_port, destination_port, udp_bytes, _ = _UDP.unpack_from(ip, header.header_bytes)
+    if destination_port != port:
+        return Skipped.OTHER_PORT
+    udp_bytes = min(udp_bytes, header.datagram_bytes - header.header_bytes)
+    if udp_bytes < _UDP.size:
+        return Skipped.CUT
+    return Datagram(
+        ip=ip[: header.header_bytes + udp_bytes],
+        header_bytes=header.header_bytes,
+        payload_bytes=udp_bytes - _UDP.size,
+        source=header.source,
+        destination=header.destination,
+        source_port=source_port,
+        destination_port=destination_port,
+        ip_id=header.ip_id,
+        flags=header.flags,
+        is_congested=header.traffic_class & 3 == _CE,
+    )
+
+
+def _read_v4(ip: bytes) -> _IpHeader | Skipped:
+    if len(ip) < _V4.size:
+        return Skipped.CUT
+    first, tos, total, ip_id, flags, _, protocol, _, source, destination = _V4.unpack_from(ip)
+    header_bytes = (first & 0xF) * 4
+    if header_bytes < _V4.size:
+        return Skipped.NOT_UDP
+    return _IpHeader(header_bytes, total, protocol, source, destination, ip_id, flags, tos)
+
+
+def _read_v6(ip: bytes) -> _IpHeader | Skipped:
+    if len(ip) < _V6.size:
+        return Skipped.CUT
+    word, payload_bytes, protocol, _, source, destination = _V6.unpack_from(ip)
+    if word >> 28 != 6:
+        return Skipped.NOT_UDP
+    header_bytes = _V6.size
+    while protocol in _SKIPPED_V6_HEADERS and len(ip) >= header_bytes + 2:
+        protocol, length = ip[header_bytes], (ip[header_bytes + 1] + 1) * 8
+        header_bytes += length
+    return _IpHeader(header_bytes, _V6.size + payload_bytes, protocol, source, destination, 0, 0, word >> 20 & 0xFF)

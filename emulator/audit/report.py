@@ -1,0 +1,161 @@
+"""The outcome of an audit: what was seen, flow by flow and in total, and which rules were broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from agents.roce.opcodes import MEANINGS, Opcode
+from emulator.audit.messages import Messages
+from emulator.audit.responses import Answers
+from emulator.audit.rules import Rule, Violation
+from emulator.audit.sighting import Flow, address
+from emulator.audit.tracking import Course
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """One flow: the packets from an address to a queue pair of another.
+
+    `carried` are the responses in it, which answer requests of the other direction; `answers` those that answer its own
+    requests, None where the capture has none that fit. `course` is about its requests. `goodput_bps` is the payload
+    that was new, over the time from the first to the last packet that carried some; None where that is no time.
+    """
+
+    flow: Flow
+    course: Course
+    messages: Messages
+    carried: Answers
+    answers: Answers | None
+    answered_by: str | None
+    path_mtu: int | None
+    payload_bytes: int
+    goodput_bps: float | None
+
+    @property
+    def frames(self) -> int:
+        """Packets in it, damaged ones included."""
+        return self.flow.opcodes.total()
+
+    @property
+    def data_frames(self) -> int:
+        """Requests and unreliable datagrams in it."""
+        return len(self.flow.requests) + len(self.flow.datagrams)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """All of it. `frames`: what the file holds; `roce_frames`: the datagrams to the port; `notes` are for people."""
+
+    path: str
+    port: int
+    frames: int
+    roce_frames: int
+    superframes: int
+    flows: tuple[FlowReport, ...]
+    violations: tuple[Violation, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def opcodes(self) -> Counter[int]:
+        """Packets by opcode, over all flows."""
+        return sum((one.flow.opcodes for one in self.flows), Counter[int]())
+
+    @property
+    def by_rule(self) -> dict[Rule, int]:
+        """How often each rule was broken; rules that held are not in it."""
+        return dict(Counter(one.rule for one in self.violations))
+
+
+def goodput_bps(payload_bytes: int, times_ns: Iterable[int | None]) -> float | None:
+    """Payload over the time between the first and the last of its packets, bit/s; None where there is no such time."""
+    known = [time for time in times_ns if time is not None]
+    duration_ns = max(known) - min(known) if known else 0
+    return payload_bytes * BITS_PER_BYTE * NS_PER_S / duration_ns if duration_ns else None
+
+
+def opcode_name(opcode: int) -> str:
+    """`RC_WRITE_FIRST`, or a number where it has no name."""
+    return Opcode(opcode).name if opcode in MEANINGS else f"{opcode:#04x}"
+
+
+def to_json(report: AuditReport) -> dict[str, Any]:
+    """The report for machines; times in nanoseconds, sizes in bytes, rates in bit/s."""
+    return {
+        "path": report.path,
+        "port": report.port,
+        "frames": report.frames,
+        "roce_frames": report.roce_frames,
+        "superframes": report.superframes,
+        "total": _total_to_json(report),
+        "flows": [_flow_to_json(one) for one in report.flows],
+        "violations": [_violation_to_json(one) for one in report.violations],
+        "rules_broken": {rule.title: count for rule, count in report.by_rule.items()},
+        "notes": list(report.notes),
+    }
+
+
+_SUMMED = ("gaps", "missing", "refilled", "duplicates", "retransmitted", "restarts", "restarts_after_nak")
+
+
+def _total_to_json(report: AuditReport) -> dict[str, Any]:
+    flows = report.flows
+    naks = sum((one.carried.naks for one in flows), Counter[str]())
+    return {
+        "packets": sum(one.frames for one in flows),
+        "data_frames": sum(one.data_frames for one in flows),
+        "opcodes": _opcodes_to_json(report.opcodes),
+        "icrc_good": sum(one.flow.icrc_good for one in flows),
+        "icrc_bad": sum(one.flow.icrc_bad for one in flows),
+        "icrc_unchecked": sum(one.flow.icrc_unchecked for one in flows),
+        "ce_marked": sum(one.flow.congested for one in flows),
+        **{name: sum(getattr(one.course, name) for one in flows) for name in _SUMMED},
+        "acks": sum(one.carried.acks for one in flows),
+        "naks": dict(naks),
+        "rnr_naks": sum(one.carried.rnr_naks for one in flows),
+        "cnps": sum(one.carried.cnps for one in flows),
+        "payload_bytes": sum(one.payload_bytes for one in flows),
+    }
+
+
+def _flow_to_json(one: FlowReport) -> dict[str, Any]:
+    flow = one.flow
+    return {
+        "source": address(flow.key.source),
+        "destination": address(flow.key.destination),
+        "dest_qp": flow.key.dest_qp,
+        "source_port": flow.source_port,
+        "packets": one.frames,
+        "data_frames": one.data_frames,
+        "opcodes": _opcodes_to_json(flow.opcodes),
+        "icrc_good": flow.icrc_good,
+        "icrc_bad": flow.icrc_bad,
+        "icrc_unchecked": flow.icrc_unchecked,
+        "ce_marked": flow.congested,
+        **{name: getattr(one.course, name) for name in _SUMMED},
+        "go_back_n": one.course.go_back_n,
+        "path_mtu": one.path_mtu,
+        "messages": {str(size): count for size, count in sorted(one.messages.sizes.items())},
+        "partial_messages": one.messages.partial,
+        "payload_bytes": one.payload_bytes,
+        "goodput_bps": one.goodput_bps,
+        "answered_by": one.answered_by,
+        "answers": None if one.answers is None else _answers_to_json(one.answers),
+        "carried": _answers_to_json(one.carried),
+    }
+
+
+def _answers_to_json(answers: Answers) -> dict[str, Any]:
+    facts = {one.name: getattr(answers, one.name) for one in fields(answers)}
+    return {**facts, "naks": dict(answers.naks)}
+
+
+def _opcodes_to_json(opcodes: Counter[int]) -> dict[str, int]:
+    return {opcode_name(opcode): count for opcode, count in sorted(opcodes.items())}
+
+
+def _violation_to_json(one: Violation) -> dict[str, Any]:
+    return {"frame": one.frame, "rule": one.rule.title, "flow": one.flow, "problem": one.problem}

@@ -1,0 +1,42 @@
+"""The rules of an audit, and what breaking one looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Rule(Enum):
+    """What a captured frame must not do. Losses, NAKs and retransmissions as such break nothing: they are counted."""
+
+    def __init__(self, title: str, meaning: str) -> None:
+        self.title = title
+        self.meaning = meaning
+
+    ICRC = ("icrc", "the invariant CRC is right")
+    TRANSPORT_VERSION = ("transport-version", "the transport version is 0")
+    P_KEY = ("p-key", "the P_Key is the default partition's, 0xffff or 0x7fff")
+    MALFORMED = (
+        "malformed",
+        "the headers that the opcode asks for are there, the pad fits, and payload only where it may be",
+    )
+    CNP_SHAPE = ("cnp-shape", "a congestion notification has BECN set, PSN 0 and sixteen zero bytes")
+    OPCODE_SEQUENCE = ("opcode-sequence", "messages are FIRST MIDDLE* LAST, or ONLY, of one operation")
+    PATH_MTU = ("path-mtu", "FIRST and MIDDLE are exactly one path MTU, LAST 1 byte to one path MTU, ONLY at most one")
+    MESSAGE_LENGTH = ("message-length", "the RETH's length is the payload of the message")
+    PSN_CONTINUITY = ("psn-continuity", "every PSN that is acknowledged was sent")
+    ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
+    NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")
+    GO_BACK_N = ("go-back-n", "a retransmission starts at the oldest unacknowledged PSN and goes on from there")
+    RETRANSMISSION = ("retransmission", "a repeated PSN carries the same opcode and length as before")
+    MSN = ("msn", "the message sequence number of acknowledgements never decreases")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule broken by a frame. `frame` counts from 1, as packet analysers do; `flow` is for people."""
+
+    frame: int
+    rule: Rule
+    flow: str
+    problem: str
