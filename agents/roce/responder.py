@@ -181,6 +181,21 @@ class Responder:
         self._last_early = None
         return True
 
+    def take_write(self, psn: Psn, *, size: int, length: int, ack_request: bool) -> bool:
+        """A WRITE of one packet with immediate data came as expected; False where that is not so: use `receive`."""
+        if psn != self.expected or size != length or size > self._settings.path_mtu or self._receives is not None:
+            return False
+        if self._operation is not None or self._early or self.is_broken:
+            return False
+        self.expected = add(psn, 1)
+        self.unacknowledged += 1
+        self._msn += 1
+        self._ack_owed = True
+        self._last_early = None
+        if ack_request:
+            self.ack_requested = True
+        return True
+
     def receive(self, arrival: Arrival) -> None:
         """Take packets; what is complete goes to `delivered`."""
         if self.is_broken or (arrival.opcode not in _SHAPES and arrival.opcode != Opcode.RC_READ_REQUEST):

@@ -29,7 +29,7 @@ ACK_REQUEST = 1 << 31
 LARGEST_CALL_BYTES = 65_507
 MOST_SEGMENTS = 64
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
-_CONSTANT_CALLS = 4  # calls that the slots fill: few enough to stay in a core's cache
+_CONSTANT_CALLS = 8  # calls that the slots fill: few enough to stay in a core's cache
 _RANDOM_CALLS = 16
 _P_KEY = 0xFFFF
 

@@ -463,7 +463,8 @@ class Link:
             tags: Sequence[int] = [message.address for message in messages]
         else:
             tags = self._outgoing.acknowledged(index - 1, messages)
-            self.send(now)
+            if self._outgoing.has_more:
+                self.send(now)
         for tag in tags:
             if not self.is_broken:
                 self._endpoint.events.acknowledged(self.peer, tag, now)

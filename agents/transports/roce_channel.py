@@ -48,6 +48,7 @@ _HEADER_BYTES = {
 }
 _RETH_CODES = frozenset((Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY, Opcode.RC_READ_REQUEST))
 _IMM_CODES = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM))
+_WRITES = frozenset(code for code, meaning in MEANINGS.items() if code < 0x20 and meaning.operation is Operation.WRITE)
 _NO_PAYLOAD = frozenset((Opcode.RC_READ_REQUEST, Opcode.RC_ACK))
 _REFUSED = frozenset(
     code for code, meaning in MEANINGS.items() if meaning.operation in (Operation.ATOMIC, Operation.ATOMIC_ACK)
@@ -360,20 +361,31 @@ class Channel:
             (aeth,) = _AETH.unpack_from(buffer, 12)
             self._acknowledged(self.pair.acknowledge(psn, aeth >> 24, now), now)
             return
-        address = rkey = size = imm = 0
         if opcode == Opcode.RC_WRITE_ONLY_IMM:
-            address, rkey, size, imm = _RETH_IMM.unpack_from(buffer, 12)
-        elif opcode in _RETH_CODES:
-            address, rkey, size = _RETH.unpack_from(buffer, 12)
-        elif opcode in _IMM_CODES:
-            (imm,) = _IMM.unpack_from(buffer, 12)
-        if rkey != self._shared.rkey and (opcode in _RETH_CODES or opcode == Opcode.RC_WRITE_ONLY_IMM):
-            self._shared.drops["rkey"] += 1
+            self._take_write(psn, length, asks=asks, now=now)
             return
-        if opcode not in MEANINGS or MEANINGS[opcode].operation is not Operation.WRITE:
+        if opcode not in _WRITES:
             self._shared.drops["opcode"] += 1  # neither SEND nor READ is part of the profile
             return
+        address = size = imm = 0
+        if opcode in _RETH_CODES:
+            address, rkey, size = _RETH.unpack_from(buffer, 12)
+            if rkey != self._shared.rkey:
+                self._shared.drops["rkey"] += 1
+                return
+        elif opcode in _IMM_CODES:
+            (imm,) = _IMM.unpack_from(buffer, 12)
         self._arrived(Arrival(opcode, psn, 1, length, asks, address, 0, size, imm), now)
+
+    def _take_write(self, psn: Psn, length: int, *, asks: bool, now: int) -> None:
+        address, rkey, size, imm = _RETH_IMM.unpack_from(self._shared.buffer, 12)
+        if rkey != self._shared.rkey:
+            self._shared.drops["rkey"] += 1
+        elif self.pair.responder.take_write(psn, size=length, length=size, ack_request=asks):
+            self._mind_reply(now)
+            self._link.delivered(self.ends.index, Delivered(Operation.WRITE, address, size, imm), now)
+        else:
+            self._arrived(Arrival(Opcode.RC_WRITE_ONLY_IMM, psn, 1, length, asks, address, 0, size, imm), now)
 
     def take_many(self, stride: int, count: int, port: int, now: int) -> None:
         """Take `count` packets of `stride` bytes from the start of the buffer."""

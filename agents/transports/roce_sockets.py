@@ -103,17 +103,25 @@ class Sender:
 
     def send(self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = ()) -> bool:
         """Send one call; False where the kernel lost it. OSError where it says that it never will (see `Refusal`)."""
-        for _ in range(2):
+        try:
+            self._sendmsg(pieces, control, 0, to)
+        except OSError as error:
+            return self._send_again(error, pieces, to, control)
+        return True
+
+    def _send_again(
+        self, error: OSError, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages
+    ) -> bool:
+        if error.errno not in _PASSING:
+            raise error
+        if error.errno in _FULL and self._wait():
             try:
                 self._sendmsg(pieces, control, 0, to)
-            except OSError as error:
-                if error.errno not in _PASSING:
+            except OSError as again:
+                if again.errno not in _PASSING:
                     raise
-                if error.errno in _FULL and self._wait():
-                    continue
             else:
                 return True
-            break
         self.drops += 1
         return False
 

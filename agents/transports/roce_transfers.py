@@ -47,6 +47,11 @@ class Outgoing:
         self._queued = [0] * qps  # bytes in the queue pair, not acknowledged
         self._unacknowledged: deque[tuple[int, int]] = deque()  # number of the last message, tag
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something posted is not yet in messages."""
+        return bool(self._transfers)
+
     def post(self, tag: int, size: int) -> None:
         """Queue a transfer of at least one byte."""
         if not self._transfers:
