@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     """
     task = _task(args)
     topology = _topology(args, ranks=task.traffic.ranks)
+    for note in topology.notes:
+        print(f"charkha: {topology.source}: {note}", file=sys.stderr)
     router = Router(topology, seed=args.seed, weights=_weights(args, topology))
     plan = make_plan(task.traffic, topology, router=router, overhead=_overhead(args, topology))
     jct_ns, note = _jct(task, plan)

@@ -16,14 +16,21 @@ KeyPath: TypeAlias = Sequence[str | int]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file: `value` as plain objects (all keys strings), `root` as YAML nodes with their places."""
+    """A parsed file: `value` as plain objects (all keys strings), `root` as YAML nodes with their places.
+
+    Where `value` was made from another format (`is_converted`), its keys have no place in the file.
+    """
 
     path: Path
     value: Any
     root: yaml.Node
+    is_converted: bool = False
 
     def error(self, problem: str, key: KeyPath = ()) -> TopologyError:
         """An error that names file, line and key."""
+        if self.is_converted:
+            where = f" (at {format_key(key)} of what it was read as)" if key else ""
+            return TopologyError(problem + where, path=self.path)
         return TopologyError(problem, path=self.path, key=format_key(key) or None, line=self._line(key))
 
     def _line(self, key: KeyPath) -> int:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
 import jsonschema
 
+from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.document import Document, read_document
 from emulator.topology.drawing import read_agents, read_dut, read_network, with_interfaces
 from emulator.topology.fabric import read_fabric
+from emulator.topology.foreign import Foreign
 from emulator.topology.hosts import HostEntry, read_hosts
+from emulator.topology.infragraph import is_infragraph, read_infragraph
 from emulator.topology.model import Topology
 from emulator.topology.network import Network
 from emulator.topology.safety import Network as AddressRange
@@ -25,7 +29,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
     """Read a topology and give every rank its place.
 
     Args:
-        path: a YAML file.
+        path: a YAML file of our own, an InfraGraph, or containerlab's *.clab.yml.
         ranks: of the trace; 0 for the network alone.
         allow_networks: prefixes outside those that are safe by themselves, see safety.py.
 
@@ -34,7 +38,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         PlanError: the hosts have no room or no address for that many ranks.
         InputError: `allow_networks` holds something that is no prefix.
     """
-    document = read_document(path)
+    document, notes = _read(path)
     _validate(document)
     entries, network = _hosts_and_network(document, parse_networks(allow_networks))
     placed, interfaces = place_ranks(document, entries, ranks)
@@ -49,7 +53,29 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         dut=read_dut(document, entries, network),
         agents=read_agents(document, entries),
         transport=document.value.get("transport", {}),
+        notes=notes,
     )
+
+
+def _read(path: Path) -> tuple[Document, Sequence[str]]:
+    """A file of our own, or what another tool's is here, with notes on what has no counterpart."""
+    document = read_document(path)
+    for recognise, read in ((is_infragraph, read_infragraph), (is_containerlab, read_containerlab)):
+        if recognise(document.value):
+            foreign = _read_foreign(document, read)
+            value = foreign.as_value()
+            if "hosts" not in value:
+                raise document.error("has no hosts that are linked to anything")
+            return replace(document, value=value, is_converted=True), tuple(foreign.notes)
+    return document, ()
+
+
+def _read_foreign(document: Document, read: Callable[[Document], Foreign]) -> Foreign:
+    try:
+        return read(document)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # These formats are not ours to validate: a value of another type than theirs shows where it is used.
+        raise document.error(f"has a value of an unexpected type ({type(error).__name__}: {error})") from error
 
 
 @cache

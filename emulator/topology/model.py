@@ -48,6 +48,7 @@ class Topology:
         dut: the device under test; None where the file names none.
         agents: host → name of the agent that serves it; hosts that are not in it are served by local agents.
         transport: parameters that the command line overrides, `name` among them.
+        notes: what the file of another tool has that has no counterpart here, for the user.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Topology:
     dut: Dut | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
     transport: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
     def ranks(self) -> int:

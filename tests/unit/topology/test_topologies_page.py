@@ -23,3 +23,19 @@ def test_the_error_it_shows_is_the_real_one(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(TopologyError) as caught:
         load_topology(Path("lab.yaml"), ranks=1)
     assert f"    {caught.value}\n" in PAGE
+
+
+def test_the_network_it_draws_loads(tmp_path: Path) -> None:
+    text = PAGE.split("or to raise one in a lab, draw it:\n")[1].split("\nRate and MTU")[0]
+    path = tmp_path / "lab.yaml"
+    path.write_text("".join(line[4:] if line.startswith("    ") else line for line in text.splitlines(keepends=True)))
+    topology = load_topology(path, ranks=3)
+    assert [topology.port_of(rank) for rank in range(3)] == [(0, 0), (1, 0), (1, 1)]
+    assert topology.dut is not None
+    assert [str(port) for port in topology.dut.ports] == ["leaf0:p0", "leaf0:p1", "leaf0:p2"]
+
+
+def test_it_lists_what_is_shipped() -> None:
+    shipped = {path.stem for path in (Path(__file__).parents[3] / "topologies").glob("*.yaml")}
+    rows = [line.split("|")[1] for line in PAGE.split("## Ready ones")[1].splitlines() if line.startswith("| ")][1:]
+    assert {name.strip() for row in rows for name in row.split(",")} == shipped

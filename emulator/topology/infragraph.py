@@ -1,0 +1,177 @@
+"""InfraGraph (version 3): devices of components, instances of devices, edges between the components of instances.
+
+Instances of devices with an xpu or a NIC become hosts, others switches; an edge between instances becomes a link per
+pair of endpoints. What is inside a device is not mapped: traffic within a host does not cross the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from emulator.topology.document import Document, KeyPath
+from emulator.topology.foreign import Foreign
+
+_PART = re.compile(r"([\w.-]+?)(?:\[([-\d:]*)\])?")
+_GIGABITS = {"gigabits_per_second": 1, "gigabytes_per_second": 8}
+_ENDS_OF_TRAFFIC = ("xpu", "nic")
+MOST_NODES = 200_000
+
+
+def is_infragraph(value: Any) -> bool:
+    """Whether a file's content is an InfraGraph."""
+    return isinstance(value, Mapping) and ("infrastructure" in value or "instances" in value)
+
+
+def read_infragraph(document: Document) -> Foreign:
+    """Hosts, switches and links of an InfraGraph.
+
+    Raises:
+        TopologyError: what edges need is missing or of an older draft.
+    """
+    return _Reader(document).read()
+
+
+class _Reader:
+    """One file while it is read."""
+
+    def __init__(self, document: Document) -> None:
+        self._document, self._value = document, document.value
+        self._check_draft()
+        self._devices = {device["name"]: device for device in self._listed("devices")}
+        self._instances = {instance["name"]: instance for instance in self._listed("instances")}
+        self._links = {link["name"]: link for link in self._listed("links")}
+        self._foreign = Foreign(str(self._value.get("name", document.path.stem)))
+
+    def read(self) -> Foreign:
+        for number, instance in enumerate(self._listed("instances")):
+            self._add_instance(instance, ("instances", number))
+        for number, edge in enumerate(self._listed("edges")):
+            self._add_edge(edge, ("edges", number))
+        return self._foreign
+
+    def _check_draft(self) -> None:
+        if "infrastructure" in self._value or "connections" in self._value:
+            raise self._document.error("is an InfraGraph of an older draft; version 3 has devices, instances and edges")
+        for name in ("devices", "instances", "edges"):
+            if not isinstance(self._value.get(name), list):
+                raise self._document.error(f"is an InfraGraph without a list of {name}")
+
+    def _listed(self, name: str) -> Sequence[Mapping[str, Any]]:
+        items = self._value.get(name) or []
+        for number, item in enumerate(items):
+            if not isinstance(item, Mapping) or (name != "edges" and not isinstance(item.get("name"), str)):
+                raise self._document.error("is no InfraGraph entry with a name", (name, number))
+        found: Sequence[Mapping[str, Any]] = items
+        return found
+
+    def _add_instance(self, instance: Mapping[str, Any], key: KeyPath) -> None:
+        name, copies = instance["name"], self._count(instance, key)
+        device = self._device(str(instance.get("device")), (*key, "device"))
+        kinds = dict(self._kinds(device, key, depth=0))
+        for index in range(copies):
+            if any(kinds.get(kind) for kind in _ENDS_OF_TRAFFIC):
+                self._foreign.hosts[f"{name}{index}"] = {}
+                self._foreign.slots[f"{name}{index}"] = kinds.get("xpu", 0)
+            else:
+                self._foreign.switches[f"{name}{index}"] = "router"
+
+    def _kinds(self, device: Mapping[str, Any], key: KeyPath, *, depth: int) -> Iterator[tuple[str, int]]:
+        """(kind of component, how many), devices inside devices included."""
+        totals: dict[str, int] = {}
+        for component in device.get("components") or []:
+            number = self._count(component, key)
+            kind = str(component.get("choice"))
+            nested = self._devices.get(str(component.get("name"))) if kind == "device" and depth < 8 else None
+            inside = dict(self._kinds(nested, key, depth=depth + 1)) if nested else {kind: 1}
+            for each, amount in inside.items():
+                totals[each] = totals.get(each, 0) + number * amount
+        yield from totals.items()
+
+    def _add_edge(self, edge: Mapping[str, Any], key: KeyPath) -> None:
+        ones, others = (self._endpoints(edge.get(end), (*key, end)) for end in ("ep1", "ep2"))
+        pairs: Iterator[tuple[str, str]]
+        if edge.get("scheme", "one2one") == "many2many":
+            pairs = product(ones, others)
+        elif edge.get("scheme", "one2one") == "one2one":
+            pairs = zip(ones, others, strict=False)
+        else:
+            raise self._document.error(f"scheme {edge['scheme']!r} is not known: one2one or many2many", key)
+        facts = self._facts(str(edge.get("link")))
+        for one, other in pairs:
+            if one.rpartition(":")[0] != other.rpartition(":")[0]:
+                self._foreign.join((one, other), facts)
+
+    def _endpoints(self, end: Any, key: KeyPath) -> list[str]:
+        """`node:port` of every endpoint that an expression such as host[0:2] and nic[1] names."""
+        if not isinstance(end, Mapping) or not all(
+            isinstance(end.get(part), str) for part in ("instance", "component")
+        ):
+            raise self._document.error("an endpoint names an instance and a component", key)
+        name, expression = self._split(end["instance"], key)
+        if name not in self._instances:
+            raise self._document.error(f"there is no instance {name!r}", key)
+        instance = self._instances[name]
+        copies = self._indices(expression, self._count(instance, key), key)
+        ports = self._ports(self._device(str(instance.get("device")), key), end["component"].split("."), key)
+        if len(copies) * len(ports) > MOST_NODES:
+            raise self._document.error(f"names more than {MOST_NODES:,} endpoints", key)
+        return [f"{name}{index}:{port}" for index in copies for port in ports]
+
+    def _ports(self, device: Mapping[str, Any], path: Sequence[str], key: KeyPath) -> list[str]:
+        name, expression = self._split(path[0], key)
+        components = {component.get("name"): component for component in device.get("components") or []}
+        if name not in components:
+            raise self._document.error(f"device {device['name']} has no component {name!r}", key)
+        here = [f"{name}{index}" for index in self._indices(expression, self._count(components[name], key), key)]
+        if len(path) == 1:
+            return here
+        inner = self._ports(self._device(name, key), path[1:], key)
+        return [f"{one}.{other}" for one in here for other in inner]
+
+    def _device(self, name: str, key: KeyPath) -> Mapping[str, Any]:
+        if name not in self._devices:
+            raise self._document.error(f"there is no device {name!r}", key)
+        return self._devices[name]
+
+    def _split(self, text: str, key: KeyPath) -> tuple[str, str | None]:
+        match = _PART.fullmatch(text)
+        if match is None:
+            raise self._document.error(f"{text!r} is no endpoint: write name, name[1] or name[0:4]", key)
+        return match[1], match[2]
+
+    def _indices(self, expression: str | None, count: int, key: KeyPath) -> list[int]:
+        """Indices of `[1]`, `[0:4]`, `[-1]`, and all of them without brackets."""
+        parts = [int(part) if part else None for part in (expression or "").split(":")]
+        if len(parts) == 1 and parts[0] is not None:
+            index = parts[0] + count if parts[0] < 0 else parts[0]
+            if not 0 <= index < count:
+                raise self._document.error(f"[{expression}] is outside 0 to {count - 1}", key)
+            return [index]
+        return list(range(*slice(*parts if len(parts) > 1 else (None,)).indices(count)))
+
+    def _count(self, entry: Mapping[str, Any], key: KeyPath) -> int:
+        number = entry.get("count", 1)
+        if not isinstance(number, int) or not 0 <= number <= MOST_NODES:
+            raise self._document.error(f"count {number!r} is no number from 0 to {MOST_NODES:,}", key)
+        return number
+
+    def _facts(self, name: str) -> dict[str, str]:
+        """Rate and latency of a link; a bandwidth that is no bit rate is noted."""
+        physical = (self._links.get(name) or {}).get("physical") or {}
+        bandwidth, latency = physical.get("bandwidth") or {}, physical.get("latency") or {}
+        facts = {}
+        unit = str(bandwidth.get("choice"))
+        if unit in _GIGABITS and isinstance(bandwidth.get(unit), int | float):
+            facts["rate"] = f"{round(bandwidth[unit] * _GIGABITS[unit] * 10**9)}bit"
+        elif bandwidth:
+            self._note(f"link {name} has a bandwidth in {unit}, which is no bit rate: it is left out")
+        if latency.get("choice") in ("ms", "us", "ns"):
+            facts["latency"] = f"{latency[latency['choice']]}{latency['choice']}"
+        return facts
+
+    def _note(self, text: str) -> None:
+        if text not in self._foreign.notes:
+            self._foreign.notes.append(text)
