@@ -1,0 +1,127 @@
+"""`charkha run --transport roce` from the outside, at addresses of this test alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.command import EXAMPLE, charkha
+
+NET = f"127.{50 + os.getpid() % 50}.0.0/16"
+
+
+def test_a_run_records_its_flows_and_effective_options(tmp_path: Path) -> None:
+    topology = tmp_path / "own.yaml"
+    topology.write_text(f"name: own\nhosts:\n  - name: here\n    per_rank: {NET}\nplacement: block\n")
+    options = ("--qps", 2, "--path-mtu", 1024, "--payload", "random", "--qp-timeout", "nccl", "--congestion", "dcqcn")
+    finished = charkha(
+        *("run", EXAMPLE, "--scale-bytes", "1/64", "--iterations", 2, "--agents", 2, "--out", "run"),
+        *("--topology", topology, "--transport", "roce", *options),
+        cwd=tmp_path,
+    )
+    assert (finished.code, finished.stderr) == (0, "")
+    parameters = json.loads((tmp_path / "run" / "manifest.json").read_text())["parameters"]
+    assert parameters["transport"]["value"] == "roce"
+    assert parameters["roce.qps"] == {"value": 2, "unit": ""}
+    assert parameters["roce.path_mtu"] == {"value": 1024, "unit": "bytes"}
+    assert parameters["roce.timeout_ns"] == {"value": 4096 << 20, "unit": "ns"}
+    assert parameters["roce.dcqcn.increase_timer_ns"] == {"value": 300_000, "unit": "ns"}
+    flows = pq.read_table(tmp_path / "run" / "flows.parquet").to_pylist()
+    assert flows
+    for flow in flows:
+        fewest = -(-flow["bytes"] // 1024)
+        assert flow["packets"] - flow["retransmits"] >= fewest
+        assert flow["rtt_ns"] > 0
+
+
+def test_its_options_are_for_it_alone(tmp_path: Path) -> None:
+    finished = charkha("run", EXAMPLE, "--retry-count", 3, cwd=tmp_path)
+    assert finished.code == 2
+    assert finished.stderr == "charkha: --retry-count is for --transport roce, not for zmq\n"
+
+
+IN_A_NAMESPACE = """
+import asyncio, socket, struct
+from agents.roce.icrc import icrc_of_datagram
+from agents.transports.base import Address
+from agents.transports.roce import RoceTransport
+from agents.transports.roce_options import RoceOptions
+
+class Rank:
+    def __init__(self, endpoint):
+        self.endpoint, self.heard = endpoint, []
+    def arrived(self, peer, tag, size, now):
+        self.heard.append((peer, tag, size))
+    def acknowledged(self, peer, tag, now):
+        self.heard.append(tag)
+    def failed(self, peer, reason):
+        raise SystemExit(reason)
+
+async def carry(hosts, seed):
+    options = RoceOptions(path_mtu=1024, payload="random")
+    async with RoceTransport(options=options, message_bytes=50_000) as transport:
+        ranks = [Rank(await transport.open(i, host)) for i, host in enumerate(hosts)]
+        directory = {i: rank.endpoint.address for i, rank in enumerate(ranks)}
+        for rank in ranks:
+            rank.endpoint.connect(directory, rank)
+        for tag in range(8):
+            ranks[0].endpoint.post(1, tag, 30_000 * tag)
+        ranks[0].endpoint.flush()
+        async with asyncio.timeout(10):
+            while len(ranks[0].heard) < 8:
+                await asyncio.sleep(0.001)
+        assert sorted(ranks[1].heard) == [(0, tag, 30_000 * tag) for tag in range(8)], ranks[1].heard
+        assert not transport.drops, transport.drops
+        return sum(flow.packets for flow in ranks[0].endpoint.counters())
+
+def frames(sniffer):
+    while True:
+        try:
+            yield sniffer.recv(1 << 16)
+        except BlockingIOError:
+            return
+
+for hosts in (("127.0.0.1", "127.0.0.2"), ("fd00::1", "fd00::2")):
+    sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, socket.htons(3))
+    sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    sniffer.bind(("lo", 3))
+    packets = asyncio.run(carry(hosts, 1))
+    seen = 0
+    for frame in frames(sniffer):
+        header = 20 if frame[0] >> 4 == 4 else 40
+        protocol = frame[9] if header == 20 else frame[6]
+        if protocol != 17 or frame[header + 2 : header + 4] != (4791).to_bytes(2):
+            continue
+        seen += 1
+        (received,) = struct.unpack("<I", frame[-4:])
+        assert received == icrc_of_datagram(frame, header), frame[:80].hex()
+    assert seen >= 2 * packets, (seen, packets)  # lo shows each frame twice, leaving and coming, and ACKs
+print("done")
+"""
+
+
+def test_every_frame_on_the_wire_is_intact_over_ipv4_and_ipv6(tmp_path: Path) -> None:
+    """As the kernel cuts and numbers them, in a network namespace of this test's own."""
+    prepare = "ip link set lo up && ethtool -K lo tx-udp-segmentation off && ip -6 address add fd00::1/128 dev lo"
+    prepare += " && ip -6 address add fd00::2/128 dev lo"
+    unshare = ["unshare", "-rn", "sh", "-c"]
+    try:
+        subprocess.run([*unshare, prepare], check=True, capture_output=True, timeout=10)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespace can be prepared here: {error}")
+    script = tmp_path / "carry.py"
+    script.write_text(IN_A_NAMESPACE)
+    carried = subprocess.run(
+        [*unshare, f"{prepare} && exec {sys.executable} {script}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (carried.stdout, carried.returncode) == ("done\n", 0), carried.stderr
