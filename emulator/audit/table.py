@@ -24,8 +24,11 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A column of the flow table; an `optional` one is there where a row has something in it."""
+
     title: str
     cell: Callable[[FlowReport], str]
+    optional: bool = False
 
 
 def render(report: AuditReport) -> RenderableType:
@@ -35,6 +38,7 @@ def render(report: AuditReport) -> RenderableType:
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield _headline(report)
+    yield Text(_totals(report))
     yield Text()
     yield _opcode_table(report)
     yield Text()
@@ -59,6 +63,24 @@ def _headline(report: AuditReport) -> Text:
     if unchecked := sum(one.flow.icrc_unchecked for one in report.flows):
         text.append(f", unchecked in {unchecked}")
     return text
+
+
+def _totals(report: AuditReport) -> str:
+    """One line that also says what there was none of."""
+    carried = [one.carried for one in report.flows]
+    naks = sum((one.naks for one in carried), Counter[str]())
+    facts: dict[str, int | str] = {
+        "data": sum(one.data_frames for one in report.flows),
+        "ACK": sum(one.acks for one in carried),
+        "NAK": ", ".join(f"{count} {name}" for name, count in naks.items()) or 0,
+        "RNR": sum(one.rnr_naks for one in carried),
+        **{name: sum(getattr(one.course, name) for one in report.flows) for name in ("gaps", "missing")},
+        "resent": sum(one.course.retransmitted for one in report.flows),
+        "duplicates": sum(one.course.duplicates for one in report.flows),
+        "CE": sum(one.flow.congested for one in report.flows),
+        "CNP": sum(one.cnps for one in carried),
+    }
+    return " · ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def _opcode_table(report: AuditReport) -> Table:
@@ -103,7 +125,7 @@ def _sizes(one: FlowReport) -> str:
     if not sizes:
         return _NOTHING
     size, count = sizes.most_common(1)[0]
-    others = f" +{len(sizes) - 1} sizes" if len(sizes) > 1 else ""
+    others = " …" if len(sizes) > 1 else ""
     return f"{count} × {format_size(size)}{others}"  # noqa: RUF001 (a multiplication sign)
 
 
@@ -112,18 +134,18 @@ def _goodput(one: FlowReport) -> str:
 
 
 _COLUMNS = (
-    _Column("flow", lambda one: one.flow.key.label.replace(" > ", " >\n")),
+    _Column("flow", lambda one: one.flow.key.label.replace(" QP", "\nQP")),
     _Column("data", lambda one: _counted(one.data_frames)),
     _Column("messages", _sizes),
-    _Column("gaps /\nmissing", _missing),
-    _Column("re-\nsent", lambda one: _counted(one.course.retransmitted)),
-    _Column("dupli-\ncates", lambda one: _counted(one.course.duplicates)),
-    _Column("go-back-N", lambda one: _go_back_n(one)),
+    _Column("gaps /\nmissing", _missing, optional=True),
+    _Column("re-\nsent", lambda one: _counted(one.course.retransmitted), optional=True),
+    _Column("dupli-\ncates", lambda one: _counted(one.course.duplicates), optional=True),
+    _Column("go-back-N", lambda one: _go_back_n(one), optional=True),
     _Column("ACK", lambda one: _counted(_answers(one).acks)),
-    _Column("NAK", _naks),
-    _Column("CE", lambda one: _counted(one.flow.congested)),
-    _Column("CNP", lambda one: _counted(_answers(one).cnps)),
-    _Column("CNP\ngap", _cnp_gap),
+    _Column("NAK", _naks, optional=True),
+    _Column("CE", lambda one: _counted(one.flow.congested), optional=True),
+    _Column("CNP", lambda one: _counted(_answers(one).cnps), optional=True),
+    _Column("CNP\ngap", _cnp_gap, optional=True),
     _Column("Gb/s", _goodput),
 )
 
@@ -135,10 +157,11 @@ def _go_back_n(one: FlowReport) -> str:
 
 def _flow_table(flows: list[FlowReport]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for at, column in enumerate(_COLUMNS):
+    columns = [one for one in _COLUMNS if not one.optional or any(one.cell(flow) != _NOTHING for flow in flows)]
+    for at, column in enumerate(columns):
         table.add_column(column.title, justify="left" if at == 0 else "right", vertical="bottom", no_wrap=at != 0)
     for one in flows:
-        table.add_row(*(column.cell(one) for column in _COLUMNS))
+        table.add_row(*(column.cell(one) for column in columns))
     return table
 
 

@@ -26,8 +26,8 @@ _REMEMBERED = 16  # acknowledgements that may have been on their way, or lost, w
 class Course:
     """What became of a flow's requests.
 
-    `gaps` are jumps forward, `missing` the unacknowledged PSNs left out in them: lost before the capture, or never sent.
-    `new_gaps` are those over PSNs not seen before; `refilled` PSNs came later.
+    `gaps` are jumps forward, `missing` the unacknowledged PSNs left out in them: lost upstream, or never
+    sent. `new_gaps` are those over PSNs not seen before; `refilled` of those PSNs came later.
     `retransmitted` packets have a PSN that is not newer than all before; `duplicates` of them were seen before.
     `restarts` are jumps back. `stray_restarts` and `stray_skips` are what go-back-N does not explain.
     """
