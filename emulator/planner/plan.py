@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emulator.planner.fluid import fluid_ns
 from emulator.planner.incast import Incast, incast_of
 from emulator.planner.overhead import WireOverhead
 from emulator.planner.peers import Phase
@@ -50,6 +51,7 @@ class OperationPlan:
         ideal_ns: the same by every link on the way, equal-cost paths shared evenly.
         hashed_ns: the same with each flow on the path its hash chooses.
         together_ns, together_hashed_ns: as ideal_ns and hashed_ns with all groups at once.
+        fair_ns: with steps that wait for each other and links shared fairly, hashed; None for large groups too.
         group_ns: float64, shape (groups,): ideal_ns of each group, NaN where unknown.
     """
 
@@ -65,6 +67,7 @@ class OperationPlan:
     hashed_ns: int | None
     together_ns: int | None
     together_hashed_ns: int | None
+    fair_ns: int | None
     group_ns: FloatArray
 
 
@@ -317,6 +320,7 @@ class _OperationLoads:
             hashed_ns=_whole_ns(np.maximum(self._edges.group_ns, self._hashed.group_ns)),
             together_ns=self._together_ns(self._edges.once + self._even.once),
             together_hashed_ns=self._together_ns(self._edges.once + self._hashed.once),
+            fair_ns=fluid_ns(self._operation, self._router, self._byte_ns),
             group_ns=even_ns,
         )
 

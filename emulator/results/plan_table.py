@@ -91,7 +91,7 @@ def _operations(operations: Sequence[OperationPlan]) -> Table:
     table = _table()
     table.add_column("operation", overflow="fold")
     titles = ("size", "groups", "count", "flow", "incast\nrank", "\nport", "ideal\nports", "\nlinks", "\nhashed")
-    for title in (*titles, "all at\nonce"):
+    for title in (*titles, "fair\nsteps", "all at\nonce"):
         table.add_column(title, justify="right", no_wrap=True)
     for plan in operations[:SHOWN_OPERATIONS]:
         table.add_row(*_operation_cells(plan))
@@ -110,7 +110,7 @@ def _operation_cells(plan: OperationPlan) -> Iterator[str]:
     yield format_size(plan.flows.most) if plan.flows.flows else NONE
     yield f"{plan.incast.rank:,}"
     yield f"{plan.incast.port:,}"
-    yield from map(_time, (plan.port_ns, plan.ideal_ns, plan.hashed_ns, plan.together_hashed_ns))
+    yield from map(_time, (plan.port_ns, plan.ideal_ns, plan.hashed_ns, plan.fair_ns, plan.together_hashed_ns))
 
 
 def _tiers(found: Sequence[Tier]) -> Table:
@@ -182,6 +182,7 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
             "ports": plan.port_ns,
             "links": plan.ideal_ns,
             "hashed": plan.hashed_ns,
+            "fair_steps": plan.fair_ns,
             "together": plan.together_ns,
             "together_hashed": plan.together_hashed_ns,
         },
