@@ -79,10 +79,20 @@ class Collector:
         if datagram.payload_bytes > LARGEST_PACKET:
             self.unreadable_superframes += 1
         elif len(payload) >= BTH_BYTES:
-            meaning = MEANINGS.get(payload[0])
-            needed = BTH_BYTES + (meaning.extension_bytes if meaning else 0)
-            if len(payload) >= min(needed, datagram.payload_bytes):
-                self._add_packet(frame, datagram, payload.ljust(datagram.payload_bytes, b"\0"), is_intact=None)
+            self._add_headers(frame, datagram, payload)
+
+    def _add_headers(self, frame: CapturedFrame, datagram: Datagram, payload: bytes) -> None:
+        meaning = MEANINGS.get(payload[0])
+        needed = BTH_BYTES + (meaning.extension_bytes if meaning else 0)
+        if len(payload) >= min(needed, datagram.payload_bytes):
+            self._add_packet(frame, datagram, payload.ljust(datagram.payload_bytes, b"\0"), is_intact=None)
+        else:
+            # Enough to know that it was there.
+            bth = Bth.unpack(payload)
+            flow = self._flow(datagram, bth)
+            flow.opcodes[bth.opcode] += 1
+            flow.icrc_unchecked += 1
+            flow.unread.add(bth.psn)
 
     def _add_packet(self, frame: CapturedFrame, datagram: Datagram, payload: bytes, *, is_intact: bool | None) -> None:
         bth = Bth.unpack(payload)
@@ -93,10 +103,10 @@ class Collector:
         flow.icrc_unchecked += is_intact is None
         if is_intact is False:
             flow.icrc_bad += 1
-            flow.damaged.add(bth.psn)
+            flow.unread.add(bth.psn)
             self._breach(frame, Rule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently")
         elif bth.version != 0:
-            flow.damaged.add(bth.psn)
+            flow.unread.add(bth.psn)
             self._breach(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
         else:
             self._decode(frame, flow, bth, payload)
@@ -115,7 +125,7 @@ class Collector:
         if packet is Problem.OPCODE and bth.opcode & _SERVICE_BITS in _OTHER_FAMILIES:
             self.other_families[bth.opcode] += 1
         elif isinstance(packet, Problem):
-            flow.damaged.add(bth.psn)
+            flow.unread.add(bth.psn)
             self._breach(frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}")
         else:
             self._keep(frame, flow, packet)

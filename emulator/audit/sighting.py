@@ -70,7 +70,7 @@ def sight(packet: Packet, *, frame: int, time_ns: int | None) -> Sighting:
 
 @dataclass(slots=True)
 class Flow:
-    """All packets of a flow in the order of the capture; `damaged`: PSNs of those an endpoint drops."""
+    """All packets of a flow in the order of the capture; `unread`: PSNs of damaged and cut ones."""
 
     key: FlowKey
     source_port: int
@@ -78,7 +78,7 @@ class Flow:
     responses: list[Sighting] = field(default_factory=list)
     notifications: list[Sighting] = field(default_factory=list)
     datagrams: list[Sighting] = field(default_factory=list)
-    damaged: set[Psn] = field(default_factory=set)
+    unread: set[Psn] = field(default_factory=set)
     opcodes: Counter[int] = field(default_factory=Counter)
     icrc_good: int = 0
     icrc_bad: int = 0

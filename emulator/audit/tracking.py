@@ -93,8 +93,15 @@ class Tracker:
     def _unwrap(self, psn: Psn) -> int:
         return self._highest + distance(wrap(self._highest), psn)
 
-    def _is_damaged(self, psn: int) -> bool:
-        return wrap(psn) in self._flow.damaged
+    def _newest(self) -> int:
+        """The newest PSN sent, counting packets that could not be read."""
+        newest = self._highest
+        while self._is_unread(newest + 1):
+            newest += 1
+        return newest
+
+    def _is_unread(self, psn: int) -> bool:
+        return wrap(psn) in self._flow.unread
 
     def _breach(self, frame: int, rule: Rule, problem: str) -> None:
         self._course.violations.append(Violation(frame, rule, self._flow.key.label, problem))
@@ -123,8 +130,8 @@ class Tracker:
 
     def _check_new(self, sighting: Sighting, psn: int) -> None:
         lost = psn - self._highest - 1
-        if lost and self._flow.damaged:
-            lost -= sum(self._is_damaged(one) for one in range(self._highest + 1, psn))
+        if lost and self._flow.unread:
+            lost -= sum(self._is_unread(one) for one in range(self._highest + 1, psn))
         if lost:
             self._course.gaps += 1
             self._course.new_gaps += 1
@@ -188,7 +195,7 @@ class Tracker:
         through = psn if is_ack else psn - 1
         if psn < self._first:
             return
-        if psn > self._highest:
+        if psn > self._newest():
             rule = Rule.NAK_EXPECTED if sighting.syndrome == Syndrome.SEQUENCE_ERROR else Rule.ACK_UNSENT
             newest = wrap(self._highest)
             self._breach(sighting.frame, rule, f"PSN {sighting.psn:#x} was not sent yet, the newest is {newest:#x}")
@@ -215,7 +222,7 @@ class Tracker:
             sent = self._course.sent.get(self._hole)
             if sent is not None:
                 self._hole += sent.psns
-            elif self._is_damaged(self._hole):
+            elif self._is_unread(self._hole):
                 self._hole += 1
             else:
                 self._report_hole(sighting)
