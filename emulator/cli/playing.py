@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
+import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
+from agents.roce.packet import UDP_PORT
 from emulator.cli.progress import RunProgress
 from emulator.cli.roce_arguments import roce_options
 from emulator.controller.job import Job, JobOptions
@@ -18,7 +22,7 @@ from emulator.errors import EmulatorError
 from emulator.planner.algorithms import parse_overrides
 from emulator.results.record import Run, read_run
 from emulator.topology.load import load_topology
-from emulator.topology.model import Topology, default_loopback
+from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
 from emulator.trace.model import Workload
 from emulator.wire.load import LoadedTrace
 
@@ -68,8 +72,18 @@ def console() -> Console:
 
 def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:
     if args.topology is None:
-        return default_loopback(ranks)
+        return default_loopback(ranks, block=_free_block())
     return load_topology(args.topology, ranks=ranks, allow_networks=args.allow_network)
+
+
+def _free_block() -> int:
+    """A block of loopback addresses that no other run uses: RoCEv2 has one port, so each run needs its own."""
+    begin = os.getpid()
+    for block in range(begin, begin + LOOPBACK_BLOCKS):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.bind((default_loopback(1, block=block).address_of(0), UDP_PORT))
+            return block
+    return 0  # all taken: binding will say so
 
 
 def _options(args: argparse.Namespace) -> JobOptions:

@@ -16,6 +16,8 @@ from emulator.topology.network import Dut, Interface, Network, assumed_network
 LOOPBACK_BASE = IPv4Address("127.1.0.1")
 """First address of the default topology: past those that resolvers and hosts files like to use."""
 _LOOPBACK_END = IPv4Address("127.255.255.255")
+_BLOCK = 1 << 16
+LOOPBACK_BLOCKS = 254
 _ONE_PORT = "eth0"
 
 
@@ -73,6 +75,16 @@ class Topology:
         """The network that is drawn, else all hosts at one switch without limits."""
         return self.drawn or assumed_network({host.name: self._interfaces(host) for host in self.hosts})
 
+    @property
+    def link_mtu(self) -> int | None:
+        """The smallest MTU of a link, bytes of an IP packet; None where nobody says any."""
+        return min((link.mtu for link in self.network.links if link.mtu is not None), default=None)
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether any rank has an IPv6 address."""
+        return any(":" in address for address in self.addresses)
+
     def host_of(self, rank: int) -> Host:
         """The host a rank lives on."""
         return self.hosts[self.host_index[rank]]
@@ -98,13 +110,19 @@ class Topology:
         return host.interfaces or (Interface(_ONE_PORT, host.rate_bps),)
 
 
-def default_loopback(ranks: int) -> Topology:
+def default_loopback(ranks: int, *, block: int = 0) -> Topology:
     """One host that needs no set-up: every rank at its own address of 127.0.0.0/8, no port rate.
+
+    Args:
+        ranks: of the trace.
+        block: which 65,536 addresses to take, modulo LOOPBACK_BLOCKS, so that runs at the same time keep apart; a world
+            that does not fit one block begins with the first.
 
     Raises:
         PlanError: more ranks than loopback addresses.
     """
     if int(LOOPBACK_BASE) + ranks > int(_LOOPBACK_END):
         raise PlanError(f"{ranks} ranks are more than loopback has addresses for; give a --topology")
-    addresses = tuple(str(LOOPBACK_BASE + rank) for rank in range(ranks))
+    first = LOOPBACK_BASE + (block % LOOPBACK_BLOCKS * _BLOCK if ranks < _BLOCK else 0)
+    addresses = tuple(str(first + rank) for rank in range(ranks))
     return Topology("loopback", (Host("loopback"),), (0,) * ranks, addresses)

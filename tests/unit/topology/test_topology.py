@@ -4,7 +4,7 @@ import pytest
 
 from emulator.errors import InputError, PlanError, TopologyError
 from emulator.topology.load import load_topology
-from emulator.topology.model import Topology, default_loopback
+from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
 
 SHIPPED = sorted((Path(__file__).parents[3] / "topologies").glob("*.yaml"))
 
@@ -31,6 +31,13 @@ def test_loopback_gives_every_rank_an_address_of_its_own(ranks: int) -> None:
     assert len(addresses) == ranks
     assert all(address.startswith("127.") for address in addresses)
     assert topology.rate_bps(ranks - 1) is None
+
+
+def test_blocks_of_loopback_keep_runs_apart() -> None:
+    blocks = [set(default_loopback(1024, block=block).addresses) for block in range(LOOPBACK_BLOCKS)]
+    assert len(set.union(*blocks)) == 1024 * LOOPBACK_BLOCKS
+    assert all(address.startswith("127.") for addresses in blocks for address in addresses)
+    assert default_loopback(8, block=LOOPBACK_BLOCKS) == default_loopback(8)
 
 
 def test_loopback_has_an_end() -> None:
