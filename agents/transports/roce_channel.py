@@ -11,6 +11,8 @@ from functools import lru_cache
 from random import Random
 from typing import Protocol
 
+import numpy as np
+
 from agents.clock import Clock
 from agents.roce.headers import P_KEYS
 from agents.roce.icrc import UdpPath
@@ -478,7 +480,7 @@ class Channel:
         if not self._verifier(port).is_intact(packet, header_bytes=header, slot=slot, size=length):
             shared.drops["icrc"] += 1
             return False
-        if not (length and knows_slot and self._is_sample()):
+        if not (length and knows_slot and (self._is_sample() or not shared.payload.is_constant)):
             return True
         if bytes(packet[header : header + length]) == bytes(shared.payload.take(slot, length)):
             return True
@@ -487,19 +489,23 @@ class Channel:
 
     def _is_sample(self) -> bool:
         self._verified += 1
-        return not self._shared.payload.is_constant or self._verified % self._shared.options.sample == 0
+        return self._verified % self._shared.options.sample == 0
 
     def _is_right(self, stride: int, count: int, port: int) -> bool:
-        """Whether payload and ICRCs of predicted MIDDLE packets are right, if this is one that is looked at."""
-        if not self._is_sample():
+        """Whether payload and ICRC of predicted MIDDLE packets are right.
+
+        Random payload is compared always, a constant one where this is a sample; the first ICRC where it is a sample.
+        """
+        shared, payload, is_sample = self._shared, self._shared.payload, self._is_sample()
+        if payload.is_constant and not is_sample:
             return True
-        shared, payload = self._shared, self._shared.payload
-        first = shared.payload.slot(self.pair.responder.received_bytes // payload.path_mtu)
-        slots = (shared.staging.steps[:count] + first) % payload.slots
-        rows = shared.inspection.rows(stride, count)[:, 12:-4]
-        if (rows != payload.rows[slots]).any():
+        first = payload.slot(self.pair.responder.received_bytes // payload.path_mtu)
+        expected = payload.rows[first : first + count]
+        if len(expected) < count:
+            expected = np.concatenate((expected, payload.rows[: count - len(expected)]))
+        if (shared.inspection.rows(stride, count)[:, 12:-4] != expected).any():
             return False
-        return self._verifier(port).is_intact_in_full(shared.buffer[:stride])
+        return not is_sample or self._verifier(port).is_intact_in_full(shared.buffer[:stride])
 
 
 def _first_free(senders: Senders, host: str, port: int) -> tuple[int, Sender]:
