@@ -19,7 +19,7 @@ from agents.roce.icrc import UdpPath
 from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message, Run, Verb
 from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
 from agents.roce.packet import CNP_PAYLOAD, UDP_PORT
-from agents.roce.psn import Psn, add
+from agents.roce.psn import Psn, add, distance
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
 from agents.roce.runs import BTH, Framing, Inspection, Payload, Pieces, Prediction, Staging
@@ -168,6 +168,7 @@ class Channel:
 
     __slots__ = (
         "_ack_every",
+        "_elsewhere",
         "_has_alarm",
         "_is_owing",
         "_link",
@@ -193,6 +194,7 @@ class Channel:
         self._paths: list[tuple[Framing, Sender]] = []
         self._verifiers: dict[int, Framing] = {}
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
+        self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._ack_every = max(1, settings.window_packets // 4)
         self._has_alarm = self._is_owing = self.is_dead = False
         self.owed_since = self._verified = 0
@@ -395,7 +397,8 @@ class Channel:
         headers = shared.inspection.headers(stride, count)
         predicted = self._prediction.headers(responder.expected, count)
         if headers != predicted and _without_ack_request(headers) != predicted:
-            self._take_each(stride, count, port, now)
+            if not self._take_elsewhere(headers, stride, port, now):
+                self._take_each(stride, count, port, now)
             return
         is_right = stride == shared.staging.stride and self._is_right(stride, count, port)
         if not (is_right and responder.take_middles(count)):
@@ -404,6 +407,21 @@ class Channel:
         if headers != predicted:
             responder.ack_requested = True
         self._mind_reply(now)
+
+    def _take_elsewhere(self, headers: bytes, stride: int, port: int, now: int) -> bool:
+        """MIDDLE packets in order among themselves, but not the next ones: the first one's ICRC stands for all."""
+        shared, expected = self._shared, self.pair.responder.expected
+        psn = Psn(int.from_bytes(headers[9:12]))
+        count = len(headers) // BTH.size
+        if stride != shared.staging.stride or not (shared.payload.is_constant or distance(expected, psn) > 0):
+            return False
+        if _without_ack_request(headers) != self._elsewhere.headers(psn, count):
+            return False
+        if not self._verifier(port).is_intact_in_full(shared.buffer[:stride]):
+            return False
+        asks = headers[-4] >= 0x80
+        self._arrived(Arrival(Opcode.RC_WRITE_MIDDLE, psn, count, shared.payload.path_mtu, asks), now)
+        return True
 
     def _take_each(self, stride: int, count: int, port: int, now: int) -> None:
         """Packet by packet, as though they had come so."""

@@ -140,6 +140,39 @@ def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("options", [{}, {"payload": "random"}, {"receiver": "ooo"}], ids=str)
+def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object]) -> None:
+    """Every 7th call is lost on its way out, so that merged runs come early, late and doubled."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 1)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        sender = bed.transports[0].shared.senders._senders[f"{NET}.1"]
+        calls = 0
+
+        def lossy(send: Callable[..., int]) -> Callable[..., int]:
+            def call(*args: object) -> int:
+                nonlocal calls
+                calls += 1
+                return 0 if calls % 7 == 0 else send(*args)
+
+            return call
+
+        for one in sender.values():
+            one._sendmsg = lossy(one._sendmsg)  # type: ignore[assignment]
+        a.send(1, [(tag, 500_000) for tag in range(2, 22)])
+        await bed.until(lambda: len(a.acknowledgements(1)) == 21)
+        assert b.arrivals(0) == [(1, 1), *((tag, 500_000) for tag in range(2, 22))]
+        flow = a.endpoint.counters()[0]
+        assert flow.retransmits
+        assert flow.naks or "ooo" in options.values()
+        assert bed.transports[1]._endpoints[1].counters() == []
+        assert bed.transports[1].drops == {}
+
+    run(scenario, message_bytes=100_000, **options)
+
+
 def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, _ = await bed.connected(2)
