@@ -21,6 +21,7 @@ LARGEST_COUNT = (1 << 31) - 1
 """Iterations and the like are stored in 32 bits."""
 LARGEST_SEED = (1 << 64) - 1
 LARGEST_FACTOR = 10**9
+LARGEST_MESSAGE_BYTES = 1 << 30
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -81,7 +82,7 @@ def _seconds(text: str) -> float:
 
 def _message_bytes(text: str) -> int:
     value = parse_size(text)
-    if not 1 <= value <= 1 << 30:
+    if not 1 <= value <= LARGEST_MESSAGE_BYTES:
         raise ValueError(f"{text!r}: messages have 1 byte to 1 GiB")
     return value
 
@@ -122,7 +123,7 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
         default=[],
         help="let the topology name addresses of this prefix, as 192.0.2.0/24",
     )
-    group.add_argument("--transport", choices=TRANSPORTS, default=TRANSPORTS[0], help=f"default: {TRANSPORTS[0]}")
+    group.add_argument("--transport", choices=TRANSPORTS, help=f"default: the topology's, or {TRANSPORTS[0]}")
     group.add_argument("--agents", metavar="N", type=at_least(1), help="agent processes (default: one per core)")
     group.add_argument("--iterations", metavar="N", type=at_least(1), default=iterations, help=f"default: {iterations}")
     group.add_argument(
@@ -140,7 +141,6 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
         "--message-bytes",
         metavar="SIZE",
         type=argument(_message_bytes),
-        default=DEFAULT_MESSAGE_BYTES,
         help=f"payload is cut into messages of at most this (default: {format_size(DEFAULT_MESSAGE_BYTES)})",
     )
     group.add_argument(

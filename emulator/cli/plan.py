@@ -168,11 +168,10 @@ def _overhead(args: argparse.Namespace, topology: Topology) -> WireOverhead:
     """Of the transport: what the command line says, else the topology, else the defaults."""
     said = topology.transport
     name = args.transport or str(said.get("name", _TRANSPORTS[0]))
-    mtus = [link.mtu for link in topology.network.links if link.mtu is not None]
-    mtu = args.mtu or min(mtus, default=DEFAULT_MTU)
+    mtu = args.mtu or topology.link_mtu or DEFAULT_MTU
     message_bytes = args.message_bytes or int(said.get("message_bytes", DEFAULT_MESSAGE_BYTES))
-    ipv6 = any(":" in address for address in topology.addresses)
-    return transport_overhead(name, mtu=mtu, message_bytes=message_bytes, ipv6=ipv6)
+    path_mtu = None if args.mtu or "path_mtu" not in said else int(said["path_mtu"])
+    return transport_overhead(name, mtu=mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=topology.is_ipv6)
 
 
 def _weights(args: argparse.Namespace, topology: Topology) -> Any:

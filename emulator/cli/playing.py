@@ -17,6 +17,7 @@ from rich.console import Console
 from agents.roce.packet import UDP_PORT
 from emulator.cli.progress import RunProgress
 from emulator.cli.roce_arguments import roce_options
+from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.controller.job import Job, JobOptions
 from emulator.errors import EmulatorError
 from emulator.planner.algorithms import parse_overrides
@@ -36,6 +37,7 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
         EmulatorError: as Job.play; where a run folder is left, a line on stderr says where.
     """
     topology = _topology(args, ranks=len(workload.programs))
+    take_transport_defaults(args, topology)
     job = Job(loaded, workload, topology, _options(args))
     nodes = sum(len(program.communications) for program in workload.programs)
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it

@@ -16,6 +16,7 @@ from emulator.controller.session import RunPlan, RunSession, SessionOutcome, sha
 from emulator.errors import PlanError, RunInterrupted
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
+from emulator.planner.overhead import DEFAULT_MTU, WireOverhead, transport_overhead
 from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
 from emulator.results.catalogue import Catalogue, Completions
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
@@ -101,7 +102,9 @@ class Job:
         self._loaded, self._topology, self._options = loaded, topology, options
         self._workload = _scale_compute(workload, options.compute_factor)
         self.choice = AlgorithmChoice(self._workload, options.overrides)
-        self._ideal_ns = ideal_per_instance(self._workload, topology, algorithm_of=self.choice.name_of)
+        self._ideal_ns = ideal_per_instance(
+            self._workload, topology, algorithm_of=self.choice.name_of, overhead=_overhead(options, topology)
+        )
 
     def play(self, folder: Path, observer: JobObserver) -> Run:
         """Play, and leave a closed run folder; returns it.
@@ -268,6 +271,19 @@ class _Recorder:
             included=sum(one >= 0 for one in self._done) - len(broken),
             excluded=tuple(Exclusion(one, "not all ranks completed it") for one in broken),
         )
+
+
+def _overhead(options: JobOptions, topology: Topology) -> WireOverhead:
+    """Of the transport as this run uses it."""
+    parameter = options.transport_parameters.get("roce.path_mtu")
+    path_mtu = parameter.value if parameter is not None and isinstance(parameter.value, int) else None
+    return transport_overhead(
+        options.transport,
+        mtu=topology.link_mtu or DEFAULT_MTU,
+        message_bytes=options.message_bytes,
+        path_mtu=path_mtu,
+        ipv6=topology.is_ipv6,
+    )
 
 
 async def _play_interruptibly(session: RunSession) -> SessionOutcome:

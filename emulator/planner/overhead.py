@@ -87,14 +87,16 @@ def roce_overhead(
     return WireOverhead(message_bytes, message_bytes + packets * headers + _RETH)
 
 
-def transport_overhead(name: str, *, mtu: int, message_bytes: int, ipv6: bool = False) -> WireOverhead:
-    """Overhead of a transport by its name on the command line.
+def transport_overhead(
+    name: str, *, mtu: int, message_bytes: int, path_mtu: int | None = None, ipv6: bool = False
+) -> WireOverhead:
+    """Overhead of a transport by its name on the command line; arguments as `roce_overhead`.
 
     Raises:
         PlanError: no such transport, or nothing fits into the MTU.
     """
     if name == "roce":
-        return roce_overhead(mtu, message_bytes=message_bytes, ipv6=ipv6)
+        return roce_overhead(mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=ipv6)
     if name == "zmq":
         return tcp_overhead(mtu, ipv6=ipv6)
     raise PlanError(f"the header overhead of a transport {name!r} is unknown; there are zmq and roce")
