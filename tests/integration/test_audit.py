@@ -1,0 +1,78 @@
+"""`charkha audit` as a user runs it, on captures of a foreign endpoint and on captures made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agents.roce.opcodes import Opcode
+from emulator.cli.audit import audit_file
+from tests.support.command import charkha
+from tests.support.roce_capture import MTU, Conversation
+from tests.support.shared_traces import require_shared
+
+GOLDEN = ("golden", "rocev2")
+CLEAN = {
+    "pingpong_v4.pcap": (24, 6, {4096: 6}),
+    "send_multi_m1024.pcap": (50, 5, {10_001: 5}),
+    "send_only_64.pcap": (5, 5, {64: 5}),
+    "uc_write.pcap": (15, 0, {3001: 5}),
+    "write_multi_m1024.pcap": (50, 5, {10_001: 5}),
+    "write_only_64.pcap": (5, 5, {64: 5}),
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_captures_of_a_foreign_endpoint(name: str) -> None:
+    data, acks, sizes = CLEAN[name]
+    report = audit_file(require_shared(*GOLDEN, name))
+    assert report.violations == ()
+    assert report.notes == ()
+    assert sum(one.flow.icrc_good for one in report.flows) == report.frames
+    assert sum(one.data_frames for one in report.flows) == data
+    assert sum(one.carried.acks for one in report.flows) == acks
+    assert sum((one.messages.sizes for one in report.flows), start=type(report.flows[0].messages.sizes)()) == sizes
+    assert all(one.course.gaps == one.course.retransmitted == 0 for one in report.flows)
+
+
+@pytest.mark.parametrize(("side", "data", "missing", "duplicates"), [("client", 824, 0, 624), ("server", 788, 36, 588)])
+def test_both_sides_of_a_lossy_connection(side: str, data: int, missing: int, duplicates: int) -> None:
+    report = audit_file(require_shared(*GOLDEN, f"loss_write.{side}.pcap.gz"))
+    assert report.violations == ()
+    flow = next(one for one in report.flows if one.data_frames)
+    assert (flow.data_frames, flow.course.missing, flow.course.duplicates) == (data, missing, duplicates)
+    assert flow.answers is not None
+    assert (flow.answers.acks, flow.answers.naks) == (20, {"sequence error": 9})
+    assert (flow.course.restarts, flow.course.restarts_after_nak, flow.course.go_back_n) == (9, 9, "followed")
+    assert flow.messages.sizes == {10_001: 20}
+    assert flow.payload_bytes == 20 * 10_001
+
+
+def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    talk.ack(messages=1)
+    done = charkha("audit", talk.save(tmp_path / "c.pcap"), cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert "No rule is broken." in done.stdout
+    assert "10.0.0.1 > 10.0.0.2" in done.stdout
+
+
+def test_a_file_that_is_no_capture_ends_with_2(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a capture at all")
+    done = charkha("audit", "text", cwd=tmp_path)
+    assert done.code == 2
+    assert done.error == "charkha: text: neither pcap nor pcapng"
+    assert done.stdout == ""
+
+
+def test_a_broken_rule_ends_with_1_and_names_the_frame(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    frame = talk.request(Opcode.RC_WRITE_LAST, payload=bytes(4))
+    path = talk.save(tmp_path / "c.pcap")
+    done = charkha("audit", "--json", path, cwd=tmp_path)
+    assert (done.code, done.stderr) == (1, "")
+    assert json.loads(done.stdout)["violations"][0]["frame"] == frame

@@ -1,0 +1,210 @@
+"""The ICRC against zlib, against scapy, and against every frame a foreign endpoint sent."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.roce.gf2 import combine, power_of_x, shift_table, word_table
+from agents.roce.headers import Bth, Reth
+from agents.roce.icrc import (
+    BAD,
+    IcrcTemplate,
+    RunIcrc,
+    UdpPath,
+    constant_payload_crc,
+    icrc,
+    icrc_of_datagram,
+    recover_ip_id,
+)
+from agents.roce.opcodes import Opcode
+from agents.roce.packet import Packet, pack_icrc, parse_packet
+from agents.roce.psn import Psn
+from emulator.cli.capture import Capture
+from tests.support.roce_capture import ip_datagram
+from tests.support.shared_traces import require_shared
+
+V4 = UdpPath.between("10.0.0.1", "10.0.0.2", source_port=50123)
+V6 = UdpPath.between("fd00::1", "fd00::2", source_port=50123)
+PATHS = pytest.mark.parametrize("path", [V4, V6], ids=["v4", "v6"])
+U24 = st.integers(0, (1 << 24) - 1)
+ETHERNET_BYTES, V4_BYTES, UDP_BYTES = 14, 20, 8
+
+
+def bth(psn: int, *, opcode: int = Opcode.RC_WRITE_MIDDLE, ack_request: bool = False, becn: bool = False) -> bytes:
+    return Bth(opcode, Psn(psn), 0x123456, ack_request=ack_request, becn=becn).pack()
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_combine_is_the_crc_of_both(first: bytes, second: bytes) -> None:
+    assert combine(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
+
+
+@given(st.binary(min_size=4, max_size=4), st.integers(0, 5000))
+def test_a_word_adds_what_its_table_says(word: bytes, after: int) -> None:
+    difference = zlib.crc32(word + bytes(after)) ^ zlib.crc32(bytes(4 + after))
+    assert word_table(after).product(int.from_bytes(word, "little")) == difference
+
+
+@given(st.integers(0, 0xFFFFFFFF), st.integers(0, 9000))
+def test_shifting_can_be_undone(crc: int, zero_bytes: int) -> None:
+    assert shift_table(-zero_bytes).product(shift_table(zero_bytes).product(crc)) == crc
+
+
+@given(st.lists(st.integers(0, 0xFFFFFFFF), min_size=1, max_size=20))
+def test_many_products_are_single_products(words: list[int]) -> None:
+    table = word_table(77)
+    assert table.products(np.array(words, np.uint32)).tolist() == [table.product(word) for word in words]
+
+
+def test_powers_of_x_repeat_after_2_to_the_32_less_1() -> None:
+    assert power_of_x(0) == power_of_x((1 << 32) - 1) == 1 << 31
+    assert power_of_x(-1) == power_of_x((1 << 32) - 2)
+
+
+@settings(deadline=None)
+@PATHS
+@given(
+    payload=st.binary(max_size=60).map(lambda data: data + bytes(-len(data) % 4)), psn=U24, ip_id=st.integers(0, 65535)
+)
+def test_scapy_agrees(path: UdpPath, payload: bytes, psn: int, ip_id: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries it finds on its way
+        from scapy.contrib.roce import BTH
+        from scapy.layers.inet import IP, UDP
+        from scapy.layers.inet6 import IPv6
+        from scapy.packet import Raw
+    if path.is_v4:
+        layers = IP(src="10.0.0.1", dst="10.0.0.2", id=ip_id, flags="DF")
+    else:
+        layers = IPv6(src="fd00::1", dst="fd00::2")
+    layers /= UDP(sport=50123, dport=4791)
+    layers /= BTH(opcode=int(Opcode.RC_WRITE_MIDDLE), becn=1, dqpn=0x123456, psn=psn) / Raw(payload)
+    assert bytes(layers)[-4:] == pack_icrc(icrc(path, bth(psn, becn=True) + payload, ip_id=ip_id))
+
+
+def golden_datagrams() -> list[bytes]:
+    folder: Path = require_shared("golden", "rocev2")
+    return [frame.data[ETHERNET_BYTES:] for path in sorted(folder.iterdir()) for frame in Capture(path)]
+
+
+def test_every_frame_of_a_foreign_endpoint_verifies() -> None:
+    datagrams = golden_datagrams()
+    assert len(datagrams) == 1845
+    for datagram in datagrams:
+        payload = datagram[V4_BYTES + UDP_BYTES :]
+        packet = parse_packet(payload)
+        assert isinstance(packet, Packet)
+        assert packet.pack() == payload
+        assert packet.icrc == icrc_of_datagram(datagram, V4_BYTES)
+        path = UdpPath(datagram[12:16], datagram[16:20], int.from_bytes(datagram[20:22], "big"))
+        ip_id = int.from_bytes(datagram[4:6], "big")
+        assert icrc(path, payload[:-4], ip_id=ip_id) == packet.icrc
+        assert recover_ip_id(path, payload[:-4], packet.icrc) == ip_id
+
+
+@PATHS
+def test_every_bit_that_is_not_masked_counts(path: UdpPath) -> None:
+    """Flips each bit of a datagram: the ICRC changes, but for what routers may change, and the byte of FECN and BECN."""
+    datagram = ip_datagram(path, bth(5) + b"data", ip_id=77)
+    header_bytes = V4_BYTES if path.is_v4 else 40
+    right = icrc_of_datagram(datagram, header_bytes)
+    udp = header_bytes + 6
+    masked = {*range(8, 16), *range(64, 72), *range(80, 96)} if path.is_v4 else {*range(4, 32), *range(56, 64)}
+    masked |= {*range(8 * udp, 8 * udp + 16), *range(8 * (header_bytes + 12), 8 * (header_bytes + 13))}
+    for bit in range(4, 8 * (len(datagram) - 4)):
+        if bit // 8 == 0:
+            continue  # version and header length: another parse
+        changed = bytearray(datagram)
+        changed[bit // 8] ^= 0x80 >> bit % 8
+        assert (icrc_of_datagram(bytes(changed), header_bytes) == right) is (bit in masked), f"bit {bit}"
+
+
+@given(st.integers(0, 255), st.integers(0, 5000))
+def test_a_constant_payload_has_a_known_crc(value: int, length: int) -> None:
+    assert constant_payload_crc(value, length) == zlib.crc32(bytes([value]) * length + bytes(-length % 4))
+
+
+def run(path: UdpPath, *, payload: bytes = bytes(range(256)) * 4, headers: bytes | None = None) -> RunIcrc:
+    return RunIcrc(IcrcTemplate.of_payload(path, bth(99) if headers is None else headers, payload))
+
+
+PAYLOAD = bytes(range(256)) * 4
+
+
+@PATHS
+@given(
+    first=U24 | st.integers((1 << 24) - 70, (1 << 24) - 1) | st.integers(65_470, 65_540),
+    count=st.integers(1, 70),
+    ip_id=st.integers(0, 65_535 - 70),
+)
+def test_consecutive_packets(path: UdpPath, first: int, count: int, ip_id: int) -> None:
+    crcs = run(path).consecutive(first, count, first_ip_id=ip_id)
+    expected = [icrc(path, bth((first + at) % (1 << 24)) + PAYLOAD, ip_id=ip_id + at) for at in range(count)]
+    assert crcs.tolist() == expected
+
+
+@PATHS
+@given(st.lists(st.tuples(U24, st.integers(0, 65_535)), min_size=1, max_size=10))
+def test_any_psns_and_ids(path: UdpPath, packets: list[tuple[int, int]]) -> None:
+    psns, ids = (np.array(column) for column in zip(*packets, strict=True))
+    expected = [icrc(path, bth(psn) + PAYLOAD, ip_id=ip_id) for psn, ip_id in packets]
+    assert run(path).icrcs(psns, ids).tolist() == expected
+
+
+def test_a_run_with_extension_headers() -> None:
+    headers = bth(7, opcode=Opcode.RC_WRITE_FIRST) + Reth(1 << 40, 5, 1 << 20).pack()
+    crcs = run(V4, headers=headers).icrcs(np.array([7]))
+    assert crcs.tolist() == [icrc(V4, headers + PAYLOAD)]
+
+
+def test_the_last_packet_of_a_run_may_differ() -> None:
+    one = run(V4)
+    crc = (
+        int(one.consecutive(5, 1)[0])
+        ^ one.change(8, 0x80)
+        ^ one.change(0, Opcode.RC_WRITE_MIDDLE ^ Opcode.RC_WRITE_LAST)
+    )
+    assert crc == icrc(V4, bth(5, opcode=Opcode.RC_WRITE_LAST, ack_request=True) + PAYLOAD)
+    assert one.change(4, 0x40) == 0
+
+
+HEADERS = st.builds(bth, U24, opcode=st.integers(0, 255), ack_request=st.booleans(), becn=st.booleans())
+
+
+@PATHS
+@given(
+    packets=st.lists(st.tuples(HEADERS, st.integers(0, 65_535)), min_size=1, max_size=10), damage=st.integers(1, 0xFFFF)
+)
+def test_ids_are_recovered_and_damage_is_found(path: UdpPath, packets: list[tuple[bytes, int]], damage: int) -> None:
+    one = run(path)
+    words = np.frombuffer(b"".join(header for header, _ in packets), "<u4").reshape(-1, 3).astype(np.uint32)
+    received = np.array([icrc(path, header + PAYLOAD, ip_id=ip_id) for header, ip_id in packets], np.uint32)
+    expected = one.icrcs_of_headers(words)
+    ids = [ip_id if path.is_v4 else 0 for _, ip_id in packets]
+    assert one.ip_ids(expected, received).tolist() == ids
+    received[0] ^= damage if not path.is_v4 else word_table(0).product(damage)
+    found = one.ip_ids(expected, received).tolist()
+    assert found[1:] == ids[1:]
+    assert found[0] != ids[0]
+
+
+def test_of_all_damage_one_in_65536_passes_as_another_id() -> None:
+    """What recovering the ID costs: 16 bits that check, not 32."""
+    one = run(V4)
+    right = one.icrcs(np.array([5]))
+    wrong = np.random.default_rng(1).integers(0, 1 << 32, 1 << 18, dtype=np.uint32)
+    passed = int((one.ip_ids(right, wrong) != BAD).sum())
+    assert 0 < passed < 20
+
+
+@PATHS
+def test_a_single_damaged_packet_has_no_id(path: UdpPath) -> None:
+    packet = bth(5) + PAYLOAD
+    assert recover_ip_id(path, packet, icrc(path, packet) ^ 1) is None
