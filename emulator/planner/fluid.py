@@ -95,7 +95,7 @@ class _Group:
         self._active: list[_Queue] = []
 
     def run(self) -> float:
-        """Time until everybody is done, ns; NaN where a link has no rate."""
+        """Time until everybody is done, ns; NaN where a link has no rate, or somebody waits for ever."""
         now = 0.0
         for member, lane in list(self._lanes):
             self._advance(member, lane)
@@ -110,7 +110,7 @@ class _Group:
             now += step
             done = times <= step * (1 + _SAME_TIME)
             self._finish(done, left - np.where(np.isinf(rates), 0.0, rates) * step)
-        return now
+        return np.nan if any(lane.missing for lane in self._lanes.values()) else now
 
     def _finish(self, done: np.typing.NDArray[np.bool_], left: FloatArray) -> None:
         active, self._active = self._active, []

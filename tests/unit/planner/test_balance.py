@@ -3,10 +3,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.planner.balance import balance_of, level_names, levels, oversubscription
+from emulator.planner.balance import balance_of, equal_cost, level_names, levels, oversubscription
+from emulator.planner.overhead import WireOverhead
+from emulator.planner.plan import make_plan
+from emulator.planner.routing import Router
+from emulator.planner.traffic import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 from emulator.topology.paths import Paths
+from emulator.trace.model import CommKind
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -35,6 +40,19 @@ def test_levels_and_oversubscription_of_a_leaf_spine() -> None:
         ("leaf0", 4e8, 2e8),
         ("leaf1", 4e8, 2e8),
     ]
+
+
+def test_collisions_are_flows_beyond_the_even_share() -> None:
+    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    traffic = traffic_of_collective(CommKind.ALL_TO_ALL, ranks=8, size_bytes=8000, group_size=8, overrides={})
+    plan = make_plan(traffic, topology, router=Router(topology), overhead=WireOverhead(1, 1))
+    found = {choice.switch: choice for choice in equal_cost(plan)}
+    assert set(found) == {"leaf0", "leaf1"}
+    for choice in found.values():
+        assert sum(choice.flows) == 16
+        assert choice.collisions == max(choice.flows) - 8
+        assert choice.hashed.mmr == max(choice.flows) / 8
+        assert [name.split(" > ")[0] for name in choice.links] == [f"{choice.switch}:u0", f"{choice.switch}:u1"]
 
 
 def test_one_switch_is_not_oversubscribed() -> None:

@@ -73,6 +73,18 @@ def test_steps_that_wait_take_longer_than_the_bound(tmp_path: Path) -> None:
     assert found.fair_ns >= found.ideal_ns
 
 
+def test_what_comes_early_is_not_waited_for_again(tmp_path: Path) -> None:
+    # h2 takes 800 ns a byte, the others 80. 1 > 2 and 2 > 0 of the first step take h2's pace; 1, which heard from 0 long
+    # before, has sent 1 > 0 of the second step meanwhile. Then 2 > 1 and 0 > 2 take h2's pace again.
+    text = """hosts:
+  - {name: h0, address: 10.0.0.1, rate: 100Mbit}
+  - {name: h1, address: 10.0.0.2, rate: 100Mbit}
+  - {name: h2, address: 10.0.0.3, rate: 10Mbit}
+"""
+    found = planned(drawn(tmp_path, text, 3), CommKind.ALL_TO_ALL, "pairwise", size_bytes=3000)
+    assert found.ideal_ns == found.fair_ns == 2 * 1000 * 800
+
+
 def test_within_a_host_nothing_takes_time() -> None:
     assert planned(default_loopback(4), CommKind.ALL_REDUCE, "ring", size_bytes=400).fair_ns == 0
 

@@ -189,6 +189,35 @@ def test_a_cable_between_two_hosts_carries_each_byte_once() -> None:
     assert plan.operations[0].local_bytes == 4000
 
 
+def test_two_cables_between_two_hosts_are_left_by_the_senders(tmp_path: Path) -> None:
+    text = """hosts:
+  - {name: a, interfaces: [{name: p, address: 10.0.0.1}, {name: q, address: 10.0.0.2}]}
+  - {name: b, interfaces: [{name: p, address: 10.0.0.3}, {name: q, address: 10.0.0.4}]}
+links:
+  - {endpoints: ["a:p", "b:p"], rate: 1Gbit}
+  - {endpoints: ["a:q", "b:q"], rate: 1Gbit}
+"""
+    plan = plan_of(drawn(tmp_path, text, 4), collective(CommKind.ALL_TO_ALL, "parallel", ranks=4, size_bytes=4000))
+    assert set(links(plan).values()) == {2000}
+
+
+def test_work_in_small_parts_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=16)
+    traffic = collective(CommKind.ALL_TO_ALL, "parallel", ranks=16, size_bytes=4000, group_size=5)
+    whole = plan_of(topology, traffic)
+    monkeypatch.setattr("emulator.planner.plan.FLOWS_AT_ONCE", 1)
+    monkeypatch.setattr("emulator.planner.traffic.SENDERS_AT_ONCE", 6)
+    parts = plan_of(topology, traffic)
+    for one, other in ((whole.loads.even, parts.loads.even), (whole.loads.hashed, parts.loads.hashed)):
+        np.testing.assert_allclose(one, other)
+    assert whole.loads.flows.tolist() == parts.loads.flows.tolist()
+    assert whole.flows == parts.flows
+    for one_plan, other_plan in zip(whole.operations, parts.operations, strict=True):
+        assert one_plan.flows == other_plan.flows
+        assert one_plan.group_ns.tolist() == other_plan.group_ns.tolist()
+        assert one_plan.hashed_ns == other_plan.hashed_ns
+
+
 def test_rails_cross_one_switch_and_other_traffic_the_spine() -> None:
     topology = load_topology(TOPOLOGIES / "rail-4x4.yaml", ranks=16)
     rails = np.arange(16, dtype=np.int64).reshape(4, 4).T  # ranks of one rail

@@ -132,6 +132,22 @@ links:
     assert vias(paths, "s", "c") == []
 
 
+def test_a_longer_way_is_no_next_hop(tmp_path: Path) -> None:
+    text = """hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]
+switches: [{name: s}, {name: t}, {name: u}]
+links:
+  - endpoints: ["a:eth0", "s:0"]
+  - endpoints: ["b:eth0", "t:0"]
+  - endpoints: ["s:1", "t:1"]
+  - endpoints: ["s:2", "u:1"]
+  - endpoints: ["t:2", "u:2"]
+  - endpoints: ["s:3", "u:3"]
+"""
+    paths = Paths(load(tmp_path, text).network)
+    assert vias(paths, "s", "b") == ["t"]
+    assert vias(paths, "u", "a") == ["s", "s"]
+
+
 def test_a_fabric_is_drawn_from_a_few_numbers(tmp_path: Path) -> None:
     text = "fabric: {leaves: 3, spines: 2, hosts_per_leaf: 4, interfaces: 2, rate: 1Gbit, uplink_rate: 4Gbit}"
     topology = load(tmp_path, text, ranks=24)
