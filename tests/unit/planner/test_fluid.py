@@ -74,8 +74,8 @@ def test_steps_that_wait_take_longer_than_the_bound(tmp_path: Path) -> None:
 
 
 def test_what_comes_early_is_not_waited_for_again(tmp_path: Path) -> None:
-    # h2 takes 800 ns a byte, the others 80. 1 > 2 and 2 > 0 of the first step take h2's pace; 1, which heard from 0 long
-    # before, has sent 1 > 0 of the second step meanwhile. Then 2 > 1 and 0 > 2 take h2's pace again.
+    # h2 takes 800 ns a byte, the others 80. 1 > 2 and 2 > 0 of the first step take h2's pace; 1, which heard from 0
+    # long before, has sent 1 > 0 of the second step meanwhile. Then 2 > 1 and 0 > 2 take h2's pace again.
     text = """hosts:
   - {name: h0, address: 10.0.0.1, rate: 100Mbit}
   - {name: h1, address: 10.0.0.2, rate: 100Mbit}
