@@ -117,18 +117,19 @@ def broken_by(talk: Conversation, packet: bytes) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("bth", "payload"),
+    ("bth", "payload", "problem"),
     [
-        (Bth(Opcode.CNP, Psn(0), CLIENT_QP), CNP_PAYLOAD),
-        (Bth(Opcode.CNP, Psn(1), CLIENT_QP, becn=True), CNP_PAYLOAD),
-        (Bth(Opcode.CNP, Psn(0), CLIENT_QP, becn=True), CNP_PAYLOAD[:-4]),
-        (Bth(Opcode.CNP, Psn(0), CLIENT_QP, becn=True), CNP_PAYLOAD[:-1] + b"\1"),
+        (Bth(Opcode.CNP, Psn(0), CLIENT_QP), CNP_PAYLOAD, "BECN"),
+        (Bth(Opcode.CNP, Psn(1), CLIENT_QP, becn=True), CNP_PAYLOAD, "PSN is 0x1"),
+        (Bth(Opcode.CNP, Psn(0), CLIENT_QP, becn=True), CNP_PAYLOAD[:-4], "12 bytes follow"),
+        (Bth(Opcode.CNP, Psn(0), CLIENT_QP, becn=True), CNP_PAYLOAD[:-1] + b"\1", "not zero"),
     ],
 )
-def test_cnp_shape(talk: Conversation, bth: Bth, payload: bytes) -> None:
+def test_cnp_shape(talk: Conversation, bth: Bth, payload: bytes, problem: str) -> None:
     frame = talk.add(talk.to_client, pack_packet(bth, payload=payload))
     report = talk.audit()
     assert broken(report) == [(frame, Rule.CNP_SHAPE)]
+    assert problem in report.violations[0].problem
     assert report.flows[1].carried.cnps == 1
 
 

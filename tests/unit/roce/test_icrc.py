@@ -111,7 +111,7 @@ def test_every_frame_of_a_foreign_endpoint_verifies() -> None:
 
 @PATHS
 def test_every_bit_that_is_not_masked_counts(path: UdpPath) -> None:
-    """Flips each bit of a datagram: the ICRC changes, but for what routers may change, and the byte of FECN and BECN."""
+    """Each bit flipped changes the ICRC, but for those that routers may change, and the byte of FECN and BECN."""
     datagram = ip_datagram(path, bth(5) + b"data", ip_id=77)
     header_bytes = V4_BYTES if path.is_v4 else 40
     right = icrc_of_datagram(datagram, header_bytes)
