@@ -11,7 +11,7 @@ from emulator.audit.audit import Audit
 from emulator.audit.report import AuditReport, to_json
 from emulator.audit.table import render
 from emulator.cli.capture import Capture
-from emulator.cli.playing import console
+from emulator.cli.terminal import console
 from emulator.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_trace_options
-from emulator.cli.playing import console
 from emulator.cli.reading import read_workload
+from emulator.cli.terminal import console
 from emulator.results.trace_summary import render, to_json
 from emulator.trace.summary import summarise
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from emulator.cli.arguments import argument
+from emulator.cli.terminal import console
 from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
 from emulator.planner.workloads.node import SyntheticWorkload, Totals, Traffic
 from emulator.planner.workloads.pipeline import PipelineSchedule
@@ -198,11 +198,13 @@ def _print_summary(workload: SyntheticWorkload, paths: Sequence[Path]) -> None:
         table.add_column(heading, justify="right")
     for entry in totals.traffic:
         table.add_row(*_cells(entry))
-    console = Console(highlight=False)
-    console.print(table)
+    out = console()
+    out.print(table)
     compute = format_duration(totals.compute_micros * NS_PER_US / totals.ranks)
-    console.print(f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} a rank on average")
-    console.print(_files(paths), soft_wrap=True)
+    out.print(
+        f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} a rank on average", highlight=False
+    )
+    out.print(_files(paths), soft_wrap=True, highlight=False)
 
 
 def _cells(entry: Traffic) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
+from emulator.cli.visible import visible
 from emulator.errors import EmulatorError, HostError
 
 _EPILOG = """example:
@@ -25,12 +27,14 @@ _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every locale has a dash, nor every path a text
     try:
         code = _run(argv)
         if sys.stdout is not None:  # None: it was closed, nobody wants the result
             sys.stdout.flush()
     except EmulatorError as error:
-        print("charkha:", " ".join(str(error).splitlines()), file=sys.stderr)  # names of files can hold line ends
+        print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names can hold line ends
         return error.exit_code
     except KeyboardInterrupt:
         print("charkha: interrupted", file=sys.stderr)
@@ -82,10 +86,10 @@ def _drop_output() -> None:
 
 
 def _internal_error(error: Exception) -> int:
-    with tempfile.NamedTemporaryFile("w", prefix="charkha-error-", suffix=".txt", delete=False) as details:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="charkha-error-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
+    ) as details:
         traceback.print_exception(error, file=details)
-    print(
-        f"charkha: internal error: {type(error).__name__}: {error} (a bug; please report it with {details.name})",
-        file=sys.stderr,
-    )
+    what = visible(f"{type(error).__name__}: {error}")
+    print(f"charkha: internal error: {what} (a bug; please report it with {details.name})", file=sys.stderr)
     return 1

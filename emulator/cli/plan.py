@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emulator.cli.arguments import add_trace_options, argument, at_least
-from emulator.cli.playing import console
 from emulator.cli.reading import read_workload
+from emulator.cli.terminal import console
 from emulator.errors import InputError, PlanError
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.choice import AlgorithmChoice

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
-
 from agents.roce.packet import UDP_PORT
 from emulator.cli.progress import RunProgress
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.transport_defaults import take_transport_defaults
+from emulator.cli.visible import visible
 from emulator.controller.job import Job, JobOptions
 from emulator.errors import EmulatorError
 from emulator.planner.algorithms import parse_overrides
@@ -46,7 +45,7 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
             return job.play(folder, progress)
     except EmulatorError:
         if (folder / "manifest.json").exists() and not is_used:
-            print(f"charkha: what was measured is in {folder}", file=sys.stderr)
+            print(f"charkha: what was measured is in {visible(str(folder))}", file=sys.stderr)
         raise
 
 
@@ -63,13 +62,6 @@ def run_folder(args: argparse.Namespace, *, name: str) -> Path:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = RUNS / f"{stamp}-{name}"
     return folder if not folder.exists() else RUNS / f"{stamp}-{secrets.token_hex(2)}-{name}"
-
-
-def console() -> Console:
-    """For results: stdout, as wide as it is, 120 columns where that is unknown."""
-    # No markup: what a trace is called, and what is in it, is shown as it is.
-    plain = Console(markup=False)
-    return plain if plain.is_terminal else Console(width=120, markup=False)
 
 
 def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:

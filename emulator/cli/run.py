@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_compute_option, add_play_options, add_trace_options
-from emulator.cli.playing import console, play, run_folder, show_interrupted
+from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
 from emulator.cli.roce_arguments import add_roce_options
+from emulator.cli.terminal import console
 from emulator.errors import RunInterrupted
 from emulator.results.record import Run
 from emulator.results.summary import summarise

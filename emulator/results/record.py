@@ -70,7 +70,7 @@ class Run:
 
 def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(path) as source:
+        with path.open("rb") as file, pq.ParquetFile(file) as source:
             for name in names:
                 if name not in source.schema_arrow.names or source.schema_arrow.field(name) != part.schema.field(name):
                     raise ResultError(f"lacks column {name} as {part.schema.field(name).type}", path=path)
@@ -230,7 +230,8 @@ class RunWriter:
         path = self.folder / name
         unfinished = path.with_name(name + ".tmp")
         with writing(path):
-            unfinished.write_text(to_json(self._manifest), encoding="utf-8")
+            # A path need not be text: its bytes become JSON's own escapes, which read back as the same path.
+            unfinished.write_text(to_json(self._manifest), encoding="utf-8", errors="backslashreplace")
             publish(unfinished, path)
 
 

@@ -121,7 +121,8 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
     """
     unfinished = path.with_name(path.name + ".tmp")
     with writing(path):
-        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        # As a file: Arrow takes paths for text, which they need not be.
+        with unfinished.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for group in _row_groups(batches, schema):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
         publish(unfinished, path)

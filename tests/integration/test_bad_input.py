@@ -293,6 +293,15 @@ def test_line_ends_in_a_name_stay_within_the_line(capsys: pytest.CaptureFixture[
     assert "no such file" in _refused(["run", "two\nlines", *FAST], capsys)
 
 
+def test_escapes_in_a_name_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        write(tmp_path / f"t.{rank}.et", [collective(1, attribute("pg_name", string_val="\x1b[2Jgone"))])
+
+    assert main(["check", str(tmp_path)]) == 2
+    assert "\x1b" not in (line := capsys.readouterr().err)
+    assert r"\x1b[2Jgone" in line
+
+
 def test_json_that_is_no_trace_names_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,6 +244,19 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert finished.stdout.endswith("Run folder: [red]run\n")
 
 
+def test_paths_that_are_no_text_are_as_good_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    trace = tmp_path / "caf\udce9"
+    trace.mkdir()
+    for rank in range(2):
+        write(trace / f"t.{rank}.et", [collective(1)])
+
+    finished = charkha("run", trace, "--iterations", 1, "--warmup", 0, "--out", trace / "run", cwd=tmp_path)
+
+    assert (finished.code, finished.stderr) == (0, "")
+    assert read_run(trace / "run").manifest.trace.path == str(trace)
+
+
 def test_a_rank_without_nodes_and_a_world_without_communication_are_played(tmp_path: Path) -> None:
     write(tmp_path / "t.0.et", [compute(1, duration_micros=1500)])
     write(tmp_path / "t.1.et", [])
