@@ -27,14 +27,15 @@ class Course:
     """What became of a flow's requests.
 
     `gaps` are jumps forward, `missing` the unacknowledged PSNs left out in them: lost upstream, or never
-    sent. `new_gaps` are those over PSNs not seen before; `refilled` of those PSNs came later.
+    sent; `refilled` of them came later. `is_behind_loss`: there is a gap over PSNs not seen before, or one from
+    before the capture's first PSN is asked for or sent again.
     `retransmitted` packets have a PSN that is not newer than all before; `duplicates` of them were seen before.
     `restarts` are jumps back. `stray_restarts` and `stray_skips` are what go-back-N does not explain.
     """
 
     packets: int = 0
     gaps: int = 0
-    new_gaps: int = 0
+    is_behind_loss: bool = False
     missing: int = 0
     refilled: int = 0
     duplicates: int = 0
@@ -52,7 +53,7 @@ class Course:
         """Whether retransmissions follow go-back-N: `none` (there are none), `followed`, `broken` or `unclear`."""
         if not self.restarts and not self.stray_skips:
             return "none"
-        if self.new_gaps:
+        if self.is_behind_loss:
             return "unclear" if self.stray_restarts else "followed"
         return "broken" if self.stray_restarts or self.stray_skips else "followed"
 
@@ -83,7 +84,7 @@ class Tracker:
                 self._take_response(sighting)
             else:
                 self._take_request(sighting, spans.get(sighting.frame, 1))
-        if not self._course.new_gaps:
+        if not self._course.is_behind_loss:
             self._course.violations += self._departures
         return self._course
 
@@ -134,7 +135,7 @@ class Tracker:
             lost -= sum(self._is_unread(one) for one in range(self._highest + 1, psn))
         if lost:
             self._course.gaps += 1
-            self._course.new_gaps += 1
+            self._course.is_behind_loss = True
             self._course.missing += lost
             self._jumps[self._highest + 1] = sighting.frame
         if self._next <= self._highest:
@@ -143,6 +144,7 @@ class Tracker:
     def _check_repeat(self, sighting: Sighting, psn: int) -> None:
         course = self._course
         course.retransmitted += 1
+        course.is_behind_loss |= psn < self._first
         before = course.sent.get(psn)
         if before is None:
             course.refilled += psn >= self._first and sighting.meaning.operation is not Operation.READ_REQUEST
@@ -194,6 +196,7 @@ class Tracker:
         is_ack = sighting.syndrome is None or sighting.syndrome >> 5 == 0
         through = psn if is_ack else psn - 1
         if psn < self._first:
+            self._course.is_behind_loss |= not is_ack
             return
         if psn > self._newest():
             rule = Rule.NAK_EXPECTED if sighting.syndrome == Syndrome.SEQUENCE_ERROR else Rule.ACK_UNSENT

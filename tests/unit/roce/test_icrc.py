@@ -41,22 +41,26 @@ def bth(psn: int, *, opcode: int = Opcode.RC_WRITE_MIDDLE, ack_request: bool = F
     return Bth(opcode, Psn(psn), 0x123456, ack_request=ack_request, becn=becn).pack()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_combine_is_the_crc_of_both(first: bytes, second: bytes) -> None:
     assert combine(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=4, max_size=4), st.integers(0, 5000))
 def test_a_word_adds_what_its_table_says(word: bytes, after: int) -> None:
     difference = zlib.crc32(word + bytes(after)) ^ zlib.crc32(bytes(4 + after))
     assert word_table(after).product(int.from_bytes(word, "little")) == difference
 
 
+@settings(deadline=None)
 @given(st.integers(0, 0xFFFFFFFF), st.integers(0, 9000))
 def test_shifting_can_be_undone(crc: int, zero_bytes: int) -> None:
     assert shift_table(-zero_bytes).product(shift_table(zero_bytes).product(crc)) == crc
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 0xFFFFFFFF), min_size=1, max_size=20))
 def test_many_products_are_single_products(words: list[int]) -> None:
     table = word_table(77)
@@ -126,6 +130,7 @@ def test_every_bit_that_is_not_masked_counts(path: UdpPath) -> None:
         assert (icrc_of_datagram(bytes(changed), header_bytes) == right) is (bit in masked), f"bit {bit}"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 255), st.integers(0, 5000))
 def test_a_constant_payload_has_a_known_crc(value: int, length: int) -> None:
     assert constant_payload_crc(value, length) == zlib.crc32(bytes([value]) * length + bytes(-length % 4))
@@ -139,6 +144,7 @@ PAYLOAD = bytes(range(256)) * 4
 
 
 @PATHS
+@settings(deadline=None)
 @given(
     first=U24 | st.integers((1 << 24) - 70, (1 << 24) - 1) | st.integers(65_470, 65_540),
     count=st.integers(1, 70),
@@ -151,6 +157,7 @@ def test_consecutive_packets(path: UdpPath, first: int, count: int, ip_id: int) 
 
 
 @PATHS
+@settings(deadline=None)
 @given(st.lists(st.tuples(U24, st.integers(0, 65_535)), min_size=1, max_size=10))
 def test_any_psns_and_ids(path: UdpPath, packets: list[tuple[int, int]]) -> None:
     psns, ids = (np.array(column) for column in zip(*packets, strict=True))
@@ -179,6 +186,7 @@ HEADERS = st.builds(bth, U24, opcode=st.integers(0, 255), ack_request=st.boolean
 
 
 @PATHS
+@settings(deadline=None)
 @given(
     packets=st.lists(st.tuples(HEADERS, st.integers(0, 65_535)), min_size=1, max_size=10), damage=st.integers(1, 0xFFFF)
 )
