@@ -22,6 +22,8 @@ _EPILOG = """example:
 exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 130 interrupted
 """
 INTERRUPTED = 130
+CUT_OFF = 141
+"""What a shell reports of a command that SIGPIPE ended."""
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
@@ -40,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("charkha: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # whoever read it has had enough
-        return 1
+        _drop_output()  # whoever read it has had enough: no failure of the run, and nothing to say
+        return CUT_OFF
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             return _internal_error(error)

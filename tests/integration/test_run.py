@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -321,6 +323,23 @@ def test_a_full_stdout_is_said(tmp_path: Path) -> None:
         3,
         "charkha: the result cannot be written to stdout (No space left on device)\n",
     )
+    assert read_run(tmp_path / "run").manifest.status == "complete"
+
+
+def test_a_reader_that_had_enough_does_not_make_it_a_failed_run(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as nobody:
+        done = subprocess.run(
+            [*COMMAND, "run", EXAMPLE, *map(str, SMALL), "--compute", "skip", "--out", "run"],
+            cwd=tmp_path,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
     assert read_run(tmp_path / "run").manifest.status == "complete"
 
 
