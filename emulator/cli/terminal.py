@@ -17,10 +17,16 @@ WIDTH = 120
 def console() -> Console:
     """For results: stdout, as wide as it is, 120 columns where that is unknown."""
     # No markup: what a trace is called, and what is in it, is shown as it is.
-    plain = Console(markup=False)
-    out = plain if plain.is_terminal else Console(width=WIDTH, markup=False)
+    plain = _Results(markup=False)
+    out = plain if plain.is_terminal else _Results(width=WIDTH, markup=False)
     out.push_render_hook(_AsText())
     return out
+
+
+class _Results(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command what that means; rich would exit with 1."""
+        raise BrokenPipeError
 
 
 class _AsText(RenderHook):
