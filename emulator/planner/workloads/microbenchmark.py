@@ -10,6 +10,7 @@ from emulator.errors import PlanError
 from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
 from emulator.planner.workloads.transformer import MAX_COMM_SIZE
 from emulator.trace.model import CommKind
+from emulator.trace.program import MAX_MICROS
 
 _SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
 
@@ -40,8 +41,8 @@ class CollectiveLoop:
             raise PlanError(f"{self.kind.label} is no collective")
         if self.ranks < 1 or self.count < 1:
             raise PlanError(f"cannot make {self.count} collectives of {self.ranks} ranks: both must be at least 1")
-        if self.compute_micros < 0:
-            raise PlanError(f"a gap of {self.compute_micros} microseconds is no time: it must be at least 0")
+        if not 0 <= self.compute_micros <= MAX_MICROS:
+            raise PlanError(f"a gap of {self.compute_micros} microseconds is no time: it must be 0 to {MAX_MICROS}")
         if not 0 <= self.size_bytes <= MAX_COMM_SIZE:
             raise PlanError(f"{self.size_bytes} bytes is no size of a collective: it must be 0 to {MAX_COMM_SIZE}")
         if self.kind in _SHARDED_INPUT and self.size_bytes % self.ranks:

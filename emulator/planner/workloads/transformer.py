@@ -15,12 +15,14 @@ from enum import Enum
 from emulator.errors import PlanError
 from emulator.planner.workloads.layout import Layout
 from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.trace.meaning import MAX_SIZE_BYTES
+from emulator.trace.program import MAX_MICROS
 
 LOSS_BYTES = 4
 """Losses, gradient norms and the softmax of the loss are float32 whatever the model's type."""
 
-MAX_COMM_SIZE = 2**63 - 1
-"""Chakra's comm_size is an int64."""
+MAX_COMM_SIZE = MAX_SIZE_BYTES
+"""What is generated can be played."""
 
 ADAM_STATE_BYTES = 24
 """Bytes per parameter that a mixed-precision Adam step reads and writes besides gradient and parameter: float32 master
@@ -203,11 +205,17 @@ def parameter_count(model: Transformer) -> int:
 
 
 def _compute_micros(model: Transformer, flops: int) -> int:
-    return max(1, round(flops / model.tensor / (model.device_tflops * 1e6)))
+    return _whole_micros(flops / model.tensor / (model.device_tflops * 1e6))
 
 
 def _memory_micros(model: Transformer, size_bytes: int) -> int:
-    return max(1, round(size_bytes / (model.device_gbytes_per_s * 1e3)))
+    return _whole_micros(size_bytes / (model.device_gbytes_per_s * 1e3))
+
+
+def _whole_micros(duration: float) -> int:
+    if duration > MAX_MICROS:
+        raise PlanError(f"a node would compute for {duration:.3g} µs; a trace can hold at most {MAX_MICROS}")
+    return max(1, round(duration))
 
 
 def _plain(value: object) -> int | str:

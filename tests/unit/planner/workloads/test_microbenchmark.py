@@ -59,6 +59,7 @@ def test_what_cannot_be_is_refused(kind: CommKind, ranks: int, size_bytes: int, 
         CollectiveLoop(kind=kind, ranks=ranks, size_bytes=size_bytes, count=count)
 
 
-def test_a_negative_gap_is_refused() -> None:
-    with pytest.raises(PlanError, match="gap of -1"):
-        CollectiveLoop(kind=CommKind.BARRIER, ranks=2, size_bytes=0, compute_micros=-1)
+@pytest.mark.parametrize("gap", [-1, 1 << 64])
+def test_a_gap_that_no_trace_can_hold_is_refused(gap: int) -> None:
+    with pytest.raises(PlanError, match=f"gap of {gap}"):
+        CollectiveLoop(kind=CommKind.BARRIER, ranks=2, size_bytes=0, compute_micros=gap)

@@ -123,6 +123,12 @@ def test_numbers_that_do_not_fit_together_are_refused_by_name(change: dict[str, 
         replace(SMALL, **change)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("change", [{"device_tflops": 1e-300}, {"device_gbytes_per_s": 1e-300}])
+def test_times_that_no_trace_can_hold_are_refused(change: dict[str, float]) -> None:
+    with pytest.raises(PlanError, match="would compute for"):
+        compute_times(replace(SMALL, **change))  # type: ignore[arg-type]
+
+
 def test_described_is_flat_and_complete() -> None:
     described = replace(SMALL, recompute=True).described()
     assert described["layers"] == 4
