@@ -64,6 +64,7 @@ def _namespace() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="a benchmark: CHARKHA_FULL=1 on a quiet machine")
 @pytest.mark.timeout(600)
 def test_the_command_compares_with_whatever_peers_are_there(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
