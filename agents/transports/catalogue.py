@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.transports.base import Transport
-from agents.transports.roce import RoceTransport
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
 from agents.transports.zmq import ZmqTransport
 from emulator.errors import PlanError
 

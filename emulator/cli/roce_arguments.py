@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from agents.roce.dcqcn import PRESET_NAMES
 from agents.roce.messages import PATH_MTUS
-from agents.transports.roce_options import ECN_CODE_POINTS, MOST_QPS, SOURCE_PORTS, RoceOptions
+from agents.transports.roce.options import ECN_CODE_POINTS, MOST_QPS, SOURCE_PORTS, RoceOptions
 from emulator.cli.arguments import argument, at_least
 from emulator.errors import PlanError
 from emulator.results.manifest import Parameter

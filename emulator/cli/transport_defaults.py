@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from agents.transports.base import DEFAULT_MESSAGE_BYTES
 from agents.transports.catalogue import TRANSPORTS
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.options import RoceOptions
 from emulator.cli.arguments import LARGEST_MESSAGE_BYTES
 from emulator.errors import PlanError
 from emulator.planner.overhead import roce_path_mtu

@@ -22,8 +22,8 @@ from typing import Any
 from blast import blast  # type: ignore[import-not-found]  # beside this file
 
 from agents.transports.base import Address, Endpoint
-from agents.transports.roce import RoceTransport
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
 from emulator.units import parse_size
 
 TIMEOUT_S = 120

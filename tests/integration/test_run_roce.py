@@ -50,8 +50,8 @@ IN_A_NAMESPACE = """
 import asyncio, socket, struct
 from agents.roce.icrc import icrc_of_datagram
 from agents.transports.base import Address
-from agents.transports.roce import RoceTransport
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
+from agents.transports.roce.options import RoceOptions
 
 class Rank:
     def __init__(self, endpoint):

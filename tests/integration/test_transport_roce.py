@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 from agents.transports.base import Endpoint
-from agents.transports.roce import RoceTransport
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from tests.integration.transport_conformance import CASES, Bed, Case
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
 from agents.transports.base import Address, Endpoint, Transport
-from agents.transports.roce import RoceTransport
-from agents.transports.roce_options import RoceOptions
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
 from agents.transports.zmq import ZmqTransport
 from emulator.units import NS_PER_S
 

@@ -4,7 +4,7 @@ import pytest
 
 from agents.roce.messages import Delivered, Message, Verb
 from agents.roce.opcodes import Operation
-from agents.transports.roce_transfers import Incoming, Outgoing
+from agents.transports.roce.transfers import Incoming, Outgoing
 
 
 def delivered(message: Message) -> Delivered:

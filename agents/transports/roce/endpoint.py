@@ -1,0 +1,193 @@
+"""One rank's place on the network: a socket that listens, a link to every peer it has to do with."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from agents.roce.headers import P_KEYS
+from agents.roce.runs import BTH
+from agents.transports.base import Address, EndpointEvents, FlowCounters
+from agents.transports.roce.channel import Channel
+from agents.transports.roce.ends import FIRST_QPN
+from agents.transports.roce.link import Link
+from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, Listener
+from emulator.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from agents.transports.roce.transport import RoceTransport
+
+RECEPTIONS_PER_TURN = 16
+"""Calls that one socket may take before the next socket's turn."""
+
+_DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to wait at the same socket
+_CONTROL_BYTES = 96  # three control messages
+_INT = struct.Struct("=i")
+_CE = 3
+
+
+class RoceEndpoint:
+    """One rank's place on the network; made by `RoceTransport.open`."""
+
+    def __init__(self, transport: RoceTransport, rank: int, listener: Listener) -> None:
+        self.rank, self.address = rank, Address(listener.host, 4791)
+        self.buffer_bytes = listener.buffer_bytes
+        self.queue_drops = 0
+        self.is_closed = False
+        self._transport, self._shared = transport, transport.shared
+        self._socket = listener.socket
+        self._fd = self._socket.fileno()
+        self._recvmsg_into = self._socket.recvmsg_into
+        self._buffers = (self._shared.buffer,)
+        self._directory: dict[int, Address] | None = None
+        self.events: EndpointEvents
+        self._links: dict[int, Link] = {}
+        self._dirty: list[Link] = []
+        self._channels: dict[int, Channel] = {}
+
+    def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
+        """Learn where the other ranks listen and who wants to hear; must come before the first post."""
+        if self._directory is not None:
+            raise LocalProtocolError(f"rank {self.rank} is connected already")
+        self._directory, self.events = dict(directory), events
+        if not self.is_closed:
+            self._transport.listen(self, self._fd)
+
+    def post(self, peer: int, tag: int, size: int) -> None:
+        """Queue a transfer of `size` bytes to rank `peer`; dropped once closed or failed.
+
+        Raises:
+            LocalProtocolError: `peer` is not in the directory.
+        """
+        if self.is_closed:
+            return
+        link = self._links.get(peer) or self._make_link(peer)
+        if link.is_broken:
+            return
+        link.post(tag, size)
+        if not link.is_dirty:
+            link.is_dirty = True
+            self._dirty.append(link)
+
+    def flush(self) -> None:
+        """End of a batch: hand everything posted to the network."""
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, []
+        now = time.monotonic_ns()
+        for link in dirty:
+            link.is_dirty = False
+            link.send(now)
+        self._transport.watch()
+
+    def counters(self) -> Sequence[FlowCounters]:
+        """A snapshot for every peer this endpoint has sent to.
+
+        Marks, CNPs sent and packets out of order are those of the peer's packets to this endpoint.
+        """
+        return [link.snapshot() for link in self._links.values() if link.counters.messages]
+
+    def close(self) -> None:
+        """Stop at once, dropping what is queued; idempotent."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for link in self._links.values():
+            link.close()
+        self._transport.forget(self, self._fd)
+        self._socket.close()
+
+    def report_failure(self, peer: int, reason: str) -> None:
+        """For the transport: tell the player."""
+        if not self.is_closed:
+            self.events.failed(peer, reason)
+
+    def fail(self, peer: int, reason: str) -> None:
+        """For a link: give up on the peer."""
+        self._transport.call_soon(self, peer, reason)
+
+    def _make_link(self, peer: int) -> Link:
+        if self._directory is None or peer not in self._directory:
+            raise LocalProtocolError(f"rank {self.rank} posted to rank {peer}, which is not in its directory")
+        link = self._links[peer] = Link(self, self._transport, peer, self._directory[peer].host)
+        return link
+
+    # Receiving.
+
+    def drain(self) -> None:
+        """Take what has come, a bounded number of calls."""
+        receive, buffers, anc = self._recvmsg_into, self._buffers, _CONTROL_BYTES
+        for _ in range(RECEPTIONS_PER_TURN):
+            try:
+                size, control, _, address = receive(buffers, anc)
+            except BlockingIOError:
+                return
+            except OSError:  # an ICMP error that the kernel passes on: it says nothing that time does not
+                continue
+            self._take(size, control, address)
+            if size < _DRAIN_BYTES or self.is_closed:
+                return
+
+    def _take(self, size: int, control: Sequence[tuple[int, int, bytes]], address: tuple[str, int]) -> None:
+        if size < 16:
+            self._shared.drops["length"] += 1
+            return
+        bth = BTH.unpack_from(self._shared.buffer)
+        number = bth[3] & 0xFFFFFF
+        channel = self._channels.get(number) or self._meet(number, address[0])
+        if channel is None or channel.is_dead or channel.ends.peer_host != address[0]:
+            self._shared.drops["stranger"] += 1
+            return
+        if bth[1] & 0xF or bth[2] not in P_KEYS:
+            self._shared.drops["header"] += 1
+            return
+        now = time.monotonic_ns()
+        stride = size
+        if control:
+            stride = self._take_control(control, size, channel, now)
+        if stride < size:
+            self._take_merged(channel, size, stride, address[1], now)
+        else:
+            channel.take_lone(size, address[1], bth, now)
+
+    def _take_merged(self, channel: Channel, size: int, stride: int, port: int, now: int) -> None:
+        if stride < 16:
+            self._shared.drops["length"] += -(-size // stride)
+            return
+        count, rest = divmod(size, stride)
+        tail = bytes(self._shared.buffer[count * stride : size]) if rest else b""
+        channel.take_many(stride, count, port, now)
+        if rest:
+            self._shared.buffer[:rest] = tail
+            self._take(rest, (), (channel.ends.peer_host, port))
+
+    def _take_control(self, control: Sequence[tuple[int, int, bytes]], size: int, channel: Channel, now: int) -> int:
+        """What the kernel says beside the bytes; returns the size of each datagram in the buffer."""
+        stride, is_marked = size, False
+        for level, kind, data in control:
+            if level == socket.IPPROTO_UDP and kind == UDP_GRO:
+                (stride,) = _INT.unpack(data[:4])
+            elif (level == socket.IPPROTO_IP and kind == socket.IP_TOS) or (
+                level == socket.IPPROTO_IPV6 and kind == IPV6_TCLASS
+            ):
+                is_marked = data[0] & 3 == _CE
+            elif level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL:
+                (self.queue_drops,) = _INT.unpack(data[:4])
+        if is_marked:
+            channel.marked(-(-size // stride), now)
+        return stride or size
+
+    def _meet(self, number: int, host: str) -> Channel | None:
+        """The queue pair of that number, made when its peer is the first to speak."""
+        peer, index = divmod(number - FIRST_QPN, self._transport.options.qps + 1)
+        if self._directory is None or peer not in self._directory or self._directory[peer].host != host:
+            return None
+        link = self._links.get(peer) or self._make_link(peer)
+        return link.channel(index)
+
+    def attach(self, channel: Channel) -> None:
+        """For a link: packets to this queue pair are the channel's."""
+        self._channels[channel.ends.own_qpn] = channel

@@ -1,0 +1,71 @@
+"""Both ends of a queue pair, and what follows from them without telling: its numbers, first PSNs, source ports."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+FIRST_QPN = 16
+EPHEMERAL = 0xC000
+PORTS_PER_MESSAGE = 16
+"""How many source ports a queue pair takes in turn where every message gets another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a queue pair: rank and address of either, and which of the rank pair's queue pairs it is."""
+
+    rank: int
+    host: str
+    peer: int
+    peer_host: str
+    index: int
+    qps: int
+
+    @property
+    def own_qpn(self) -> int:
+        """Our queue pair number."""
+        return qpn(self.peer, self.index, qps=self.qps)
+
+    @property
+    def peer_qpn(self) -> int:
+        """The peer's."""
+        return qpn(self.rank, self.index, qps=self.qps)
+
+
+def qpn(peer: int, index: int, *, qps: int) -> int:
+    """The number of the queue pair that faces rank `peer`; index 0 is control, 1 … `qps` carry payload."""
+    return FIRST_QPN + peer * (qps + 1) + index
+
+
+def first_psn(source: int, target: int, *, index: int, seed: int) -> int:
+    """PSN of the first packet from one rank to another: both sides know it without telling."""
+    return Random(f"{seed}/{source}/{target}/{index}").getrandbits(24)
+
+
+def folded_port(own_qpn: int, peer_qpn: int) -> int:
+    """The source port as Linux derives it from both queue pair numbers: 14 bits folded out of their product."""
+    product = own_qpn * peer_qpn
+    product ^= product >> 20
+    product ^= product >> 40
+    label = product & 0xFFFFF
+    return EPHEMERAL | (label & 0x3FFF ^ label >> 14)
+
+
+def source_ports(policy: str, ends: Ends, *, seed: int) -> Sequence[int]:
+    """The ports that a queue pair sends from, in turn."""
+    if policy == "fixed":
+        return (EPHEMERAL,)
+    if policy == "fold":
+        return (folded_port(ends.own_qpn, ends.peer_qpn),)
+    random = Random(f"{seed}/{ends.rank}/{ends.peer}/{ends.index}/port")
+    return [EPHEMERAL | random.getrandbits(14) for _ in range(PORTS_PER_MESSAGE if policy == "message" else 1)]
+
+
+@lru_cache(maxsize=1 << 16)
+def packed(host: str) -> bytes:
+    """An address as it stands in an IP header."""
+    return ipaddress.ip_address(host).packed

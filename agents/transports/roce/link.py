@@ -1,0 +1,151 @@
+"""A rank and one of its peers: transfers on one side, queue pairs on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agents.roce.messages import Delivered, Message, Verb
+from agents.roce.queue_pair import QueuePair
+from agents.transports.base import FlowCounters
+from agents.transports.roce.channel import Channel
+from agents.transports.roce.ends import Ends, first_psn
+from agents.transports.roce.transfers import Incoming, Outgoing
+
+if TYPE_CHECKING:
+    from agents.transports.roce.endpoint import RoceEndpoint
+    from agents.transports.roce.transport import RoceTransport
+
+MOST_WINDOW_BYTES = 2 << 20
+LEAST_WINDOW_PACKETS = 16
+
+
+class Link:
+    """A rank and one of its peers: transfers on one side, queue pairs on the other. Implements Owner."""
+
+    def __init__(self, endpoint: RoceEndpoint, transport: RoceTransport, peer: int, host: str) -> None:
+        options = transport.options
+        self.peer, self._host = peer, host
+        self.is_dirty = self.is_broken = False
+        self.counters = FlowCounters(src=endpoint.rank, dst=peer)
+        self._endpoint, self._transport = endpoint, transport
+        self._channels: list[Channel | None] = [None] * (options.qps + 1)
+        window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 4)
+        self._settings = options.connection(
+            window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu),
+            smallest_run=transport.shared.payload.per_call,
+        )
+        self._outgoing = Outgoing(
+            qps=options.qps,
+            message_bytes=transport.message_bytes,
+            room_bytes=self._settings.window_packets * options.path_mtu + transport.message_bytes,
+        )
+        self._incoming = Incoming(qps=options.qps)
+
+    def post(self, tag: int, size: int) -> None:
+        """Queue a transfer."""
+        if size:
+            self._outgoing.post(tag, size)
+        else:
+            self._queue(0, Message(Verb.WRITE_IMM, 0, address=tag))
+
+    def send(self, now: int) -> None:
+        """Send what may go; control first."""
+        control = self._channels[0]
+        if control is not None and control.pair.requester.backlog:
+            control.send(now)
+        used = set()
+        for index, message in self._outgoing.deal():
+            self._queue(index + 1, message)
+            used.add(index + 1)
+        for index in used:
+            if not self.is_broken:
+                self.channel(index).send(now)
+
+    def channel(self, index: int) -> Channel:
+        """The queue pair of that index."""
+        channel = self._channels[index]
+        if channel is None:
+            channel = self._channels[index] = self._make_channel(index)
+            self._endpoint.attach(channel)
+        return channel
+
+    def snapshot(self) -> FlowCounters:
+        """What the queue pairs have counted."""
+        pairs = [channel.pair for channel in self._channels if channel is not None]
+        rtts = [pair.requester.rtt_ns for pair in pairs if pair.requester.rtt_ns is not None]
+        return replace(
+            self.counters,
+            packets=sum(pair.requester.sent_packets for pair in pairs),
+            retransmits=sum(pair.requester.retransmits for pair in pairs),
+            naks=sum(pair.requester.naks for pair in pairs),
+            cnps_sent=sum(pair.cnps_sent for pair in pairs),
+            cnps_received=sum(pair.cnps_received for pair in pairs),
+            ecn_marks=sum(pair.ecn_marks for pair in pairs),
+            out_of_order=sum(pair.responder.early_packets for pair in pairs),
+            rtt_ns=max(rtts, default=None),
+        )
+
+    def close(self) -> None:
+        """Send nothing more, hear nothing more."""
+        self.is_broken = True
+        for channel in self._channels:
+            if channel is not None:
+                channel.close()
+
+    # What channels tell.
+
+    def delivered(self, index: int, delivered: Delivered, now: int) -> None:
+        """See Owner."""
+        if self.is_broken:
+            return
+        if index == 0:
+            self._endpoint.events.arrived(self.peer, delivered.address, delivered.size, now)
+            return
+        for tag, size in self._incoming.received(index - 1, delivered):
+            if not self.is_broken:
+                self._endpoint.events.arrived(self.peer, tag, size, now)
+        if not self._incoming.is_consistent:
+            self.broke("the peer sends messages that are no transfers: is it of another version?")
+
+    def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
+        """See Owner."""
+        if index == 0:
+            tags: Sequence[int] = [message.address for message in messages]
+        else:
+            tags = self._outgoing.acknowledged(index - 1, messages)
+            if self._outgoing.has_more:
+                self.send(now)
+        for tag in tags:
+            if not self.is_broken:
+                self._endpoint.events.acknowledged(self.peer, tag, now)
+
+    def broke(self, reason: str) -> None:
+        """See Owner."""
+        if not self.is_broken:
+            self.close()
+            self._endpoint.fail(self.peer, reason)
+
+    def _queue(self, index: int, message: Message) -> None:
+        self.counters.bytes += message.size
+        self.counters.messages += 1
+        self.channel(index).pair.requester.post(message)
+
+    def _make_channel(self, index: int) -> Channel:
+        transport, rank = self._transport, self._endpoint.rank
+        options, seed = transport.options, transport.shared.seed
+        ends = Ends(rank, self._endpoint.address.host, self.peer, self._host, index, options.qps)
+        return Channel(
+            transport.shared,
+            self,
+            ends,
+            settings=self._settings,
+            make=lambda: QueuePair(
+                self._settings,
+                send_psn=first_psn(rank, self.peer, index=index, seed=seed),
+                expect_psn=first_psn(self.peer, rank, index=index, seed=seed),
+                congestion=options.congestion_maker()(),
+                cnp_gap_ns=options.cnp_gap_ns,
+            ),
+        )

@@ -1,0 +1,189 @@
+"""Transfers over RoCEv2: reliable connections on unprivileged UDP sockets, what a NIC would do done in batches.
+
+One epoll descriptor stands for the sockets of all ranks of an agent. A pass takes what is there, and acknowledges
+when nothing more is: so a busy agent answers many packets at once, and an idle one at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections import Counter
+from hashlib import blake2b
+
+from agents.timer import TimerfdClock
+from agents.transports.base import DEFAULT_MESSAGE_BYTES, Transport
+from agents.transports.roce.channel import data_traffic_class, shared_state
+from agents.transports.roce.endpoint import RoceEndpoint
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.sockets import Listener, Senders
+from emulator.errors import LocalProtocolError
+
+ROUNDS_PER_PASS = 4
+"""How often a pass looks for more before the loop's other callbacks get a turn."""
+LONGEST_NS_UNACKNOWLEDGED = 10_000_000
+"""A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
+
+_LONGEST_SUSPICION_NS = 250_000_000
+_SWEEP_NS = (1_000_000, 20_000_000)
+
+
+class RoceTransport(Transport):
+    """Endpoints for the ranks of one agent, on the running event loop (asyncio's own or uvloop).
+
+    Args:
+        message_bytes: payload per message, at most.
+        options: see RoceOptions.
+        seed: of everything random; all agents of a run have the same.
+        run: agents of one run pass the same text: keys and first sequence numbers depend on it.
+    """
+
+    name = "roce"
+
+    def __init__(
+        self,
+        *,
+        message_bytes: int = DEFAULT_MESSAGE_BYTES,
+        options: RoceOptions | None = None,
+        seed: int = 0,
+        run: str = "",
+    ) -> None:
+        self.options = options = options or RoceOptions()
+        self.message_bytes = message_bytes
+        self.is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._clock = TimerfdClock(self._loop)
+        digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
+        self.shared = shared_state(
+            options=options,
+            clock=self._clock,
+            senders=Senders(traffic_class=data_traffic_class(options)),
+            seed=digest,
+            rkey=digest & 0xFFFFFFFF,
+            payload_seed=seed if options.payload == "random" else None,
+        )
+        self._endpoints: dict[int, RoceEndpoint] = {}
+        self._by_fd: dict[int, RoceEndpoint] = {}
+        self._epoll = select.epoll()
+        self._has_sweep = self._is_scheduled = False
+        self._suspected_ns = 0  # when somebody first wondered what is overdue; 0: nobody has
+        self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, 4096 << options.qp_timeout >> 3)
+        self._sweep_ns = min(max(4096 << options.qp_timeout >> 2, _SWEEP_NS[0]), _SWEEP_NS[1])
+        self._loop.add_reader(self._epoll.fileno(), self._pass)
+
+    async def __aenter__(self) -> RoceTransport:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def drops(self) -> Counter[str]:
+        """Packets received and not wanted, by reason; "queue": lost by the kernel before a receiving socket."""
+        drops = Counter(self.shared.drops)
+        drops["queue"] += sum(endpoint.queue_drops for endpoint in self._endpoints.values())
+        drops["send"] += self.shared.senders.drops
+        return +drops
+
+    async def open(self, rank: int, host: str) -> RoceEndpoint:
+        """Bind an endpoint at numeric IP address `host`, which no other rank of the host may have; port 4791.
+
+        Raises:
+            HostError: the address is not on this host or in use, or a limit is reached.
+            LocalProtocolError: the rank has one already.
+        """
+        if rank in self._endpoints:
+            raise LocalProtocolError(f"rank {rank} has an endpoint already")
+        listener = Listener(host, has_ecn=self.options.ecn != "off")
+        endpoint = self._endpoints[rank] = RoceEndpoint(self, rank, listener)
+        return endpoint
+
+    def close(self) -> None:
+        """Stop at once, dropping what is queued; idempotent."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for endpoint in self._endpoints.values():
+            endpoint.close()
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+        self._clock.close()
+        self.shared.senders.close()
+
+    # For endpoints.
+
+    def listen(self, endpoint: RoceEndpoint, fd: int) -> None:
+        """Receive what comes to the endpoint, from the next pass on."""
+        self._by_fd[fd] = endpoint
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def forget(self, endpoint: RoceEndpoint, fd: int) -> None:
+        """Receive nothing more for the endpoint."""
+        if self._by_fd.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+        self.shared.senders.close(endpoint.address.host)
+
+    def watch(self) -> None:
+        """Something is on its way: look for answers that are overdue."""
+        if not self._has_sweep and self.shared.active:
+            self._has_sweep = True
+            self._clock.call_at(time.monotonic_ns() + self._sweep_ns, self._sweep)
+
+    def call_soon(self, endpoint: RoceEndpoint, peer: int, reason: str) -> None:
+        """Report a failure from the loop."""
+        self._loop.call_soon(endpoint.report_failure, peer, reason)
+
+    # Passes.
+
+    def _pass(self) -> None:
+        for _ in range(ROUNDS_PER_PASS):
+            if self.is_closed:
+                return
+            ready = self._epoll.poll(0, 256)
+            if not ready:
+                self.shared.reply()
+                self._time_out()
+                break
+            for fd, _ in ready:
+                endpoint = self._by_fd.get(fd)
+                if endpoint is not None:
+                    endpoint.drain()
+        else:
+            now = time.monotonic_ns()
+            owing = self.shared.owing
+            if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
+                self.shared.reply()
+            if self._suspected_ns and now - self._suspected_ns > _LONGEST_SUSPICION_NS:
+                self._time_out()
+            self._pass_again()
+        self.watch()
+
+    def _pass_again(self) -> None:
+        # The last round may have taken all there was: then nothing else would bring the idle moment about.
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._scheduled_pass)
+
+    def _scheduled_pass(self) -> None:
+        self._is_scheduled = False
+        self._pass()
+
+    def _sweep(self) -> None:
+        """Time out what is overdue: at the next idle moment, when it is sure that no answer waits in a socket."""
+        self._has_sweep = False
+        self._suspected_ns = time.monotonic_ns()
+        if not self.is_closed:
+            self._pass()
+
+    def _time_out(self) -> None:
+        if not self._suspected_ns:
+            return
+        self._suspected_ns = 0
+        now = time.monotonic_ns()
+        for channel in list(self.shared.active):
+            requester = channel.pair.requester
+            if requester.is_idle or channel.is_dead:
+                self.shared.active.discard(channel)
+            elif requester.deadline_ns <= now:
+                channel.handle_timer(now)

@@ -1,0 +1,27 @@
+from agents.transports.roce.ends import Ends, first_psn, folded_port, qpn, source_ports
+
+
+def test_both_ends_agree_on_numbers_without_telling() -> None:
+    here = Ends(3, "127.0.0.3", 900, "127.0.3.132", index=2, qps=4)
+    there = Ends(900, "127.0.3.132", 3, "127.0.0.3", index=2, qps=4)
+    assert (here.own_qpn, here.peer_qpn) == (there.peer_qpn, there.own_qpn)
+    numbers = {qpn(peer, index, qps=4) for peer in range(1024) for index in range(5)}
+    assert len(numbers) == 1024 * 5
+    assert max(numbers) < 1 << 24
+    assert min(numbers) > 1  # 0 and 1 are special
+    assert first_psn(3, 900, index=2, seed=1) != first_psn(900, 3, index=2, seed=1)
+    assert first_psn(3, 900, index=2, seed=1) != first_psn(3, 900, index=2, seed=2)
+
+
+def test_source_ports() -> None:
+    ends = Ends(3, "127.0.0.3", 4, "127.0.0.4", index=1, qps=4)
+    assert (
+        folded_port(0x10001, 0x10001)
+        == 0xC000 | (0x10001**2 ^ 0x10001**2 >> 20) & 0x3FFF ^ ((0x10001**2 ^ 0x10001**2 >> 20) & 0xFFFFF) >> 14
+    )
+    for policy, count in (("fold", 1), ("fixed", 1), ("random", 1), ("message", 16)):
+        ports = source_ports(policy, ends, seed=5)
+        assert ports == source_ports(policy, ends, seed=5)
+        assert len(ports) == count
+        assert all(0xC000 <= port <= 0xFFFF for port in ports)
+    assert source_ports("random", ends, seed=5) != source_ports("random", ends, seed=6)
