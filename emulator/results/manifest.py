@@ -99,7 +99,8 @@ class HostFacts:
     Attributes:
         agent: its name.
         ranks: how many it played.
-        facts: kernel, CPU, NIC driver, firmware, speed, MTU …
+        facts: kernel, CPU and the like.
+        nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None where nobody says.
         clock_offset_ns, clock_error_ns: against the controller's clock.
         peak_rss_bytes: memory of the agent's process.
         post_lateness_median_ns: how late communications were posted, against the
@@ -109,6 +110,7 @@ class HostFacts:
     agent: str
     ranks: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
+    nics: tuple[Mapping[str, Any], ...] = ()
     clock_offset_ns: int = 0
     clock_error_ns: int = 0
     peak_rss_bytes: int | None = None
@@ -138,7 +140,8 @@ class Manifest:
         created: start of the run, ISO 8601 with zone.
         command_line: as given.
         topology: name, source, hosts and placement as they were in effect.
-        dut: what identifies the device under test: vendor, model, firmware …
+        dut: what identifies the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
+            (name, digest, rules); docs/profiles.md says more.
         parameters: option name → value in effect.
         roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
@@ -152,7 +155,7 @@ class Manifest:
     seed: int
     trace: TraceFacts
     topology: Mapping[str, Any] = field(default_factory=dict)
-    dut: Mapping[str, str] = field(default_factory=dict)
+    dut: Mapping[str, Any] = field(default_factory=dict)
     hosts: tuple[HostFacts, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     scaling: Scaling = Scaling()
@@ -231,7 +234,7 @@ def _build(document: Json) -> Manifest:
         | {
             "command_line": tuple(document["command_line"]),
             "trace": TraceFacts(**_known(TraceFacts, document["trace"])),
-            "hosts": tuple(HostFacts(**_known(HostFacts, host)) for host in document["hosts"]),
+            "hosts": tuple(_host(host) for host in document["hosts"]),
             "parameters": {name: Parameter(**_known(Parameter, p)) for name, p in document["parameters"].items()},
             "scaling": Scaling(**_known(Scaling, document["scaling"])),
             "trials": Trials(
@@ -241,6 +244,10 @@ def _build(document: Json) -> Manifest:
             "clock": Clock(**_known(Clock, document["clock"])),
         }
     )
+
+
+def _host(document: Json) -> HostFacts:
+    return HostFacts(**_known(HostFacts, document) | {"nics": tuple(document.get("nics", ()))})
 
 
 def _known(target: type[Any], document: Json) -> Json:

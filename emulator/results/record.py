@@ -55,6 +55,8 @@ class Run:
             for batch in read_stream(self.folder / part.stream_name):
                 yield batch.select(names)
         elif self.closed or (self.folder / part.file_name).exists():
+            if part.is_optional and not (self.folder / part.file_name).exists():
+                return
             yield from _parquet_batches(self.folder / part.file_name, part, names)
 
     def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
@@ -123,8 +125,10 @@ class RunWriter:
         _create(self.folder)
         self._write_manifest(PARTIAL_MANIFEST)
         with ExitStack() as opened:
+            self._opened = opened
             for part in Part:
-                self._streams[part] = opened.enter_context(TableStream(self.folder / part.stream_name, part.schema))
+                if not part.is_optional:
+                    self._open(part)
             self._opened = opened.pop_all()
         return self
 
@@ -173,6 +177,14 @@ class RunWriter:
         """
         self._add(Part.FLOWS, _columns(FlowCounters, flows))
 
+    def add_counters(self, columns: Columns) -> None:
+        """Append observations of counters of devices, see `COUNTERS_SCHEMA`; without any the folder has no such table.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.COUNTERS, columns)
+
     def flush(self) -> None:
         """Write what is held back.
 
@@ -181,6 +193,8 @@ class RunWriter:
         """
         for part, pending in self._pending.items():
             if pending:
+                if part not in self._streams:
+                    self._open(part)
                 self._streams[part].append(to_table(pending, part.schema).to_batches()[0])
                 pending.clear()
         self._written_at = time.monotonic()
@@ -206,13 +220,16 @@ class RunWriter:
         self._closed = True
         self._manifest = replace(self._manifest, status=status, reason=reason)
         self._close_streams()
-        for part in Part:
+        for part in self._streams:
             write_parquet(self.folder / part.file_name, part.schema, read_stream(self.folder / part.stream_name))
         self._write_manifest(PARTIAL_MANIFEST)
         with writing(self.folder):
             (self.folder / PARTIAL_MANIFEST).rename(self.folder / MANIFEST)
-            for part in Part:
+            for part in self._streams:
                 (self.folder / part.stream_name).unlink()
+
+    def _open(self, part: Part) -> None:
+        self._streams[part] = self._opened.enter_context(TableStream(self.folder / part.stream_name, part.schema))
 
     def _close_streams(self) -> None:
         with self._opened:

@@ -72,6 +72,16 @@ FLOWS_SCHEMA = pa.schema(
     ]
 )
 
+COUNTERS_SCHEMA = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("device", _LABEL, nullable=False),
+        pa.field("interface", _LABEL, nullable=False),
+        pa.field("counter", _LABEL, nullable=False),
+        pa.field("value", pa.int64(), nullable=False),
+    ]
+)
+
 
 class Part(Enum):
     """A table of the run folder; the value is the stem of its file name."""
@@ -79,6 +89,12 @@ class Part(Enum):
     SAMPLES = "samples"
     ITERATIONS = "iterations"
     FLOWS = "flows"
+    COUNTERS = "counters"
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a run folder may be without it; it then reads as a table without rows."""
+        return self is Part.COUNTERS
 
     @property
     def schema(self) -> pa.Schema:
@@ -96,7 +112,12 @@ class Part(Enum):
         return f"{self.value}.partial.arrows"
 
 
-_SCHEMAS = {Part.SAMPLES: SAMPLES_SCHEMA, Part.ITERATIONS: ITERATIONS_SCHEMA, Part.FLOWS: FLOWS_SCHEMA}
+_SCHEMAS = {
+    Part.SAMPLES: SAMPLES_SCHEMA,
+    Part.ITERATIONS: ITERATIONS_SCHEMA,
+    Part.FLOWS: FLOWS_SCHEMA,
+    Part.COUNTERS: COUNTERS_SCHEMA,
+}
 
 
 def to_batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:

@@ -277,3 +277,34 @@ def test_the_manifest_says_what_was_installed() -> None:
 def test_rows_that_do_not_fit_the_schema_are_a_bug_that_shows(columns: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         to_batch(Part.FLOWS.schema, columns)
+
+
+def test_counters_of_devices_are_a_table_of_their_own_where_there_are_any(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add_counters(
+            {
+                "time_ns": [5, 5],
+                "device": "sw0",
+                "interface": ["p0", "p1"],
+                "counter": "rx_packets",
+                "value": [7, 2**40],
+            }
+        )
+        assert writer.run().table(Part.COUNTERS).num_rows == 2
+    rows = read_run(tmp_path / "run").table(Part.COUNTERS).to_pylist()
+    assert rows[1] == {"time_ns": 5, "device": "sw0", "interface": "p1", "counter": "rx_packets", "value": 2**40}
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"counters.parquet"}
+
+
+def test_a_run_without_counters_reads_as_one_with_none(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", iteration_rows(0))
+    assert run.table(Part.COUNTERS).num_rows == 0
+
+
+def test_nics_and_the_device_under_test_survive_the_manifest(tmp_path: Path) -> None:
+    nic = {"interface": "eth0", "driver": "veth", "firmware": None, "speed_bps": 10**10, "mtu": 9000}
+    facts = replace(manifest(), hosts=(HostFacts("agent-0", nics=(nic,)),), dut={"kind": "switch", "ports": ["sw0:p0"]})
+    with RunWriter(tmp_path / "run", facts):
+        pass
+    read = read_manifest(tmp_path / "run" / MANIFEST)
+    assert (read.hosts[0].nics, read.dut) == ((nic,), {"kind": "switch", "ports": ["sw0:p0"]})
