@@ -30,7 +30,14 @@ Places: TypeAlias = Mapping[int, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """An agent introduces itself; `facts` go into the manifest, `clock_ns` is its monotonic clock."""
+    """An agent introduces itself.
+
+    Attributes:
+        clock_ns: its monotonic clock.
+        facts: for the manifest.
+        clock_id: who has the same one has the same monotonic clock.
+        stays: it plays one run after another, and waits where a run goes without it.
+    """
 
     oldest_version: int
     newest_version: int
@@ -41,6 +48,8 @@ class Hello:
     software: str
     clock_ns: int
     facts: Mapping[str, str] = field(default_factory=dict)
+    clock_id: str = ""
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +61,44 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """The run goes without this agent, which stays until it is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockQuery:
+    """What time is it there? `sent_ns` is the controller's clock."""
+
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReply:
+    """The agent's clock when it had the query and when it wrote this; `query_sent_ns` is the query's."""
+
+    query_sent_ns: int
+    received_ns: int
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class RankPlace:
-    """A rank of the agent: where it listens, how long its program is, how many nodes it may hold at once."""
+    """A rank of the agent.
+
+    Attributes:
+        host: numeric IP address it listens at.
+        nodes: length of its program.
+        window: how many nodes it may hold at once.
+        interface: of the topology's host; "" where the topology names none.
+    """
 
     rank: int
     host: str
     nodes: int
     window: int
+    interface: str = ""
 
     @property
     def is_resident(self) -> bool:
@@ -68,7 +108,7 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything an agent needs besides the nodes."""
+    """Everything an agent needs besides the nodes; `networks` are prefixes of ranks elsewhere on the same link."""
 
     ranks: Sequence[RankPlace]
     transport: str
@@ -76,6 +116,7 @@ class Setup:
     seed: int
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
+    networks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +155,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin the iteration when the clock reaches `at_ns`."""
+    """Begin the iteration when the agent's clock reaches `at_ns`."""
 
     iteration: int
     at_ns: int
@@ -160,8 +201,10 @@ class Abort:
     ranks: Sequence[int] = ()
 
 
-AgentValue: TypeAlias = Hello | Bound | Credit | Ready | Completions | IterationDone | Progress | Farewell | Abort
-ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort
+AgentValue: TypeAlias = (
+    Hello | Bound | Credit | Ready | Completions | IterationDone | Progress | Farewell | Abort | ClockReply
+)
+ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
 
 
 def encode_agent(value: AgentValue) -> pb.AgentMessage:
@@ -235,13 +278,14 @@ def _decode_places(message: Any) -> Places:
 def _encode_setup(target: Any, value: Setup) -> None:
     settings = value.settings
     for place in value.ranks:
-        target.ranks.add(rank=place.rank, host=place.host, nodes=place.nodes, window=place.window)
+        _copy_fields(target.ranks.add(), place)
     for ranks in settings.groups:
         target.groups.add(ranks=ranks)
     target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
     target.transport_options.update(value.transport_options)
+    target.networks.extend(value.networks)
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -251,9 +295,9 @@ def _decode_setup(message: Any) -> Setup:
         algorithms=tuple(message.algorithms),
         groups=tuple(tuple(group.ranks) for group in message.groups),
     )
-    places = [RankPlace(place.rank, place.host, place.nodes, place.window) for place in message.ranks]
-    options = dict(message.transport_options)
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options)
+    places = [_plain(RankPlace)(place) for place in message.ranks]
+    options, networks = dict(message.transport_options), tuple(message.networks)
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks)
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
@@ -386,6 +430,9 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Progress: ("progress", _copy_fields),
     Farewell: ("farewell", _encode_farewell),
     Abort: ("abort", _copy_fields),
+    ClockReply: ("clock_reply", _copy_fields),
+    ClockQuery: ("clock_query", _copy_fields),
+    Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
     Setup: ("setup", _encode_setup),
     Directory: ("directory", _encode_places),
@@ -404,6 +451,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "progress": _plain(Progress),
     "farewell": _decode_farewell,
     "abort": _decode_abort,
+    "clock_reply": _plain(ClockReply),
+    "clock_query": _plain(ClockQuery),
+    "wait": _plain(Wait),
     "welcome": _plain(Welcome),
     "setup": _decode_setup,
     "directory": lambda message: Directory(_decode_places(message)),

@@ -29,7 +29,18 @@ places = st.dictionaries(u32, st.tuples(texts, u31), max_size=4)
 splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
 
 hellos = st.builds(
-    control.Hello, u31, u31, texts, texts, u31, texts, texts, i64, st.dictionaries(texts, texts, max_size=3)
+    control.Hello,
+    u31,
+    u31,
+    texts,
+    texts,
+    u31,
+    texts,
+    texts,
+    i64,
+    st.dictionaries(texts, texts, max_size=3),
+    texts,
+    st.booleans(),
 )
 play_settings = st.builds(
     PlaySettings,
@@ -40,11 +51,13 @@ play_settings = st.builds(
 )
 setups = st.builds(
     control.Setup,
-    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63), max_size=3),
+    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts), max_size=3),
     texts,
     u63,
     u63,
     play_settings,
+    st.dictionaries(texts, texts, max_size=3),
+    st.lists(texts, max_size=3).map(tuple),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
@@ -114,6 +127,7 @@ agent_values = st.one_of(
     st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
     st.builds(control.Progress, u63, u63, st.booleans(), texts),
     st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64),
+    st.builds(control.ClockReply, i64, i64, i64),
     aborts,
 )
 controller_values = st.one_of(
@@ -124,6 +138,8 @@ controller_values = st.one_of(
     chunks(),
     st.builds(control.Start, iterations, i64),
     st.just(control.Finish()),
+    st.builds(control.ClockQuery, i64),
+    st.builds(control.Wait, texts),
     aborts,
 )
 

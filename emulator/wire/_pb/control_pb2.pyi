@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "clock_reply")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class AgentMessage(_message.Message):
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_REPLY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
     credit: Credit
@@ -26,10 +27,11 @@ class AgentMessage(_message.Message):
     farewell: Farewell
     abort: Abort
     progress: Progress
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+    clock_reply: ClockReply
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare")
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +40,8 @@ class ControllerMessage(_message.Message):
     FINISH_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_QUERY_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     directory: Directory
@@ -46,10 +50,12 @@ class ControllerMessage(_message.Message):
     finish: Finish
     abort: Abort
     prepare: Prepare
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ...) -> None: ...
+    clock_query: ClockQuery
+    wait: Wait
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns")
+    __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +72,8 @@ class Hello(_message.Message):
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_NS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_ID_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
     oldest_version: int
     newest_version: int
     token: str
@@ -75,7 +83,9 @@ class Hello(_message.Message):
     software: str
     facts: _containers.ScalarMap[str, str]
     clock_ns: int
-    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., token: _Optional[str] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ...) -> None: ...
+    clock_id: str
+    stays: bool
+    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., token: _Optional[str] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ..., clock_id: _Optional[str] = ..., stays: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "run_id")
@@ -85,8 +95,30 @@ class Welcome(_message.Message):
     run_id: str
     def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ...) -> None: ...
 
+class Wait(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ClockQuery(_message.Message):
+    __slots__ = ("sent_ns",)
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    sent_ns: int
+    def __init__(self, sent_ns: _Optional[int] = ...) -> None: ...
+
+class ClockReply(_message.Message):
+    __slots__ = ("query_sent_ns", "received_ns", "sent_ns")
+    QUERY_SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    query_sent_ns: int
+    received_ns: int
+    sent_ns: int
+    def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
+
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +135,7 @@ class Setup(_message.Message):
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -112,19 +145,22 @@ class Setup(_message.Message):
     algorithms: _containers.RepeatedScalarFieldContainer[str]
     seed: int
     transport_options: _containers.ScalarMap[str, str]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
-    __slots__ = ("rank", "host", "nodes", "window")
+    __slots__ = ("rank", "host", "nodes", "window", "interface")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     host: str
     nodes: int
     window: int
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
+    interface: str
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("ranks",)
