@@ -26,7 +26,7 @@ _HEADER = (
     "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        ",
 )
-_PARTED = (
+PARTED = (
     CommKind.ALL_GATHER,
     CommKind.REDUCE_SCATTER,
     CommKind.REDUCE_SCATTER_BLOCK,
@@ -134,10 +134,11 @@ def _lines(table: SweepTable) -> Iterator[str]:
     yield from _HEADER
     for row in table.rows:
         yield (
-            f"{row.size_bytes:>12}  {_elements(table, row):>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}"
-            f"  {_number(row.time_us):>7} {_number(row.algbw_gbps):>7} {_number(row.busbw_gbps):>7} {'N/A':>7}"
+            f"{row.size_bytes:>12}  {_elements(table, row):>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}  "
+            f"{format_number(row.time_us):>7} {format_number(row.algbw_gbps):>7} {format_number(row.busbw_gbps):>7}"
+            f" {'N/A':>7}"
         )
-    yield f"# Avg bus bandwidth    : {_number(table.mean_busbw_gbps)}"
+    yield f"# Avg bus bandwidth    : {format_number(table.mean_busbw_gbps)}"
     early = sum(row.early for row in table.rows)
     if early:
         yield f"# {early} measurements without a speed: payload came before a rank had posted (credits are off)"
@@ -145,7 +146,7 @@ def _lines(table: SweepTable) -> Iterator[str]:
 
 def _elements(table: SweepTable, row: SweepRow) -> int:
     """What nccl-tests counts: elements of the array, or of one rank's part of it where ranks have parts."""
-    return row.size_bytes // table.ranks if table.kind in _PARTED else row.size_bytes
+    return row.size_bytes // table.ranks if table.kind in PARTED else row.size_bytes
 
 
 def _algorithms(rows: Sequence[SweepRow]) -> str:
@@ -155,11 +156,16 @@ def _algorithms(rows: Sequence[SweepRow]) -> str:
     return ", then ".join([*parts, rows[-1].algorithm]) if rows else "none"
 
 
-def _number(value: float | None) -> str:
-    """Seven characters up to ten million: two decimals as in nccl-tests, but four below 1 and fewer from 1,000 on."""
+def format_number(value: float | None) -> str:
+    """Seven characters up to ten million: two decimals as in nccl-tests, but four below 1 and fewer from 1,000 on.
+
+    An exponent only where zeros would hide the value.
+    """
     if value is None:
         return "-"
     size = abs(value)
+    if 0 < size < 1e-4:
+        return f"{value:.1e}"
     decimals = 4 if size < 1 else 2 if size < 1000 else 1 if size < 10_000 else 0
     return f"{value:.{decimals}f}"
 

@@ -1,0 +1,72 @@
+"""The measurements of a run, class by class: what exports are made of that know collectives but no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.results.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge, nccl_size
+from emulator.results.record import Run
+from emulator.results.schema import Part
+from emulator.results.summary import SEND_RECV, read_measured
+from emulator.trace.model import CommKind, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredClass:
+    """Every measurement of one class (kind, group size, size, algorithm).
+
+    Attributes:
+        kind: a pair of send and receive is a SEND.
+        members: ranks in the group.
+        size_bytes: as nccl-tests counts it.
+        algorithm: "" for send and receive.
+        cct_ns: of the measured iterations, in the order they were played; negative ones are left out.
+        early: measurements whose payload ran ahead of a post.
+    """
+
+    kind: CommKind
+    members: int
+    size_bytes: int
+    algorithm: str
+    cct_ns: IntArray
+    early: int
+
+    @property
+    def label(self) -> str:
+        """Name of the collective, `send_recv` for a pair."""
+        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
+
+    @property
+    def busbw_factor(self) -> float | None:
+        """Bus bandwidth over algorithm bandwidth; None where the class has no speed."""
+        return busbw_factor(self.kind, members=self.members) if self.size_bytes and not self.early else None
+
+
+def measured_classes(run: Run) -> Sequence[MeasuredClass]:
+    """The classes of a run, by collective, group size, size and algorithm.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    if not len(merged):
+        return ()
+    keys = np.stack([merged.kind, merged.members, merged.size_bytes, merged.algorithm], axis=1)
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    return [_measured_class(tuple(map(int, key)), merged, which.ravel() == n) for n, key in enumerate(distinct)]
+
+
+def _measured_class(key: tuple[int, ...], merged: Merged, rows: IntArray) -> MeasuredClass:
+    kind, members = CommKind(key[0]), key[1]
+    cct_ns = merged.cct_ns[rows]
+    return MeasuredClass(
+        kind=kind,
+        members=members,
+        size_bytes=nccl_size(kind, size_bytes=key[2], members=members),
+        algorithm=merged.algorithms[key[3]],
+        cct_ns=cct_ns[cct_ns >= 0],
+        early=int(np.count_nonzero(merged.early[rows])),
+    )

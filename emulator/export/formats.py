@@ -1,0 +1,74 @@
+"""What a run can be exported to: the name of each format, and who writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.errors import InputError
+from emulator.export import junit, nccl_tests, perfetto, tables
+from emulator.results.record import Run
+from emulator.results.stream import writing
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that is written to disk.
+
+    Attributes:
+        name: on the command line.
+        suffix: of the file or folder that is written where no name is given.
+        summary: one line for the help.
+        write: writes the run to a path that does not exist yet.
+    """
+
+    name: str
+    suffix: str
+    summary: str
+    write: Callable[[Run, Path], None]
+
+
+def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], None]:
+    def write(run: Run, target: Path) -> None:
+        content = render(run)
+        with writing(target):
+            target.write_text(content, encoding="utf-8", errors="backslashreplace")
+
+    return write
+
+
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write),
+        Format("nccl-tests", ".txt", "the table of nccl-tests", _text(nccl_tests.to_text)),
+        Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
+        Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write),
+        Format("junit", ".junit.xml", "test results, a case per class", _text(junit.to_xml)),
+    )
+}
+
+
+def export(run: Run, name: str, target: Path | None) -> Path:
+    """Write a run in one of FORMATS.
+
+    Args:
+        run: to be exported.
+        name: of the format.
+        target: where to; None: in the current folder, named after the run.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InputError: the target exists.
+        ResultError: the run cannot be read.
+        HostError: it cannot be written, or a library is missing.
+    """
+    chosen = FORMATS[name]
+    target = Path(run.folder.resolve().name + chosen.suffix) if target is None else target
+    if target.exists():
+        raise InputError(f"{target}: is there already; choose another --out")
+    chosen.write(run, target)
+    return target

@@ -1,0 +1,187 @@
+"""A run in the two forms that nccl-tests writes, so that what reads those reads this: its table, and its JSON (`-J`).
+
+A table per collective and group size, a row per size and algorithm. Time is the mean cct, as nccl-tests averages.
+Charkha moves bytes and reduces nothing, so in-place and out-of-place are the same operation: the table has its one
+measurement in both places and says so, the JSON has null in place. Statistics per iteration are defined as nccl-tests
+defines them (nearest rank whatever the count, deviation of the population).
+
+Source: nccl-tests 2.19, src/util.cu (layout and names), doc/PERFORMANCE.md (factors).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from emulator.errors import ResultError
+from emulator.export.classes import MeasuredClass, measured_classes
+from emulator.results.manifest import Manifest
+from emulator.results.record import Run
+from emulator.results.sweep import PARTED, format_number
+from emulator.trace.model import CommKind
+from emulator.units import NS_PER_US
+
+JSON_VERSION = 3
+"""Of the layout of nccl-tests' JSON."""
+_ROOTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
+_MEASURES = ("time", "algbw", "busbw", "#wrong")
+_UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
+
+
+def to_text(run: Run) -> str:
+    """Tables as nccl-tests prints them.
+
+    Raises:
+        ResultError: the run cannot be read, or has no measured collective.
+    """
+    return "\n".join(line for table in _tables(run) for line in _table_lines(run.manifest, table)) + "\n"
+
+
+def to_json(run: Run) -> str:
+    """What nccl-tests writes with `-J FILE -I 1`; of several collectives the results stand one after another.
+
+    Raises:
+        ResultError: the run cannot be read, or has no measured collective.
+    """
+    rows = [row for table in _tables(run) for row in table]
+    manifest = run.manifest
+    speeds = [speed[1] for speed in map(_speed, rows) if speed is not None]
+    document = {
+        "version": JSON_VERSION,
+        "start_time": manifest.created,
+        "args": list(manifest.command_line),
+        "env": [],
+        "generator": f"charkha {manifest.versions.get('charkha', '')}".strip(),
+        "run_id": manifest.run_id,
+        "config": {
+            "minimum_bytes": min(row.size_bytes for row in rows),
+            "maximum_bytes": max(row.size_bytes for row in rows),
+            "warmup_iters": manifest.trials.warmup,
+            "iterations": manifest.trials.included,
+            "aggregated_iterations": 1,
+            "validation": 0,
+            "per_iter_timing": "true",
+            "per_iter_skip": 0,
+            "ranks": manifest.trace.ranks,
+        },
+        "results": [_result(row) for row in rows],
+        "average_bus_bandwidth": {"bandwidth": _mean(speeds), "okay": "unchecked"},
+        "errors": [] if manifest.reason is None else [manifest.reason],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _tables(run: Run) -> list[list[MeasuredClass]]:
+    classes = [one for one in measured_classes(run) if len(one.cct_ns)]
+    if not classes:
+        raise ResultError("has no measured collective", path=run.folder)
+    return [list(rows) for _, rows in groupby(classes, key=lambda one: (one.kind, one.members))]
+
+
+def _table_lines(manifest: Manifest, rows: Sequence[MeasuredClass]) -> Iterator[str]:
+    first = rows[0]
+    trials = manifest.trials
+    yield f"# Collective test starting: {first.label}"
+    yield (
+        f"# nRanks {first.members} minBytes {rows[0].size_bytes} maxBytes {rows[-1].size_bytes}"
+        f" warmup iters: {trials.warmup} iters: {trials.included} agg iters: 1 validation: 0 graph: 0"
+    )
+    yield f"# charkha run {manifest.run_id}; bytes are moved, nothing is reduced: in-place repeats out-of-place"
+    yield f"# algorithms: {', '.join(sorted({row.algorithm for row in rows if row.algorithm})) or 'none'}"
+    yield "#"
+    yield f"#{'':>54}  {'out-of-place':>28}  {'in-place':>28}"
+    yield _heading(("size", "count", "type", "redop", "root"), _MEASURES)
+    yield _heading(("(B)", "(elements)", "", "", ""), _UNITS)
+    yield from map(_row_line, rows)
+    speeds = [speed[1] for speed in map(_speed, rows) if speed is not None]
+    yield f"# Avg bus bandwidth    : {format_number(_mean(speeds))}"
+    yield "#"
+    yield f"# Collective test concluded: {first.label}"
+    yield "#"
+
+
+def _heading(first: Sequence[str], measures: Sequence[str]) -> str:
+    size, count, kind, operation, root = first
+    twice = "  ".join(f"{name:>7}" for name in (*measures, *measures))
+    return f"# {size:>10}  {count:>12}  {kind:>8}  {operation:>6}  {root:>6}  {twice}".rstrip()
+
+
+def _row_line(row: MeasuredClass) -> str:
+    algbw, busbw = _speed(row) or (None, None)
+    measures = f"{format_number(_time_us(row)):>7}  {format_number(algbw):>7}  {format_number(busbw):>7}  {'N/A':>7}"
+    return (
+        f"{row.size_bytes:>12}  {_count(row):>12}  {'uint8':>8}  {'none':>6}  {_root(row):>6}  {measures}  {measures}"
+    )
+
+
+def _result(row: MeasuredClass) -> dict[str, Any]:
+    algbw, busbw = _speed(row) or (None, None)
+    return {
+        "size": row.size_bytes,
+        "count": _count(row),
+        "type": "uint8",
+        "redop": "none",
+        "root": str(_root(row)),
+        "collective": row.label,
+        "ranks": row.members,
+        "algorithm": row.algorithm,
+        "out_of_place": {"time": _time_us(row), "alg_bw": algbw, "bus_bw": busbw, "nwrong": None},
+        "out_of_place_per_iter": _per_iteration(row),
+        "in_place": None,
+        "actual_iterations": len(row.cct_ns),
+        "experiment_name": f"{row.label}_{row.members}r",
+    }
+
+
+def _per_iteration(row: MeasuredClass) -> dict[str, Any]:
+    times = row.cct_ns / NS_PER_US
+    ordered = np.sort(times)
+    mean, deviation = float(np.mean(times)), float(np.std(times))
+    return {
+        "skipped_iterations": 0,
+        "min_us": float(ordered[0]),
+        "max_us": float(ordered[-1]),
+        "avg_us": mean,
+        "p50_us": float(ordered[len(ordered) // 2]),
+        "p95_us": _nearest_rank(ordered.tolist(), 95),
+        "p99_us": _nearest_rank(ordered.tolist(), 99),
+        "stdev_us": deviation,
+        "cv_pct": 100 * deviation / mean if mean else 0.0,
+        "times_us": times.tolist(),
+    }
+
+
+def _nearest_rank(ordered: Sequence[float], percent: int) -> float:
+    """As nccl-tests defines it: of few iterations the largest, not unknown."""
+    return ordered[min(len(ordered), math.ceil(len(ordered) * percent / 100)) - 1]
+
+
+def _time_us(row: MeasuredClass) -> float:
+    return float(np.mean(row.cct_ns)) / NS_PER_US
+
+
+def _speed(row: MeasuredClass) -> tuple[float, float] | None:
+    """(algbw, busbw), 1e9 bytes per second; None where the class has none."""
+    time_us, factor = _time_us(row), row.busbw_factor
+    if factor is None or time_us <= 0:
+        return None
+    algbw = row.size_bytes / time_us / 1e3
+    return algbw, algbw * factor
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _count(row: MeasuredClass) -> int:
+    """Elements of the array, or of one rank's part of it where ranks have parts."""
+    return row.size_bytes // row.members if row.kind in PARTED else row.size_bytes
+
+
+def _root(row: MeasuredClass) -> int:
+    return 0 if row.kind in _ROOTED else -1

@@ -1,0 +1,35 @@
+"""The tables of a run as CSV: a folder with one file per table, columns and units as in docs/results.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv
+
+from emulator.results.record import Run
+from emulator.results.schema import Part
+from emulator.results.stream import writing
+
+
+def write(run: Run, folder: Path) -> None:
+    """Write `<table>.csv` for every table of the run; an empty field is one that was not known.
+
+    Raises:
+        ResultError: a table is missing or damaged.
+        HostError: the folder cannot be written.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True)
+        for part in Part:
+            schema = _plain(part.schema)
+            with csv.CSVWriter(folder / f"{part.value}.csv", schema) as target:
+                for batch in run.batches(part):
+                    target.write_batch(batch.cast(schema))
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with labels as text: CSV has no dictionaries."""
+    return pa.schema(
+        [field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema]
+    )

@@ -1,0 +1,62 @@
+"""`charkha export` as a user runs it, on a run that was played here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.results.record import read_run
+from emulator.results.summary import summarise
+from tests.support.command import EXAMPLE, charkha
+from tests.support.perfetto_ui import trace_processor
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "run"
+    played = charkha("run", EXAMPLE, "--iterations", "3", "--compute", "0.1", "--out", folder, cwd=folder.parent)
+    assert played.code == 0, played.stderr
+    return folder
+
+
+def test_the_default_target_is_named_after_the_run(run: Path, tmp_path: Path) -> None:
+    done = charkha("export", run, "--to", "nccl-tests-json", cwd=tmp_path)
+    assert (done.code, done.stdout) == (0, "run.json\n")
+    assert json.loads((tmp_path / "run.json").read_text())["config"]["iterations"] == 3
+    again = charkha("export", run, "--to", "nccl-tests-json", cwd=tmp_path)
+    assert again.code == 2
+    assert "run.json: is there already" in again.error
+
+
+def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
+    done = charkha("export", tmp_path, "--to", "csv", cwd=tmp_path)
+    assert done.code == 2
+    assert "is no run folder" in done.error
+
+
+@pytest.mark.slow
+def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
+    assert charkha("export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path).code == 0
+    summary = summarise(read_run(run))
+    iteration = summary.iteration
+    assert iteration is not None
+    with trace_processor(tmp_path / "line") as trace:
+        durations = trace.query(
+            "select dur from slice where category = 'iteration'"
+            " and extract_arg(arg_set_id, 'debug.iteration') is not null"
+        )
+        assert sorted(int(one) for [one] in durations)[1] == iteration.jct_ns
+        usage = trace.query(
+            "select extract_arg(arg_set_id, 'debug.compute_ns'), extract_arg(arg_set_id, 'debug.overlap_ns'),"
+            " extract_arg(arg_set_id, 'debug.exposed_ns') from slice where category = 'iteration'"
+        )
+        wanted = [str(iteration.compute_ns), str(iteration.overlap_ns), str(iteration.exposed_ns)]
+        assert wanted in usage
+        [[count]] = trace.query("select count(*) from slice where category = 'communication'")
+        assert int(count) == summary.totals.samples
+        [[nested]] = trace.query("select count(*) from slice where depth > 0")
+        assert nested == "0"
+        processes = trace.query("select name from process where name is not null order by name")
+        assert [name for [name] in processes] == ["job", *(f"rank {rank}" for rank in range(8))]

