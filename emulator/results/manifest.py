@@ -101,6 +101,7 @@ class HostFacts:
         ranks: how many it played.
         facts: kernel, CPU and the like.
         nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None where nobody says.
+        transport: what the transport found out in the end: buffers it was granted, offloads, drops by reason.
         clock_offset_ns, clock_error_ns: against the controller's clock.
         peak_rss_bytes: memory of the agent's process.
         post_lateness_median_ns: how late communications were posted, against the
@@ -111,6 +112,7 @@ class HostFacts:
     ranks: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     nics: tuple[Mapping[str, Any], ...] = ()
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
     clock_offset_ns: int = 0
     clock_error_ns: int = 0
     peak_rss_bytes: int | None = None
@@ -235,7 +237,7 @@ def _build(document: Json) -> Manifest:
             "command_line": tuple(document["command_line"]),
             "trace": TraceFacts(**_known(TraceFacts, document["trace"])),
             "hosts": tuple(_host(host) for host in document["hosts"]),
-            "parameters": {name: Parameter(**_known(Parameter, p)) for name, p in document["parameters"].items()},
+            "parameters": _parameters(document["parameters"]),
             "scaling": Scaling(**_known(Scaling, document["scaling"])),
             "trials": Trials(
                 **_known(Trials, trials)
@@ -247,7 +249,12 @@ def _build(document: Json) -> Manifest:
 
 
 def _host(document: Json) -> HostFacts:
-    return HostFacts(**_known(HostFacts, document) | {"nics": tuple(document.get("nics", ()))})
+    lists = {"nics": tuple(document.get("nics", ())), "transport": _parameters(document.get("transport", {}))}
+    return HostFacts(**_known(HostFacts, document) | lists)
+
+
+def _parameters(document: Json) -> Mapping[str, Parameter]:
+    return {name: Parameter(**_known(Parameter, one)) for name, one in document.items()}
 
 
 def _known(target: type[Any], document: Json) -> Json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,23 @@ class RankSummary:
 
 @dataclass(slots=True)
 class FlowCounters:
-    """What one flow (a directed rank pair; a queue pair for RoCE) carried, seen from its sender. Bytes are payload.
+    """What one flow (a directed rank pair; for RoCE a queue pair of it in one direction) carried. Bytes are payload.
 
-    A counter that the transport cannot know stays None and is stored as null.
+    The sender counts some of it, the receiver the rest: each leaves the other's counters None, and `joined` puts them
+    together. A counter that the transport cannot know stays None and is stored as null.
+
+    Attributes:
+        packets, retransmits: of payload; every transmission counts as a packet.
+        naks, rnr_naks, timeouts: that made the sender go back: sequence errors, a receiver that was not ready, silence.
+        cnps_sent, cnps_received: by the receiver of the flow, by its sender.
+        ecn_marks: packets that came with the congestion mark.
+        out_of_order, largest_displacement: packets that came before their turn, and by how many packets at most.
+        rtt_ns: smoothed time from a packet to its acknowledgement.
+        qpn: the destination queue pair number in the flow's packets.
+        source_port: of its packets; None where they have several.
+        duplicates: packets that came again.
+        dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
+            other bytes than were sent.
     """
 
     src: int
@@ -65,3 +80,36 @@ class FlowCounters:
     ecn_marks: int | None = None
     out_of_order: int | None = None
     rtt_ns: int | None = None
+    qpn: int | None = None
+    source_port: int | None = None
+    timeouts: int | None = None
+    rnr_naks: int | None = None
+    duplicates: int | None = None
+    largest_displacement: int | None = None
+    dropped_header: int | None = None
+    dropped_icrc: int | None = None
+    dropped_payload: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was sent, and nothing happened."""
+        return not any(getattr(self, name) for name in _COUNTED)
+
+    def joined(self, other: FlowCounters) -> FlowCounters:
+        """What this and the other end of the same flow counted; where both say something, this one's."""
+        missing = {name: getattr(other, name) for name in _OPTIONAL if getattr(self, name) is None}
+        return replace(self, bytes=self.bytes + other.bytes, messages=self.messages + other.messages, **missing)
+
+
+_OPTIONAL = tuple(field.name for field in fields(FlowCounters) if field.default is None)
+_COUNTED = ("messages", *(name for name in _OPTIONAL if name not in ("qpn", "source_port", "rtt_ns")))
+
+
+def join_ends(counters: Iterable[FlowCounters]) -> list[FlowCounters]:
+    """One entry per flow from what both of its ends said, by source, destination and queue pair, without empty ones."""
+    flows: dict[tuple[int, int, int], FlowCounters] = {}
+    for one in counters:
+        key = (one.src, one.dst, -1 if one.qpn is None else one.qpn)
+        known = flows.get(key)
+        flows[key] = one if known is None else known.joined(one)
+    return [flows[key] for key in sorted(flows) if not flows[key].is_empty]

@@ -47,13 +47,15 @@ class Run:
     def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of a table in the order they were measured, all columns or those named.
 
+        Columns that may be null, and that an older Charkha did not write, are null.
+
         Raises:
             ResultError: the table is missing or damaged.
         """
         names = list(part.schema.names if columns is None else columns)
         if not self.closed and (self.folder / part.stream_name).exists():
             for batch in read_stream(self.folder / part.stream_name):
-                yield batch.select(names)
+                yield _with_columns(batch, part, names)
         elif self.closed or (self.folder / part.file_name).exists():
             if part.is_optional and not (self.folder / part.file_name).exists():
                 return
@@ -73,12 +75,23 @@ class Run:
 def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with path.open("rb") as file, pq.ParquetFile(file) as source:
-            for name in names:
-                if name not in source.schema_arrow.names or source.schema_arrow.field(name) != part.schema.field(name):
-                    raise ResultError(f"lacks column {name} as {part.schema.field(name).type}", path=path)
-            yield from source.iter_batches(columns=names)
+            written = source.schema_arrow
+            for field in map(part.schema.field, names):
+                is_there = field.name in written.names
+                if written.field(field.name) != field if is_there else not field.nullable:
+                    raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
+            for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
+                yield _with_columns(batch, part, names)
     except (pa.ArrowException, OSError) as error:
         raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
+
+
+def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
+    """A batch with exactly these columns: those that it lacks are null."""
+    schema = pa.schema([part.schema.field(name) for name in names])
+    there = batch.schema.names
+    arrays = [batch[one.name] if one.name in there else pa.nulls(batch.num_rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def read_run(folder: Path) -> Run:

@@ -69,6 +69,15 @@ FLOWS_SCHEMA = pa.schema(
         pa.field("ecn_marks", pa.int64()),
         pa.field("out_of_order", pa.int64()),
         pa.field("rtt_ns", pa.int64()),
+        pa.field("qpn", pa.int32()),
+        pa.field("source_port", pa.int32()),
+        pa.field("timeouts", pa.int64()),
+        pa.field("rnr_naks", pa.int64()),
+        pa.field("duplicates", pa.int64()),
+        pa.field("largest_displacement", pa.int64()),
+        pa.field("dropped_header", pa.int64()),
+        pa.field("dropped_icrc", pa.int64()),
+        pa.field("dropped_payload", pa.int64()),
     ]
 )
 

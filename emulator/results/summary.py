@@ -23,6 +23,7 @@ from emulator.results.collectives import (
     nccl_size,
     to_ints,
 )
+from emulator.results.flows import sum_flows
 from emulator.results.manifest import Manifest, Scaling, Trials
 from emulator.results.record import Run
 from emulator.results.schema import Part
@@ -32,7 +33,6 @@ from emulator.trace.model import BoolArray, CommKind, IntArray
 from emulator.units import NS_PER_S
 
 SEND_RECV = "send_recv"
-_COUNTERS = ("retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Totals:
         early: samples of collectives whose payload came before their rank had posted.
         negative: measurements left out for a time below zero.
         incomplete: measurements left out because not every member reported.
-        counters: of all flows and the whole run; a counter that the transport cannot know is absent.
+        counters: of all flows and the whole run, see flows.py; a counter that the transport cannot know is absent.
     """
 
     samples: int
@@ -332,11 +332,7 @@ def _sum_up(samples: pa.Table, merged: Merged, flows: pa.Table, iteration: Itera
         early=_count_early(samples),
         negative=int(np.count_nonzero(merged.cct_ns < 0)),
         incomplete=merged.incomplete,
-        counters={
-            name: int(to_ints(flows[name], null=0).sum())
-            for name in _COUNTERS
-            if flows.num_rows > flows[name].null_count
-        },
+        counters=sum_flows(flows),
     )
 
 

@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from emulator.results.flows import flows_in_words
 from emulator.results.manifest import COMPLETE, Scaling
 from emulator.results.summary import ClassSummary, IterationSummary, RunSummary
 from emulator.units import format_duration, format_size
@@ -155,7 +156,12 @@ def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield from _total_lines(summary)
     yield "Measured at", _describe_tester(summary)
     for what, count in summary.warnings.items():
-        yield "Warning", f"{what} ({count} times)" if count != 1 else what
+        yield "Warning", warning_in_words(what, count)
+
+
+def warning_in_words(what: str, count: int) -> str:
+    """A warning and how many times it came."""
+    return f"{what} ({count:,} times)" if count != 1 else what
 
 
 def describe_scaling(scaling: Scaling) -> str:
@@ -203,7 +209,7 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     )
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
-        yield "Flows", ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in totals.counters.items())
+        yield "Flows", flows_in_words(totals.counters)
     if totals.early:
         yield "Early payload", f"{totals.early} samples got payload before they had posted: no speed is given for them"
     if totals.negative:

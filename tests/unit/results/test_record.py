@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from emulator.errors import AgentLost, HostError, InputError, ResultError, RunAborted
@@ -43,6 +44,17 @@ def test_a_closed_run_reads_back_as_it_was_recorded(tmp_path: Path) -> None:
     }
     flow = run.table(Part.FLOWS).to_pylist()[0]
     assert (flow["bytes"], flow["rtt_ns"], flow["retransmits"]) == (1000, 7, None)
+
+
+def test_columns_that_an_older_charkha_did_not_write_are_null(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", iteration_rows(0), flows=[FlowCounters(0, 1, bytes=9, retransmits=1, qpn=17)])
+    path = tmp_path / "run" / Part.FLOWS.file_name
+    pq.write_table(pq.read_table(path).drop_columns(["qpn", "timeouts"]), path)
+    (flow,) = run.table(Part.FLOWS).to_pylist()
+    assert (flow["bytes"], flow["retransmits"], flow["qpn"], flow["timeouts"]) == (9, 1, None, None)
+    pq.write_table(pq.read_table(path).drop_columns(["bytes"]), path)
+    with pytest.raises(ResultError, match="lacks column bytes as int64"):
+        run.table(Part.FLOWS)
 
 
 def test_a_closed_folder_holds_the_contract_s_files_and_nothing_else(tmp_path: Path) -> None:
@@ -141,7 +153,9 @@ def test_many_batches_become_few_row_groups_with_their_labels(tmp_path: Path) ->
 def test_facts_learnt_on_the_way_reach_the_manifest(tmp_path: Path) -> None:
     facts = replace(
         manifest(),
-        hosts=(HostFacts("a0", ranks=2, facts={"kernel": "6"}, peak_rss_bytes=5),),
+        hosts=(
+            HostFacts("a0", ranks=2, facts={"kernel": "6"}, peak_rss_bytes=5, transport={"x": Parameter(7, "bytes")}),
+        ),
         parameters={"timeout": Parameter(30, "s"), "transport": Parameter("zmq")},
         scaling=Scaling(bytes=0.5, compute="skip", element_bytes=2),
         trials=Trials(attempted=3, warmup=1, included=1, excluded=(Exclusion(1, "a rank was late"),)),
