@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from emulator.results.manifest import HostFacts
 from emulator.units import format_size
@@ -16,7 +16,7 @@ def limits_met(hosts: Iterable[HostFacts]) -> Mapping[str, int]:
     return dict([*_cut_buffers(told), *_drops(told)])
 
 
-def _cut_buffers(told: list[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
+def _cut_buffers(told: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
     """One warning for each kind of buffer, about the smallest."""
     for way, sysctl in _SYSCTLS.items():
         sizes = [(_number(facts, f"{way}_buffer_granted"), _number(facts, f"{way}_buffer_asked")) for facts in told]
@@ -26,7 +26,7 @@ def _cut_buffers(told: list[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
                 yield f"the kernel granted {size} for a {way} buffer: sysctl -w {sysctl}={asked}", 1
 
 
-def _drops(told: list[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
+def _drops(told: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
     received = sum(_number(facts, "dropped.queue") for facts in told)
     if received:
         yield f"the kernel dropped a datagram before a full receive buffer: {_remedy(told, 'receive')}", received
@@ -35,7 +35,7 @@ def _drops(told: list[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
         yield f"the kernel did not take a datagram that was to be sent: {_remedy(told, 'send')}", sent
 
 
-def _remedy(told: list[Mapping[str, object]], way: str) -> str:
+def _remedy(told: Sequence[Mapping[str, object]], way: str) -> str:
     """The sysctl where the buffer was cut; a larger buffer is not asked for, so else a smaller window."""
     asked = max(_number(facts, f"{way}_buffer_asked") for facts in told)
     if any(_number(facts, f"{way}_buffer_granted") < _number(facts, f"{way}_buffer_asked") for facts in told):
