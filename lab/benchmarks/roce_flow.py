@@ -11,11 +11,14 @@ import asyncio
 import functools
 import json
 import multiprocessing
+import os
 import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -81,16 +84,17 @@ async def play(pipe: Connection, *, runners: Callable[[RoceTransport], Any], opt
             runner.endpoint.connect(directory, runner)
         pipe.send("ready")
         pipe.recv()
-        begun = time.monotonic()
+        begun, cpu_begun = time.monotonic(), os.times()
         for runner in mine:
             runner.send(max(1, runner.ahead))
         async with asyncio.timeout(TIMEOUT_S):
             for runner in mine:
                 runner._check()
                 await runner.is_done.wait()
-        seconds = time.monotonic() - begun
+        seconds, cpu = time.monotonic() - begun, os.times()
+        spent = cpu.user - cpu_begun.user, cpu.system - cpu_begun.system
         flows = [flow for runner in mine for flow in runner.endpoint.counters()]
-        pipe.send((seconds, sum(flow.retransmits or 0 for flow in flows), dict(transport.drops)))
+        pipe.send((seconds, spent, sum(flow.retransmits or 0 for flow in flows), dict(transport.drops)))
         await asyncio.to_thread(pipe.recv)  # answer the other process until all are done
 
 
@@ -125,8 +129,30 @@ def work(pipe: Connection, *, runners: Callable[..., Any], index: int, options: 
         runner.run(play(pipe, runners=functools.partial(runners, index=index), options=options))
 
 
-def measure(runners: Callable[..., Any], options: RoceOptions) -> tuple[float, int, dict[str, int]]:
-    """Two processes; seconds of the slower, retransmissions and drops of both."""
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What two processes did: seconds of the slower, (user, system) CPU seconds of each, what went wrong in both."""
+
+    seconds: float
+    cpu_s: Sequence[tuple[float, float]]
+    retransmits: int
+    drops: Mapping[str, int]
+
+    @property
+    def all_cpu_s(self) -> float:
+        """CPU seconds of both."""
+        return sum(map(sum, self.cpu_s))
+
+    @property
+    def remark(self) -> str:
+        """In words, how busy each process was and what went wrong."""
+        busy = " and ".join(f"{user / self.seconds:.0%} + {system / self.seconds:.0%}" for user, system in self.cpu_s)
+        drops = ", ".join(f"{count} {reason}" for reason, count in self.drops.items())
+        return f"user + system {busy}; {self.retransmits} retransmissions, drops {drops or 'none'}"
+
+
+def measure(runners: Callable[..., Any], options: RoceOptions) -> Measurement:
+    """Let two processes play."""
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe() for _ in range(2)]
     workers = [
@@ -147,16 +173,17 @@ def measure(runners: Callable[..., Any], options: RoceOptions) -> tuple[float, i
     for pipe, worker in zip(ours, workers, strict=True):
         pipe.send("bye")
         worker.join()
-    drops: dict[str, int] = {}
-    for _, _, dropped in answers:
-        drops |= {reason: drops.get(reason, 0) + count for reason, count in dropped.items()}
-    return max(answer[0] for answer in answers), sum(answer[1] for answer in answers), drops
+    seconds, spent, retransmits, dropped = zip(*answers, strict=True)
+    drops = Counter[str]()
+    for one in dropped:
+        drops.update(one)
+    return Measurement(max(seconds), spent, sum(retransmits), drops)
 
 
 def flow_gbps(options: RoceOptions, transfers: int) -> tuple[float, str]:
     """Goodput of our flow, Gbit/s, and a remark."""
-    seconds, retransmits, drops = measure(functools.partial(flow_runner, transfers=transfers), options)
-    return transfers * TRANSFER_BYTES * 8 / seconds / 1e9, f"{retransmits} retransmissions, drops {drops or 'none'}"
+    found = measure(functools.partial(flow_runner, transfers=transfers), options)
+    return transfers * TRANSFER_BYTES * 8 / found.seconds / 1e9, found.remark
 
 
 def iperf_gbps(datagram: int, seconds: float) -> float | None:
@@ -212,10 +239,11 @@ def main() -> None:
         return
     for _ in range(args.pairs):
         runners = functools.partial(ring_runners, ranks=args.ring, steps=args.steps, size=args.size)
-        seconds, retransmits, drops = measure(runners, options)
+        found = measure(runners, options)
         messages = args.ring * args.steps
         print(
-            f"ring of {args.ring}: {messages / seconds:,.0f} messages/s; {retransmits} retransmissions, drops {drops}"
+            f"ring of {args.ring}: {messages / found.seconds:,.0f} messages/s, "
+            f"{found.all_cpu_s / messages * 1e6:.1f} µs of CPU each; {found.remark}"
         )
 
 
