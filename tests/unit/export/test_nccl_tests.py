@@ -13,20 +13,8 @@ from emulator.export.nccl_tests import to_json, to_text
 from emulator.trace.model import CommKind
 from tests.support.runs import collective, pair, write_run
 
-COLUMNS = (
-    "size",
-    "count",
-    "type",
-    "redop",
-    "root",
-    "time",
-    "algbw",
-    "busbw",
-    "wrong",
-    "in_time",
-    "in_algbw",
-    "in_busbw",
-)
+IN_PLACE = ("in_time", "in_algbw", "in_busbw", "in_wrong")
+COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "wrong", *IN_PLACE)
 # By hand, from doc/PERFORMANCE.md: what a group of n multiplies algbw with.
 FACTORS = {
     "all_reduce": lambda n: Fraction(2 * (n - 1), n),
