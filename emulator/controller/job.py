@@ -6,12 +6,13 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from emulator.controller.description import describe_dut, describe_topology
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome, share_ranks
 from emulator.errors import PlanError, RunInterrupted
 from emulator.planner.choice import AlgorithmChoice
@@ -171,13 +172,8 @@ class Job:
                 nodes=loaded.nodes,
                 communication_nodes=sum(len(program.communications) for program in self._workload.programs),
             ),
-            topology={
-                "name": topology.name,
-                "source": topology.source,
-                "hosts": [asdict(host) for host in topology.hosts],
-                "host_index": list(topology.host_index),
-                "addresses": list(topology.addresses),
-            },
+            topology=describe_topology(topology),
+            dut=describe_dut(topology),
             parameters=self._parameters(),
             scaling=Scaling(options.scale_bytes, _compute_label(options.compute_factor), options.element_bytes),
             roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,

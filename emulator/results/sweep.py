@@ -6,18 +6,20 @@ bytes and sums nothing: the type is uint8, the operation none, and there is no r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from emulator.results.collectives import MERGE_COLUMNS, busbw_factor, merge
+from emulator.results.flows import flows_in_words, sum_flows
 from emulator.results.record import Run
 from emulator.results.schema import Part
 from emulator.results.stats import percentile, variation
 from emulator.results.summary import measured_rows
+from emulator.results.table import warning_in_words
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_US
 
@@ -67,12 +69,14 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class SweepTable:
-    """A whole sweep."""
+    """A whole sweep; `counters` of all its flows, `warnings` and how many times they came."""
 
     kind: CommKind
     ranks: int
     root: int
     rows: Sequence[SweepRow]
+    counters: Mapping[str, int] = field(default_factory=dict)
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def mean_busbw_gbps(self) -> float | None:
@@ -95,7 +99,8 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         if np.any(mine):
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
             rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
-    return SweepTable(kind, ranks, 0 if rooted else -1, rows)
+    counters = sum_flows(run.table(Part.FLOWS))
+    return SweepTable(kind, ranks, 0 if rooted else -1, rows, counters, run.manifest.warnings)
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
@@ -142,6 +147,10 @@ def _lines(table: SweepTable) -> Iterator[str]:
     early = sum(row.early for row in table.rows)
     if early:
         yield f"# {early} measurements without a speed: payload came before a rank had posted (credits are off)"
+    if table.counters:
+        yield f"# Flows: {flows_in_words(table.counters)}"
+    for what, count in table.warnings.items():
+        yield f"# Warning: {warning_in_words(what, count)}"
 
 
 def _elements(table: SweepTable, row: SweepRow) -> int:
@@ -178,5 +187,7 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
         "root": table.root,
         "rows": [asdict(row) for row in table.rows],
         "mean_busbw_gbps": table.mean_busbw_gbps,
+        "counters": dict(table.counters),
+        "warnings": dict(table.warnings),
         "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
     }

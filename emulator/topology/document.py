@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +19,15 @@ KeyPath: TypeAlias = Sequence[str | int]
 class Document:
     """A parsed file: `value` as plain objects (all keys strings), `root` as YAML nodes with their places.
 
-    Where `value` was made from another format (`is_converted`), its keys have no place in the file.
+    Where `value` was made from another format (`is_converted`), its keys have no place in the file. `digest` is the
+    SHA-256 of the file, in hex.
     """
 
     path: Path
     value: Any
     root: yaml.Node
     is_converted: bool = False
+    digest: str = ""
 
     def error(self, problem: str, key: KeyPath = ()) -> TopologyError:
         """An error that names file, line and key."""
@@ -50,7 +53,8 @@ def read_document(path: Path) -> Document:
         TopologyError: it cannot be read, is no YAML, or has a key twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = content.decode("utf-8")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         value = yaml.safe_load(text)
     except OSError as error:
@@ -65,7 +69,7 @@ def read_document(path: Path) -> Document:
     if root is None:
         raise TopologyError("is empty", path=path)
     _refuse_ambiguity(root, path)
-    return Document(path, _with_text_keys(value), root)
+    return Document(path, _with_text_keys(value), root, digest=hashlib.sha256(content).hexdigest())
 
 
 def format_key(key: KeyPath) -> str:

@@ -48,6 +48,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         host_index=tuple(placed),
         addresses=tuple(deal_addresses(entries, placed, interfaces)),
         source=str(path),
+        digest=document.digest,
         interface_index=tuple(interfaces),
         drawn=network,
         dut=read_dut(document, entries, network),

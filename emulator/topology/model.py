@@ -45,6 +45,7 @@ class Topology:
         host_index: per rank, index into `hosts`.
         addresses: per rank, a numeric IP address.
         source: the file it came from, None where it was made.
+        digest: SHA-256 of that file, in hex.
         interface_index: per rank, index into its host's `interfaces`; empty where each host has one port.
         drawn: the network as the file draws it; None where it draws none, see `network`.
         dut: the device under test; None where the file names none.
@@ -58,6 +59,7 @@ class Topology:
     host_index: Sequence[int]
     addresses: Sequence[str]
     source: str | None = None
+    digest: str | None = None
     interface_index: Sequence[int] = ()
     drawn: Network | None = None
     dut: Dut | None = None

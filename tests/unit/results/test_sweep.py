@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from emulator.results.observations import FlowCounters
 from emulator.results.sweep import SweepRow, SweepTable, render_sweep, sweep_table, sweep_to_json
 from emulator.trace.model import CommKind
 from tests.support.runs import collective, write_run
@@ -162,3 +163,19 @@ def test_algorithms_are_told_with_the_sizes_they_end_at() -> None:
     rows = [row(size_bytes=size, algorithm=name) for size, name in ((8, "a"), (16, "a"), (32, "b"), (64, "a"))]
     text = render_sweep(SweepTable(CommKind.ALL_REDUCE, 2, -1, rows))
     assert text.splitlines()[1] == "# algorithms: a up to 16 B, then b up to 32 B, then a"
+
+
+def test_loss_and_warnings_stand_below_the_table(tmp_path: Path) -> None:
+    flows = [
+        FlowCounters(0, 1, packets=1500, retransmits=2, timeouts=0),
+        FlowCounters(1, 0, packets=500, retransmits=1),
+    ]
+    run = write_run(tmp_path / "run", collective([0, 0], [10, 10]), flows=flows, warnings={"the kernel was mean": 2})
+    table = sweep_table(run, kind=CommKind.ALL_REDUCE, ranks=2, sizes=[8])
+    assert render_sweep(table).splitlines()[-2:] == [
+        "# Flows: packets 2,000, retransmits 3, timeouts 0",
+        "# Warning: the kernel was mean (2 times)",
+    ]
+    document = sweep_to_json(table)
+    assert document["counters"] == {"packets": 2000, "retransmits": 3, "timeouts": 0}
+    assert document["warnings"] == {"the kernel was mean": 2}

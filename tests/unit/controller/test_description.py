@@ -1,0 +1,61 @@
+"""The manifest says which network and which device were tested."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+
+from emulator.controller.description import describe_dut, describe_topology
+from emulator.topology.load import load_topology
+from emulator.topology.model import default_loopback
+
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+
+
+def test_the_network_is_described_with_rates_and_mtu_and_the_files_digest() -> None:
+    path = TOPOLOGIES / "two-hosts-switch.yaml"
+    described = json.loads(json.dumps(describe_topology(load_topology(path, ranks=2))))
+    assert described["digest"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert described["network"]["switches"] == [{"name": "sw0", "kind": "bridge"}]
+    (first, _) = described["network"]["links"]
+    assert first["ends"] == ["h0:eth0", "sw0:p0"]
+    assert first["rate_bps"] == described["hosts"][0]["interfaces"][0]["rate_bps"] > 0
+    assert first["mtu"] == 1500
+    assert described["addresses"] == ["198.18.1.1", "198.18.2.1"]
+
+
+def test_the_device_is_described_by_what_the_file_says_and_its_boundary() -> None:
+    assert describe_dut(load_topology(TOPOLOGIES / "nic-back-to-back.yaml", ranks=2)) == {
+        "name": "server",
+        "kind": "nic",
+        "vendor": "unknown",
+        "model": "unknown",
+        "firmware": "unknown",
+        "nodes": ["server"],
+        "ports": ["server:eth1"],
+    }
+
+
+def test_what_the_file_leaves_out_is_null() -> None:
+    dut = describe_dut(load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8))
+    assert dut["name"] == "leaf0, leaf1, spine0, spine1"
+    assert [dut[fact] for fact in ("vendor", "model", "firmware")] == [None, None, None]
+    assert dut["ports"] == [f"leaf{leaf}:p{port}" for leaf in (0, 1) for port in range(4)]
+
+
+def test_without_a_file_there_is_neither_a_network_nor_a_device() -> None:
+    topology = default_loopback(2)
+    assert describe_dut(topology) == {}
+    assert (describe_topology(topology)["network"], describe_topology(topology)["digest"]) == (None, None)
+
+
+def test_a_device_named_by_its_ports_is_named_after_the_topology(tmp_path: Path) -> None:
+    text = (TOPOLOGIES / "two-hosts-switch.yaml").read_text()
+    path = tmp_path / "lab.yaml"
+    path.write_text(text.replace("nodes: [sw0]", 'ports: ["sw0:p0", "sw0:p1"]'))
+    dut = describe_dut(load_topology(path, ranks=2))
+    assert (dut["name"], dut["nodes"], dut["ports"]) == ("two-hosts-switch", [], ["sw0:p0", "sw0:p1"])
+
+
