@@ -1,0 +1,161 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+
+  // --- light and dark: the reader's choice, else the system's ---------------------------------------------------
+  const stored = (() => { try { return localStorage.getItem("charkha-theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+  document.getElementById("theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("charkha-theme", root.dataset.theme); } catch { /* a file may have no storage */ }
+  });
+
+  // --- where the reader is ---------------------------------------------------------------------------------------
+  const links = new Map([...document.querySelectorAll("nav a")].map(a => [a.hash.slice(1), a]));
+  const seen = new IntersectionObserver(entries => {
+    for (const entry of entries) links.get(entry.target.id)?.classList.toggle("here", entry.isIntersecting);
+  }, { rootMargin: "-30% 0px -60% 0px" });
+  const observe = () => { seen.disconnect(); document.querySelectorAll("[data-section]").forEach(one => seen.observe(one)); };
+  observe();
+
+  // --- numbers as people write them; docs: emulator/units.py -----------------------------------------------------
+  const precise = (value, digits) => Math.abs(value) < 999.5 ? String(Number(value.toPrecision(digits))) : value.toFixed(0);
+  const scaled = (value, units, last) => {
+    for (const [unit, factor] of units) if (Math.abs(value) >= 0.9995 * factor) return `${precise(value / factor, 3)} ${unit}`;
+    return `${value.toFixed(0)} ${last}`;
+  };
+  const duration = ns => ns === null ? "–" : scaled(ns, [["s", 1e9], ["ms", 1e6], ["µs", 1e3]], "ns");
+  const size = bytes => {
+    for (const [unit, factor] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])
+      if (bytes >= factor) return `${bytes % factor ? (bytes / factor).toFixed(2) : bytes / factor} ${unit}`;
+    return `${bytes} B`;
+  };
+  const significant = value => value === null ? "–" : value === 0 ? "0" : precise(value, 3);
+
+  // --- pictures --------------------------------------------------------------------------------------------------
+  const style = {
+    background: "transparent", font: "system-ui, 'DejaVu Sans', sans-serif", padding: 2,
+    view: { stroke: null, continuousHeight: 260 },
+    axis: {
+      labelColor: "var(--soft)", titleColor: "var(--soft)", gridColor: "var(--grid)", domainColor: "var(--line)",
+      tickColor: "var(--line)", labelFontSize: 11, titleFontSize: 11.5, titleFontWeight: 500, labelOverlap: true, tickCount: 6,
+    },
+    legend: {
+      labelColor: "var(--ink)", titleColor: "var(--soft)", labelFontSize: 11.5, titleFontSize: 11.5, orient: "bottom", titleFontWeight: 500,
+      labelLimit: 330, symbolStrokeWidth: 2.5, offset: 8, direction: "vertical",
+    },
+    header: { labelColor: "var(--soft)", titleColor: "var(--soft)" },
+    range: { category: [1, 2, 3, 4, 5, 6, 7, 8].map(n => `var(--s${n})`) },
+    text: { color: "var(--ink)" }, rule: { color: "var(--soft)" }, line: { strokeWidth: 1.9 }, bar: { color: "var(--s1)" },
+  };
+
+  const views = new Map();
+  let wanted = JSON.parse(document.getElementById("pictures").textContent);
+
+  const rows = columns => {
+    const names = Object.keys(columns);
+    return (columns[names[0]] ?? []).map((_, at) => Object.fromEntries(names.map(name => [name, columns[name][at]])));
+  };
+  const chosen = (name, figure) => {
+    const { data, choice } = wanted[name];
+    const value = figure.querySelector("[data-choice]")?.value;
+    return Object.fromEntries(Object.entries(data).map(([key, columns]) => {
+      const all = rows(columns);
+      return [key, choice && value !== undefined && choice in columns ? all.filter(row => String(row[choice]) === value) : all];
+    }));
+  };
+
+  const library = async () => {
+    if (window.vegaEmbed) return;
+    const packed = Uint8Array.from(atob(document.getElementById("library").textContent.trim()), c => c.charCodeAt(0));
+    const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(plain).text();
+    document.head.append(script);
+    for (const [name, call] of Object.entries({ duration, size, significant })) window.vega.expressionFunction(name, call);
+  };
+
+  const draw = async (name, figure) => {
+    const canvas = figure.querySelector(".canvas");
+    const width = canvas.clientWidth;
+    const config = { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 230)) } };
+    const document_ = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...wanted[name].document };
+    const result = await window.vegaEmbed(canvas, { ...document_, datasets: chosen(name, figure) }, {
+      actions: false, ast: true, renderer: "svg", config, tooltip: { disableDefaultStyle: true, theme: "plain" },
+    });
+    canvas.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    views.set(name, result.view);
+  };
+  const refresh = async (name, figure) => {
+    const view = views.get(name);
+    if (!view) return draw(name, figure);
+    for (const [key, values] of Object.entries(chosen(name, figure))) view.data(key, values);
+    await view.runAsync();
+  };
+  const each = async action => {
+    for (const figure of document.querySelectorAll("[data-chart]")) {
+      await action(figure.dataset.chart, figure);
+      await new Promise(done => setTimeout(done));  // the reader may scroll between two pictures
+    }
+  };
+  document.addEventListener("change", event => {
+    const figure = event.target.closest("[data-chart]");
+    if (figure && event.target.matches("[data-choice]")) refresh(figure.dataset.chart, figure);
+  });
+  const folded = document.getElementsByTagName("details");
+  addEventListener("beforeprint", () => { views.forEach(view => view.resize().run()); });
+
+  // --- a run that goes on: ask for what is new, keep what the reader has open --------------------------------------
+  const say = (text, kind) => {
+    const state = document.getElementById("live-state");
+    if (state.textContent !== text) state.textContent = text;
+    state.className = `live-state ${kind}`;
+  };
+  const take = async text => {
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    const open = [...folded].filter(one => one.open && one.id).map(one => one.id);
+    const choices = new Map([...document.querySelectorAll("[data-choice]")].map(one => [one.closest("[data-chart]").id, one.value]));
+    const canvases = new Map([...document.querySelectorAll("[data-chart]")].map(one => [one.id, one.querySelector(".canvas")]));
+    wanted = JSON.parse(fresh.getElementById("pictures").textContent);
+    document.title = fresh.title;
+    for (const id of ["head", "content"]) document.getElementById(id).replaceChildren(...fresh.getElementById(id).childNodes);
+    document.querySelector("nav").replaceChildren(...fresh.querySelector("nav").childNodes);
+    for (const id of open) { const one = document.getElementById(id); if (one) one.open = true; }
+    for (const figure of document.querySelectorAll("[data-chart]")) {
+      const select = figure.querySelector("[data-choice]"), value = choices.get(figure.id);
+      if (select && [...select.options].some(one => one.value === value)) select.value = value;
+      const canvas = canvases.get(figure.id);
+      if (canvas) figure.querySelector(".canvas").replaceWith(canvas);
+    }
+    links.clear();
+    for (const a of document.querySelectorAll("nav a")) links.set(a.hash.slice(1), a);
+    observe();
+    await each(refresh);
+  };
+  const follow = async () => {
+    let version = 0;
+    for (;;) {
+      let answer;
+      try {
+        answer = await fetch(`state?after=${version}`, { cache: "no-store" });
+      } catch {
+        say("connection lost: the run has ended or was stopped; what is shown is the last that came", "lost");
+        return;
+      }
+      if (answer.status === 200) {
+        await take(await answer.text());
+        version = Number(answer.headers.get("X-Version"));
+        root.dataset.version = version;
+        const ended = answer.headers.get("X-Ended");
+        if (ended) { root.dataset.ended = "yes"; say("the run has ended", "ended"); return; }
+        say("live", "");
+      } else if (answer.status !== 204) { say(`the server says ${answer.status}`, "lost"); return; }
+    }
+  };
+
+  library().then(() => each(draw)).then(() => {
+    root.dataset.ready = "yes";
+    if (document.body.dataset.follows) return follow();
+  });
+})();
