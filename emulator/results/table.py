@@ -27,7 +27,7 @@ _GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class TableColumn:
     """A column of the table; `sacrifice`: the higher, the sooner it goes where the width does not suffice, 0 never.
 
     `optional` columns go where no row has a value.
@@ -41,11 +41,12 @@ class _Column:
     style: str = ""
 
 
-def _duration(value: float | None) -> str:
+def duration_cell(value: float | None) -> str:
+    """Nanoseconds as the tables show them."""
     return NONE if value is None else format_duration(value)
 
 
-def _number(value: float | None) -> str:
+def number_cell(value: float | None) -> str:
     """Three digits: 0.00123, 1.23, 123; an exponent only where zeros would hide them: 1.2e-06."""
     if value is None:
         return NONE
@@ -57,26 +58,28 @@ def _number(value: float | None) -> str:
     return f"{value:.{digits}f}"
 
 
-def _rate(value: float | None) -> str:
-    return _number(None if value is None else value / _GIGA)
+def rate_cell(value: float | None) -> str:
+    """Bytes per second, in GB/s without the unit."""
+    return number_cell(None if value is None else value / _GIGA)
 
 
-_COLUMNS = (
-    _Column("collective", lambda row: row.collective, justify="left"),
-    _Column("ranks", lambda row: str(row.members)),
-    _Column("size", lambda row: format_size(row.size_bytes)),
-    _Column("algorithm", lambda row: row.algorithm or NONE, justify="left", sacrifice=4),
-    _Column("count", lambda row: str(row.count), sacrifice=3),
-    _Column("algbw\nGB/s", lambda row: _rate(row.algbw_bytes_per_s), sacrifice=5),
-    _Column("busbw\nGB/s", lambda row: _rate(row.busbw_bytes_per_s), style="bold"),
-    _Column("ideal\n%", lambda row: _number(row.ideal_percent), sacrifice=2, optional=True),
-    _Column("cct\np50", lambda row: _duration(row.cct_p50_ns), style="bold"),
-    _Column("\np99", lambda row: _duration(row.cct_p99_ns), sacrifice=6),
-    _Column("\nmax", lambda row: _duration(row.cct_max_ns), sacrifice=7),
-    _Column("skew\np50", lambda row: _duration(row.skew_p50_ns), sacrifice=8),
-    _Column("traced", lambda row: _duration(row.traced_ns), sacrifice=9, optional=True),
-    _Column("bw\nratio", lambda row: _number(row.bw_ratio), sacrifice=1, optional=True),
+COLUMNS = (
+    TableColumn("collective", lambda row: row.collective, justify="left"),
+    TableColumn("ranks", lambda row: str(row.members)),
+    TableColumn("size", lambda row: format_size(row.size_bytes)),
+    TableColumn("algorithm", lambda row: row.algorithm or NONE, justify="left", sacrifice=4),
+    TableColumn("count", lambda row: str(row.count), sacrifice=3),
+    TableColumn("algbw\nGB/s", lambda row: rate_cell(row.algbw_bytes_per_s), sacrifice=5),
+    TableColumn("busbw\nGB/s", lambda row: rate_cell(row.busbw_bytes_per_s), style="bold"),
+    TableColumn("ideal\n%", lambda row: number_cell(row.ideal_percent), sacrifice=2, optional=True),
+    TableColumn("cct\np50", lambda row: duration_cell(row.cct_p50_ns), style="bold"),
+    TableColumn("\np99", lambda row: duration_cell(row.cct_p99_ns), sacrifice=6),
+    TableColumn("\nmax", lambda row: duration_cell(row.cct_max_ns), sacrifice=7),
+    TableColumn("skew\np50", lambda row: duration_cell(row.skew_p50_ns), sacrifice=8),
+    TableColumn("traced", lambda row: duration_cell(row.traced_ns), sacrifice=9, optional=True),
+    TableColumn("bw\nratio", lambda row: number_cell(row.bw_ratio), sacrifice=1, optional=True),
 )
+"""The columns of the table of classes; a report has the same."""
 
 
 def render(summary: RunSummary, *, width: int = WIDTH, limit: int | None = None) -> RenderableType:
@@ -110,8 +113,8 @@ def _headline(summary: RunSummary) -> Text:
 
 
 def _class_table(classes: Sequence[ClassSummary], *, width: int) -> Iterator[RenderableType]:
-    cells = {column.title: [column.cell(row) for row in classes] for column in _COLUMNS}
-    columns = [one for one in _COLUMNS if not one.optional or any(cell != NONE for cell in cells[one.title])]
+    cells = {column.title: [column.cell(row) for row in classes] for column in COLUMNS}
+    columns = [one for one in COLUMNS if not one.optional or any(cell != NONE for cell in cells[one.title])]
     columns, left_out = _fit(columns, cells, width)
     gap = 2 if _needed(columns, cells, gap=2) <= width else 1
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
@@ -125,8 +128,10 @@ def _class_table(classes: Sequence[ClassSummary], *, width: int) -> Iterator[Ren
         yield Text(f"Left out at this width: {names}.", style="dim")
 
 
-def _fit(columns: list[_Column], cells: Mapping[str, Sequence[str]], width: int) -> tuple[list[_Column], list[_Column]]:
-    left_out: list[_Column] = []
+def _fit(
+    columns: list[TableColumn], cells: Mapping[str, Sequence[str]], width: int
+) -> tuple[list[TableColumn], list[TableColumn]]:
+    left_out: list[TableColumn] = []
     while _needed(columns, cells, gap=1) > width and any(column.sacrifice for column in columns):
         worst = max(columns, key=lambda column: column.sacrifice)
         columns = [column for column in columns if column is not worst]
@@ -134,7 +139,7 @@ def _fit(columns: list[_Column], cells: Mapping[str, Sequence[str]], width: int)
     return columns, left_out
 
 
-def _needed(columns: Sequence[_Column], cells: Mapping[str, Sequence[str]], *, gap: int) -> int:
+def _needed(columns: Sequence[TableColumn], cells: Mapping[str, Sequence[str]], *, gap: int) -> int:
     widest = (max(map(cell_len, [*one.title.split("\n"), *cells[one.title]])) for one in columns)
     return sum(widest) + gap * (len(columns) - 1) + gap - 1
 
@@ -186,7 +191,7 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         spread += f", variation {100 * iteration.jct_variation:.1f} %"
     yield "Iteration (JCT)", f"{format_duration(iteration.jct_ns)} median, {spread}"
     if iteration.roofline_ratio is not None:
-        yield "JCT / roofline", f"{_number(iteration.roofline_ratio)}{_sequential(iteration)}"
+        yield "JCT / roofline", f"{number_cell(iteration.roofline_ratio)}{_sequential(iteration)}"
     if iteration.exposed_fraction is not None:
         share = f"{100 * iteration.exposed_fraction:.0f} % of the iteration"
         where = f"rank {iteration.slowest_rank}, the last to finish the median iteration"
@@ -199,13 +204,15 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
 
 def _sequential(iteration: IterationSummary) -> str:
     ratio = iteration.sequential_roofline_ratio
-    return "" if ratio is None else f" (to the sequential roofline {_number(ratio)})"
+    return "" if ratio is None else f" (to the sequential roofline {number_cell(ratio)})"
 
 
 def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     totals = summary.totals
     rate = (
-        "" if totals.payload_bytes_per_s is None else f", {_rate(totals.payload_bytes_per_s)} GB/s over the iteration"
+        ""
+        if totals.payload_bytes_per_s is None
+        else f", {rate_cell(totals.payload_bytes_per_s)} GB/s over the iteration"
     )
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
