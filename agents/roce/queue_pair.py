@@ -59,21 +59,25 @@ class QueuePair:
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0
         self.paced_until = NEVER
-        """When the pacer lets the next run go; NEVER where it holds up nothing."""
+        """When the pacer or a full window lets the next run go; NEVER where neither says."""
         self._packet_bytes = settings.path_mtu + PACKET_OVERHEAD_BYTES
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now; None: nothing may."""
         rate = self.congestion.rate_bps(now)
         if rate is None:
-            return self.requester.next_run(now, most)
+            run = self.requester.next_run(now, most)
+            self.paced_until = self.requester.opens_ns
+            return run
         if now < self.pacer.next_ns:
             self.paced_until = self.pacer.next_ns if self.requester.backlog else NEVER
             return None
         self.paced_until = NEVER
         most = min(most, self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes))
         run = self.requester.next_run(now, most)
-        if run is not None:
+        if run is None:
+            self.paced_until = self.requester.opens_ns
+        else:
             size = run.packets * self._packet_bytes
             if run.ends_message:
                 size -= run.message.packets * (self._packet_bytes - PACKET_OVERHEAD_BYTES) - run.message.size

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from agents.roce.headers import Syndrome
 from agents.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
 from agents.roce.psn import Psn, distance, wrap
+from agents.roce.window import PATIENCE_NS, SendWindow
 from emulator.units import format_duration
 
 NEVER = 1 << 62
@@ -49,6 +50,7 @@ class Requester:
         "_initial",
         "_messages",
         "_next",
+        "_opened_ns",
         "_paused_until",
         "_posted",
         "_probe",
@@ -61,8 +63,10 @@ class Requester:
         "_settings",
         "_unacknowledged",
         "_unsent",
+        "_window",
         "failure",
         "naks",
+        "opens_ns",
         "retransmits",
         "rtt_ns",
         "sent_packets",
@@ -71,6 +75,9 @@ class Requester:
 
     def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0) -> None:
         self._settings, self._initial = settings, initial_psn
+        self._window = SendWindow(
+            settings.window_packets, ack_interval=settings.ack_interval, smallest_run=settings.smallest_run
+        )
         self._messages: deque[Message] = deque()  # not yet acknowledged
         self._unsent: deque[Message] = deque()  # of those, the ones from packet _next on
         self._posted = 0  # packets of all messages ever posted
@@ -79,12 +86,15 @@ class Requester:
         self._unacknowledged = 0  # the oldest packet without an acknowledgement
         self._ack_requested = 0  # packets up to the last one that asked for an acknowledgement
         self._progress_ns = 0
+        self._opened_ns = 0  # when the window last opened without an acknowledgement
         self._paused_until = 0
         self._retries = self._rnr_retries = 0
         self._read_gap = -1
         self._probe = -1
         self._probe_ns = 0
         self.failure: str | None = None
+        self.opens_ns = NEVER
+        """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
         self.naks = self.timeouts = self.retransmits = self.sent_packets = 0
         self.rtt_ns: int | None = None
 
@@ -122,27 +132,42 @@ class Requester:
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
+        self.opens_ns = NEVER
         if not self._unsent or self.failure is not None or now < self._paused_until:
             return None
-        message, first = self._unsent[0], self._next
-        offset = first - message.first
-        if message.verb is Verb.READ:
-            count, taken = 1, message.packets - offset
-            if first - self._unacknowledged and first + taken - self._unacknowledged > self._settings.window_packets:
-                return None
-        else:
-            room = self._unacknowledged + self._settings.window_packets - first
-            count = taken = min(message.packets - offset, room, most)
-            if count < self._settings.smallest_run and (
-                count <= 0 or (count < min(message.packets - offset, most) and first > self._unacknowledged)
-            ):
-                return None  # the window opens further before long: many small runs would cost more
-        return self._take(message, first, count=count, taken=taken, now=now)
+        count, taken = self._room(most)
+        if not count and self._opens(now):
+            count, taken = self._room(most)
+        return self._take(self._unsent[0], count=count, taken=taken, now=now) if count else None
 
-    def _take(self, message: Message, first: int, *, count: int, taken: int, now: int) -> Run:
+    def _room(self, most: int) -> tuple[int, int]:
+        """How many packets of the next message may go, and how many PSNs they take."""
+        message, window, under_way = self._unsent[0], self._window, self._next - self._unacknowledged
+        left = message.first + message.packets - self._next
+        if message.verb is Verb.READ:
+            return (0 if under_way and under_way + left > window.packets else 1), left
+        if window.is_reduced:
+            most = min(most, window.ack_interval)
+        count = min(left, most, window.packets - under_way)
+        if count < window.smallest_run and (count <= 0 or (count < min(left, most) and under_way)):
+            return 0, 0  # the window opens further before long: many small runs would cost more
+        return count, count
+
+    def _opens(self, now: int) -> bool:
+        """Whether a full window lets more go because nothing was heard for a while."""
+        if not self._window.is_reduced:
+            return False
+        self.opens_ns = max(self._progress_ns, self._opened_ns) + PATIENCE_NS
+        if now < self.opens_ns:
+            return False
+        self.opens_ns, self._opened_ns = NEVER, now
+        return self._window.open()
+
+    def _take(self, message: Message, *, count: int, taken: int, now: int) -> Run:
+        first = self._next
         end = first + taken
         ends_message = end == message.first + message.packets
-        ack_request = ends_message or end - self._ack_requested >= self._settings.ack_interval
+        ack_request = ends_message or end - self._ack_requested >= self._window.ack_interval
         if ack_request:
             self._ack_requested = end
         if ends_message:
@@ -201,6 +226,7 @@ class Requester:
             return
         self._retries += 1
         self._progress_ns = now
+        self._window.fell_silent()
         self._go_back(self._unacknowledged)
 
     def _number(self, psn: Psn) -> int:
@@ -233,6 +259,8 @@ class Requester:
     def _reach(self, reached: int, now: int) -> None:
         if reached <= self._unacknowledged:
             return
+        if self._window.is_reduced:
+            self._window.acknowledged(reached - self._unacknowledged)
         self._unacknowledged = reached
         self._retries = self._rnr_retries = 0
         self._progress_ns = now
@@ -255,7 +283,9 @@ class Requester:
             self._go_back(self._unacknowledged)
         elif syndrome == Syndrome.SEQUENCE_ERROR:
             self.naks += 1
-            self._go_back(self._unacknowledged)
+            if self._next > self._unacknowledged:
+                self._window.lost()
+                self._go_back(self._unacknowledged)
         else:
             self.failure = f"the peer refused with {_REFUSALS.get(syndrome, f'syndrome {syndrome:#x}')}"
 

@@ -390,7 +390,7 @@ class Channel:
     def _mind_reply(self, now: int) -> None:
         """Owe a reply if the peer waits for one; send it if it has become time."""
         responder = self.pair.responder
-        is_time = responder.unacknowledged >= self._ack_every
+        is_time = responder.unacknowledged >= self._ack_every or responder.is_refusing
         if not self._is_owing and (is_time or responder.is_urgent):
             self._is_owing, self.owed_since = True, now
             self._shared.owing.append(self)
