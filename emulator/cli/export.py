@@ -6,12 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator.errors import InputError
+from emulator.export import otel
 from emulator.export.formats import FORMATS, export
 from emulator.results.record import read_run
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
 
+_OTEL = "otel"
 _EXAMPLE = """example:
   charkha export runs/20261121T101500-transformer-8r --to perfetto
 
@@ -30,8 +33,15 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     described = "; ".join(f"{one.name}: {one.summary}" for one in FORMATS.values())
-    parser.add_argument("--to", metavar="FORMAT", required=True, choices=tuple(FORMATS), help=described)
+    parser.add_argument(
+        "--to",
+        metavar="FORMAT",
+        required=True,
+        choices=(*FORMATS, _OTEL),
+        help=f"{described}; {_OTEL}: metrics to an OpenTelemetry collector",
+    )
     parser.add_argument("--out", metavar="PATH", type=Path, help="what to write (default: named after the run, here)")
+    parser.add_argument("--endpoint", metavar="URL", help="of --to otel: the collector, as http://localhost:4318")
     parser.set_defaults(handler=run)
 
 
@@ -39,8 +49,22 @@ def run(args: argparse.Namespace) -> int:
     """Export a run; prints the path of what was written.
 
     Raises:
-        InputError: no run folder, or the target exists.
+        InputError: no run folder, the target exists, or an option that does not go with the format.
         HostError: it cannot be written, or a library is missing.
+        RunError: a collector did not take it.
     """
+    if args.to == _OTEL:
+        return _send(args)
+    if args.endpoint is not None:
+        raise InputError(f"--endpoint goes with --to {_OTEL} only")
     print(export(read_run(args.run), args.to, args.out))
+    return 0
+
+
+def _send(args: argparse.Namespace) -> int:
+    if args.endpoint is None or not args.endpoint.startswith(("http://", "https://")):
+        raise InputError(f"--to {_OTEL} needs the collector's URL: --endpoint http://HOST:4318")
+    if args.out is not None:
+        raise InputError(f"--to {_OTEL} writes no file; leave --out away")
+    print(f"{otel.send(read_run(args.run), args.endpoint)} points sent to {args.endpoint}")
     return 0
