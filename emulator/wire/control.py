@@ -15,6 +15,8 @@ from google.protobuf.message import Message
 from emulator.errors import RemoteProtocolError
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.results.catalogue import Completions
+from emulator.results.manifest import Parameter
+from emulator.results.nics import NicFacts
 from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
@@ -92,6 +94,9 @@ class RankPlace:
         nodes: length of its program.
         window: how many nodes it may hold at once.
         interface: of the topology's host; "" where the topology names none.
+        port: ranks with the same number share a port.
+        line_rate_bps: of the port; 0 where nobody says.
+        port_cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
     """
 
     rank: int
@@ -99,6 +104,9 @@ class RankPlace:
     nodes: int
     window: int
     interface: str = ""
+    port: int = 0
+    line_rate_bps: int = 0
+    port_cap_bps: int = 0
 
     @property
     def is_resident(self) -> bool:
@@ -121,9 +129,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where the agent's ranks listen."""
+    """Where the agent's ranks listen, and the interfaces that carry their addresses."""
 
     places: Places
+    nics: Sequence[NicFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +195,18 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The agent's last words; `post_lateness_median_ns` is how late communications were posted."""
+    """The agent's last words.
+
+    Attributes:
+        flows: each as far as this end knows it.
+        post_lateness_median_ns: how late communications were posted.
+        transport: what it found out: buffers, offloads, drops by reason.
+    """
 
     flows: Sequence[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +285,20 @@ def _plain(kind: type[Any]) -> Callable[[Any], Any]:
 def _encode_places(target: Any, value: Bound | Directory) -> None:
     for rank, (host, port) in value.places.items():
         target.places.add(rank=rank, host=host, port=port)
+
+
+def _encode_bound(target: Any, value: Bound) -> None:
+    _encode_places(target, value)
+    for nic in value.nics:
+        _copy_fields(target.nics.add(), nic)
+
+
+def _decode_bound(message: Any) -> Bound:
+    return Bound(_decode_places(message), [_decode_nic(nic) for nic in message.nics])
+
+
+def _decode_nic(entry: Any) -> NicFacts:
+    return NicFacts(**{found.name: content for found, content in entry.ListFields()} | {"interface": entry.interface})
 
 
 def _decode_places(message: Any) -> Places:
@@ -400,11 +430,24 @@ def _encode_farewell(target: Any, value: Farewell) -> None:
     target.post_lateness_median_ns = value.post_lateness_median_ns
     for flow in value.flows:
         _copy_fields(target.flows.add(), flow)
+    for name, quantity in value.transport.items():
+        entry = target.transport[name]
+        entry.unit = quantity.unit
+        setattr(entry, _KIND_OF[type(quantity.value)], quantity.value)
 
 
 def _decode_farewell(message: Any) -> Farewell:
     flows = [_decode_flow(entry) for entry in message.flows]
-    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns)
+    transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
+    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport)
+
+
+_KIND_OF = {int: "number", float: "ratio", str: "text"}
+
+
+def _decode_quantity(entry: Any) -> Parameter:
+    kind = entry.WhichOneof("value")
+    return Parameter(getattr(entry, kind) if kind else None, entry.unit)
 
 
 def _decode_flow(entry: Message) -> FlowCounters:
@@ -422,7 +465,7 @@ def _decode_abort(message: Any) -> Abort:
 
 _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Hello: ("hello", _copy_fields),
-    Bound: ("bound", _encode_places),
+    Bound: ("bound", _encode_bound),
     Credit: ("credit", _copy_fields),
     Ready: ("ready", _copy_fields),
     Completions: ("completions", _encode_completions),
@@ -443,7 +486,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
-    "bound": lambda message: Bound(_decode_places(message)),
+    "bound": _decode_bound,
     "credit": _plain(Credit),
     "ready": _plain(Ready),
     "completions": _decode_completions,

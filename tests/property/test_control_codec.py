@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from emulator.errors import RemoteProtocolError
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.results.catalogue import Completions
+from emulator.results.manifest import Parameter
+from emulator.results.nics import NicFacts
 from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import CommKind, Resource
 from emulator.wire import control
@@ -51,7 +53,7 @@ play_settings = st.builds(
 )
 setups = st.builds(
     control.Setup,
-    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts), max_size=3),
+    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts, u31, u63, u63), max_size=3),
     texts,
     u63,
     u63,
@@ -61,7 +63,9 @@ setups = st.builds(
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
-flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8)
+flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8, st.none() | u31, st.none() | u31, *[counter] * 7)
+nics = st.builds(NicFacts, texts, st.none() | texts, st.none() | texts, counter, st.none() | u31)
+quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), texts)
 
 
 @st.composite
@@ -120,13 +124,13 @@ def chunks(draw: st.DrawFn) -> Chunk:
 aborts = st.builds(control.Abort, texts, ranks.map(tuple))
 agent_values = st.one_of(
     hellos,
-    st.builds(control.Bound, places),
+    st.builds(control.Bound, places, st.lists(nics, max_size=2)),
     st.builds(control.Credit, u31, u63),
     st.just(control.Ready()),
     completions(),
     st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
     st.builds(control.Progress, u63, u63, st.booleans(), texts),
-    st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64),
+    st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64, st.dictionaries(texts, quantities, max_size=3)),
     st.builds(control.ClockReply, i64, i64, i64),
     aborts,
 )

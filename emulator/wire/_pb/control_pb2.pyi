@@ -149,18 +149,24 @@ class Setup(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
-    __slots__ = ("rank", "host", "nodes", "window", "interface")
+    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    LINE_RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    PORT_CAP_BPS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     host: str
     nodes: int
     window: int
     interface: str
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ...) -> None: ...
+    port: int
+    line_rate_bps: int
+    port_cap_bps: int
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[int] = ..., line_rate_bps: _Optional[int] = ..., port_cap_bps: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("ranks",)
@@ -169,10 +175,26 @@ class Group(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Bound(_message.Message):
-    __slots__ = ("places",)
+    __slots__ = ("places", "nics")
     PLACES_FIELD_NUMBER: _ClassVar[int]
+    NICS_FIELD_NUMBER: _ClassVar[int]
     places: _containers.RepeatedCompositeFieldContainer[Place]
-    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+    nics: _containers.RepeatedCompositeFieldContainer[Nic]
+    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., nics: _Optional[_Iterable[_Union[Nic, _Mapping]]] = ...) -> None: ...
+
+class Nic(_message.Message):
+    __slots__ = ("interface", "driver", "firmware", "speed_bps", "mtu")
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    FIRMWARE_FIELD_NUMBER: _ClassVar[int]
+    SPEED_BPS_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    interface: str
+    driver: str
+    firmware: str
+    speed_bps: int
+    mtu: int
+    def __init__(self, interface: _Optional[str] = ..., driver: _Optional[str] = ..., firmware: _Optional[str] = ..., speed_bps: _Optional[int] = ..., mtu: _Optional[int] = ...) -> None: ...
 
 class Directory(_message.Message):
     __slots__ = ("places",)
@@ -323,17 +345,38 @@ class Finish(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport")
+    class TransportEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Quantity
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Quantity, _Mapping]] = ...) -> None: ...
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     PEAK_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     POST_LATENESS_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ...) -> None: ...
+    transport: _containers.MessageMap[str, Quantity]
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ...) -> None: ...
+
+class Quantity(_message.Message):
+    __slots__ = ("unit", "number", "ratio", "text")
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    unit: str
+    number: int
+    ratio: float
+    text: str
+    def __init__(self, unit: _Optional[str] = ..., number: _Optional[int] = ..., ratio: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
 
 class FlowCounters(_message.Message):
-    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns")
+    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload")
     SRC_FIELD_NUMBER: _ClassVar[int]
     DST_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +389,15 @@ class FlowCounters(_message.Message):
     ECN_MARKS_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_ORDER_FIELD_NUMBER: _ClassVar[int]
     RTT_NS_FIELD_NUMBER: _ClassVar[int]
+    QPN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    RNR_NAKS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_DISPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_HEADER_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_ICRC_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     src: int
     dst: int
     bytes: int
@@ -358,7 +410,16 @@ class FlowCounters(_message.Message):
     ecn_marks: int
     out_of_order: int
     rtt_ns: int
-    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ...) -> None: ...
+    qpn: int
+    source_port: int
+    timeouts: int
+    rnr_naks: int
+    duplicates: int
+    largest_displacement: int
+    dropped_header: int
+    dropped_icrc: int
+    dropped_payload: int
+    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("reason", "ranks")

@@ -6,7 +6,6 @@ import hashlib
 import json
 from pathlib import Path
 
-
 from emulator.controller.description import describe_dut, describe_topology
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
@@ -57,5 +56,3 @@ def test_a_device_named_by_its_ports_is_named_after_the_topology(tmp_path: Path)
     path.write_text(text.replace("nodes: [sw0]", 'ports: ["sw0:p0", "sw0:p1"]'))
     dut = describe_dut(load_topology(path, ranks=2))
     assert (dut["name"], dut["nodes"], dut["ports"]) == ("two-hosts-switch", [], ["sw0:p0", "sw0:p1"])
-
-
