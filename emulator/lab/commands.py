@@ -1,0 +1,80 @@
+"""Runs the commands of a recipe: a tool that is missing or fails becomes one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from emulator.errors import HostError
+from emulator.lab.recipe import Batch
+
+PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "bridge": "iproute2",
+    "ethtool": "ethtool",
+    "sysctl": "procps",
+    "nft": "nftables",
+    "ovsdb-tool": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-ofctl": "openvswitch-switch",
+}
+"""Tool → Debian's package."""
+
+
+def require_root() -> None:
+    """Raises HostError where the user is not root."""
+    if os.geteuid() != 0:
+        raise HostError("a lab is made of network namespaces, which takes root: run the command with sudo")
+
+
+def require_tools(tools: Iterable[str]) -> None:
+    """Raises HostError where a tool is missing; names the package that has it."""
+    missing = sorted({tool for tool in tools if shutil.which(tool) is None})
+    if missing:
+        packages = sorted({PACKAGES.get(tool, tool) for tool in missing})
+        raise HostError(f"{', '.join(missing)} is missing on this host: apt-get install {' '.join(packages)}")
+
+
+def run(batch: Batch) -> str:
+    """Run a batch to its end; returns what it printed.
+
+    Raises:
+        HostError: the tool is missing or refuses: with the line of the batch that it refused.
+    """
+    text = "".join(f"{line}\n" for line in batch.lines)
+    try:
+        done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise HostError(f"the lab cannot be made: {_refused(batch, done.stderr)}")
+    return done.stdout
+
+
+def attempt(batch: Batch) -> str:
+    """Run a batch whatever becomes of it; returns what it printed on stdout."""
+    text = "".join(f"{line}\n" for line in batch.lines)
+    try:
+        return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+
+
+def _refused(batch: Batch, stderr: str) -> str:
+    said = [line.strip() for line in stderr.splitlines() if line.strip()]
+    failed = next((line for line in said if line.startswith("Command failed")), "")
+    number = failed.rpartition(":")[2]
+    step = batch.lines[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(batch.lines) else ""
+    reason = next((line for line in said if line != failed), "no reason given")
+    return f"`{_shown(batch.command, step)}` failed ({reason})"
+
+
+def _shown(command: Sequence[str], step: str) -> str:
+    if not step:
+        return " ".join(command)
+    return " ".join([*(word for word in command if word not in ("-batch", "-force", "-")), step])

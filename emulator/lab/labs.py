@@ -1,0 +1,223 @@
+"""Raises labs, takes them down, finds them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import platform
+import re
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from emulator.errors import HostError, InputError, PlanError
+from emulator.lab.commands import attempt, require_root, require_tools, run
+from emulator.lab.design import make_design
+from emulator.lab.model import Design, Node
+from emulator.lab.recipe import Batch, cables, node_batches, removal
+from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
+from emulator.topology.model import Topology
+
+NAMESPACES = Path("/run/netns")
+TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl")
+TERM_GRACE_S = 1.0
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a topology file, in hex: which labs are of it.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def lab_id_of(topology: Topology, asked: str | None) -> str:
+    """What a lab is called: as asked, else as its topology.
+
+    Raises:
+        PlanError: that cannot be part of a namespace's name.
+    """
+    lab_id = asked if asked is not None else re.sub(r"[^A-Za-z0-9_.-]+", "-", topology.name)[:32]
+    if not _ID.fullmatch(lab_id):
+        raise PlanError(
+            f"--id {lab_id!r}: 1 to 32 letters, digits, dots, dashes or underscores, a letter or digit first"
+        )
+    return lab_id
+
+
+class Labs:
+    """The labs of this host.
+
+    Args:
+        store: where their states are.
+    """
+
+    def __init__(self, store: LabStore | None = None) -> None:
+        self.store = store or LabStore()
+
+    def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
+        """Raise the lab of a topology. What fails half-way is taken down again.
+
+        Args:
+            topology: from a file; settled for any number of ranks.
+            lab_id: what the lab is called.
+            limited: why this host cannot carry all its rates at once.
+
+        Raises:
+            PlanError: the topology cannot be a lab, or a lab of that id is up.
+            HostError: the host lacks a right, a tool or a kernel module.
+        """
+        require_root()
+        require_tools(TOOLS)
+        design = make_design(topology, lab_id)
+        self._make_way(lab_id)
+        self._refuse_taken(design)
+        path = Path(topology.source or "")
+        state = LabState(
+            design=design,
+            topology=str(path.resolve()),
+            digest=file_digest(path),
+            name=topology.name,
+            created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="milliseconds"),
+            owner=Owner.me(),
+            limited=limited,
+            versions={"kernel": platform.release()},
+        )
+        self._claim(lab_id)
+        self.store.write(state)
+        try:
+            self._realise(design)
+        except BaseException:
+            self.down(lab_id)
+            raise
+        state = replace(state, phase=UP)
+        self.store.write(state)
+        return state
+
+    def down(self, lab_id: str) -> bool:
+        """Remove everything of a lab, and end what runs inside it; False where there was none.
+
+        Raises:
+            HostError: the user is not root, or something of it stays.
+            InputError: its state cannot be read.
+        """
+        require_root()
+        state = self.store.read(lab_id)
+        if state is None:
+            was_there = self.store.folder(lab_id).is_dir()
+            self.store.forget(lab_id)
+            return was_there
+        self.store.write(replace(state, phase=REMOVING))
+        namespaces = [node.namespace for node in state.design.nodes if (NAMESPACES / node.namespace).exists()]
+        _end_processes(namespaces)
+        attempt(removal(namespaces))
+        left = [name for name in namespaces if (NAMESPACES / name).exists()]
+        if left:
+            raise HostError(f"namespaces of lab {lab_id} cannot be removed: try `ip netns delete {left[0]}`")
+        self.store.forget(lab_id)
+        return True
+
+    def get(self, lab_id: str) -> LabState:
+        """The lab of that id, which is up.
+
+        Raises:
+            InputError: there is none, or it is half-made.
+        """
+        state = self.store.read(lab_id)
+        if state is None:
+            known = ", ".join(self.store.ids()) or "none"
+            raise InputError(f"there is no lab {lab_id!r} (labs: {known}); `charkha lab up FILE` raises one")
+        if state.phase != UP:
+            raise InputError(f"lab {lab_id} is half-made ({state.phase}): `charkha lab down {lab_id}` removes it")
+        return state
+
+    def only(self, lab_id: str | None) -> LabState:
+        """The lab of that id, or the only one there is.
+
+        Raises:
+            InputError: no such lab, or it must be named.
+        """
+        ids = self.store.ids()
+        if lab_id is None and len(ids) > 1:
+            raise InputError(f"there are several labs, name one with --lab: {', '.join(ids)}")
+        if lab_id is None and not ids:
+            raise InputError("no lab is up; `charkha lab up FILE` raises one")
+        return self.get(lab_id if lab_id is not None else ids[0])
+
+    def of_file(self, path: Path) -> list[LabState]:
+        """Labs that are up and were raised from a file with this content.
+
+        Raises:
+            InputError: the file or a state cannot be read.
+        """
+        digest = file_digest(path)
+        return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
+
+    # --- raising ------------------------------------------------------------------------------------------------
+
+    def _make_way(self, lab_id: str) -> None:
+        """Remove what a killed `up` or `down` left under this id.
+
+        Raises:
+            PlanError: the lab is up, or somebody is at it.
+        """
+        if not self.store.folder(lab_id).is_dir():
+            return
+        state = self.store.read(lab_id)
+        if state is not None and state.phase == UP:
+            problem = f"a lab {lab_id} is up already: `charkha lab down {lab_id}`, or another name with --id"
+            raise PlanError(problem)
+        if state is not None and state.phase == RAISING and state.owner.is_alive:
+            raise PlanError(f"process {state.owner.pid} is raising lab {lab_id} just now: give another name with --id")
+        self.down(lab_id)
+
+    def _claim(self, lab_id: str) -> None:
+        try:
+            self.store.claim(lab_id)
+        except FileExistsError:
+            raise PlanError(f"somebody is raising lab {lab_id} just now: give another name with --id") from None
+
+    def _refuse_taken(self, design: Design) -> None:
+        """What has a name of ours but is no lab's must stay."""
+        taken = [node.namespace for node in design.nodes if (NAMESPACES / node.namespace).exists()]
+        if taken:
+            raise PlanError(f"a namespace {taken[0]} is there, but of no lab: give the lab another name with --id")
+
+    def _realise(self, design: Design) -> None:
+        run(cables(design))
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: _realise_node(node, design), design.nodes))
+
+
+def _realise_node(node: Node, design: Design) -> None:
+    for batch in node_batches(node, design):
+        run(batch)
+
+
+def processes_in(namespaces: Iterable[str]) -> list[int]:
+    """Ids of processes that run inside these namespaces."""
+    printed = (attempt(Batch(("ip", "netns", "pids", name))) for name in namespaces)
+    return [int(word) for text in printed for word in text.split()]
+
+
+def _end_processes(namespaces: Sequence[str]) -> None:
+    """End what runs inside: asked first, then killed."""
+    deadline = time.monotonic() + TERM_GRACE_S
+    number = signal.SIGTERM
+    while pids := [pid for pid in processes_in(namespaces) if pid != os.getpid()]:
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(0.02)

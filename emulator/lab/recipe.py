@@ -1,0 +1,138 @@
+"""From a design to the commands that make it, as batches of iproute2: few processes, so that a lab is up at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from emulator.lab.model import BRIDGE, OVS, ROUTER, Design, Node, Port, Shaping
+
+BRIDGE_DEVICE = "br0"
+CUTTER_BPS = 100_000_000_000
+"""Rate of the bucket that only cuts: as good as none."""
+_FIRST_TABLE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A command and what it reads from stdin."""
+
+    command: Sequence[str]
+    lines: Sequence[str] = ()
+
+
+def cables(design: Design) -> Batch:
+    """Namespaces and the cables between them; no device ever appears in the host's own namespace."""
+    lines = [f"netns add {node.namespace}" for node in design.nodes]
+    for one, other in design.cables:
+        ends = [(design.node(end.node), design.node(end.node).port(end.port)) for end in (one, other)]
+        here, there = (f"{port.device} mtu {port.mtu} address {port.mac} netns {at.namespace}" for at, port in ends)
+        lines.append(f"link add name {here} type veth peer name {there}")
+    return Batch(("ip", "-batch", "-"), lines)
+
+
+def node_batches(node: Node, design: Design) -> Iterator[Batch]:
+    """What is to be done in a node's namespace, in this order."""
+    settings = [f"{name}={value}" for name, value in _sysctls(node, design)]
+    yield Batch((*inside(node), "sysctl", "-q", "-w", *settings))
+    yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_addresses(node), *_routing(node)])
+    if node.kind == BRIDGE:
+        forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
+        yield Batch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
+    if node.is_host:
+        for port in node.ports:
+            yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(design)))
+    shaping = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
+    if shaping:
+        yield Batch(("tc", "-n", node.namespace, "-batch", "-"), shaping)
+
+
+def inside(node: Node) -> tuple[str, ...]:
+    """What runs a command inside a node's namespace, when put before it."""
+    return ("ip", "netns", "exec", node.namespace)
+
+
+def removal(namespaces: Sequence[str]) -> Batch:
+    """Namespaces with all that is in them."""
+    return Batch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in namespaces])
+
+
+def _sysctls(node: Node, design: Design) -> Iterator[tuple[str, int]]:
+    if not design.has_ipv6:
+        yield from ((f"net.ipv6.conf.{which}.disable_ipv6", 1) for which in ("all", "default"))
+    else:
+        yield from ((f"net.ipv6.conf.{port.device}.accept_ra", 0) for port in node.ports)
+        yield "net.ipv6.ip_nonlocal_bind", 1  # IPv6 has no other way to bind to an address of a local prefix
+    if node.is_host:
+        yield from (("net.ipv4.conf.all.arp_ignore", 1), ("net.ipv4.conf.all.arp_announce", 2))
+    if node.kind == ROUTER:
+        yield "net.ipv4.ip_forward", 1
+        yield "net.ipv4.fib_multipath_hash_policy", 1
+        yield "net.ipv4.fib_multipath_hash_seed", node.hash_seed
+        if design.has_ipv6:
+            yield from (("net.ipv6.conf.all.forwarding", 1), ("net.ipv6.fib_multipath_hash_policy", 1))
+    yield from ((f"net.ipv4.conf.{which}.rp_filter", 0) for which in ("all", "default"))
+
+
+def _devices(node: Node) -> Iterator[str]:
+    yield "link set dev lo up"
+    if node.kind == BRIDGE:
+        mtu = max((port.mtu for port in node.ports), default=1500)
+        yield f"link add {BRIDGE_DEVICE} type bridge stp_state 0 mcast_snooping 0"
+        yield from (f"link set dev {port.device} master {BRIDGE_DEVICE}" for port in node.ports)
+        yield f"link set dev {BRIDGE_DEVICE} mtu {mtu} up"
+    for port in node.ports:
+        yield f"link set dev {port.device} addrgenmode none up"
+
+
+def _addresses(node: Node) -> Iterator[str]:
+    for port in node.ports:
+        for address in port.addresses:
+            yield f"address add {address} dev {port.device}{' nodad' if ':' in address else ''}"
+        for prefix in port.local:
+            yield f"{_family(prefix)}route add local {prefix} dev {'lo' if ':' in prefix else port.device} table local"
+
+
+def _routing(node: Node) -> Iterator[str]:
+    for one in node.neighbours:
+        yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} dev {one.device} nud permanent"
+    tables = {port.name: _FIRST_TABLE + number for number, port in enumerate(node.ports)}
+    sources = {route.source for route in node.routes if route.source is not None}
+    yield from (line for port in node.ports if port.name in sources for line in _rules(port, tables[port.name]))
+    for route in node.routes:
+        table = f" table {tables[route.source]}" if route.source is not None else ""
+        hops = [f"via {hop.address} dev {hop.device} onlink" for hop in route.hops]
+        way = hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
+        yield f"{_family(route.prefix)}route add {route.prefix} {way}{table}"
+    if sources:  # who is bound to no address takes the first port that leads there
+        seen = {route.prefix: route for route in reversed(node.routes)}
+        for route in seen.values():
+            hop = route.hops[0]
+            yield f"{_family(route.prefix)}route add {route.prefix} via {hop.address} dev {hop.device} onlink"
+
+
+def _rules(port: Port, table: int) -> Iterator[str]:
+    for prefix in {*port.local, *(() if port.local else port.addresses)}:
+        yield f"{_family(prefix)}rule add from {prefix} table {table}"
+
+
+def _offloads(design: Design) -> Sequence[str]:
+    """Frames are cut at the host's edge, as by a NIC; Open vSwitch reads them with their checksums filled in."""
+    checksums = ("tx", "off") if any(node.kind == OVS for node in design.nodes) else ()
+    return ("tx-udp-segmentation", "off", "tso", "off", "gro", "on", *checksums)
+
+
+def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:
+    """A bucket that cuts what is longer than a frame, and in it the one that shapes frames, one by one."""
+    yield (
+        f"qdisc add dev {device} root handle 1: tbf rate {CUTTER_BPS}bit burst {shaping.cut_bytes}"
+        f" limit {shaping.limit_bytes}"
+    )
+    yield (
+        f"qdisc add dev {device} parent 1:1 handle 2: tbf rate {shaping.rate_bps}bit burst {shaping.burst_bytes}"
+        f" limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
+    )
+
+
+def _family(address: str) -> str:
+    return "-6 " if ":" in address else ""

@@ -1,0 +1,48 @@
+"""How ports get their rates: token buckets whose rate is that of the wire, as `charkha plan` counts it."""
+
+from __future__ import annotations
+
+from emulator.lab.model import Shaping
+from emulator.planner.overhead import ETHERNET_BYTES
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+ETHERNET_HEADER_BYTES = 14
+"""What the kernel counts of the ETHERNET_BYTES by itself."""
+BURST_NS = 100_000
+"""A timer that fires this late costs no bandwidth, and no pause is worth more than this."""
+QUEUE_NS = 8_000_000
+"""Depth of a switch's queue, as time at the port's rate: 100 KB at 100 Mbit/s, 1 MB at 1 Gbit/s."""
+LEAST_BURST_FRAMES, LEAST_QUEUE_FRAMES = 2, 32
+HOST_QUEUE_BYTES = 64 << 20
+"""A host drops nothing: a full queue holds its sockets up, whose buffers are smaller than this."""
+
+
+def frame_bytes(mtu: int) -> int:
+    """Of the longest frame, as the kernel counts it."""
+    return mtu + ETHERNET_HEADER_BYTES
+
+
+def shape(rate_bps: int | None, *, mtu: int, is_host: bool) -> Shaping | None:
+    """The bucket of a port; None where nobody says its rate.
+
+    Args:
+        rate_bps: of the link, bit/s.
+        mtu: of the link, bytes of an IP packet.
+        is_host: whether the port is a host's.
+    """
+    if rate_bps is None:
+        return None
+    overhead = ETHERNET_BYTES - ETHERNET_HEADER_BYTES
+    wire = frame_bytes(mtu) + overhead
+    queue = HOST_QUEUE_BYTES if is_host else max(_bytes_in(QUEUE_NS, rate_bps), LEAST_QUEUE_FRAMES * wire)
+    return Shaping(
+        rate_bps=rate_bps,
+        burst_bytes=max(_bytes_in(BURST_NS, rate_bps), LEAST_BURST_FRAMES * wire),
+        limit_bytes=queue,
+        overhead_bytes=overhead,
+        cut_bytes=frame_bytes(mtu),
+    )
+
+
+def _bytes_in(span_ns: int, rate_bps: int) -> int:
+    return span_ns * rate_bps // (BITS_PER_BYTE * NS_PER_S)
