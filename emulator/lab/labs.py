@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import os
 import platform
 import re
@@ -27,18 +26,6 @@ NAMESPACES = Path("/run/netns")
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl")
 TERM_GRACE_S = 1.0
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a topology file, in hex: which labs are of it.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def lab_id_of(topology: Topology, asked: str | None) -> str:
@@ -82,11 +69,10 @@ class Labs:
         design = make_design(topology, lab_id)
         self._make_way(lab_id)
         self._refuse_taken(design)
-        path = Path(topology.source or "")
         state = LabState(
             design=design,
-            topology=str(path.resolve()),
-            digest=file_digest(path),
+            topology=str(Path(topology.source or "").resolve()),
+            digest=topology.digest or "",
             name=topology.name,
             created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="milliseconds"),
             owner=Owner.me(),
@@ -154,13 +140,12 @@ class Labs:
             raise InputError("no lab is up; `charkha lab up FILE` raises one")
         return self.get(lab_id if lab_id is not None else ids[0])
 
-    def of_file(self, path: Path) -> list[LabState]:
+    def of_digest(self, digest: str | None) -> list[LabState]:
         """Labs that are up and were raised from a file with this content.
 
         Raises:
-            InputError: the file or a state cannot be read.
+            InputError: a state cannot be read.
         """
-        digest = file_digest(path)
         return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
 
     # --- raising ------------------------------------------------------------------------------------------------

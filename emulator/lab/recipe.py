@@ -10,6 +10,8 @@ from emulator.lab.model import BRIDGE, OVS, ROUTER, Design, Node, Port, Shaping
 BRIDGE_DEVICE = "br0"
 CUTTER_BPS = 100_000_000_000
 """Rate of the bucket that only cuts: as good as none."""
+HASH_POLICY = 1
+"""Of equal-cost paths: over addresses, protocol and ports."""
 _FIRST_TABLE = 1000
 
 
@@ -67,10 +69,10 @@ def _sysctls(node: Node, design: Design) -> Iterator[tuple[str, int]]:
         yield from (("net.ipv4.conf.all.arp_ignore", 1), ("net.ipv4.conf.all.arp_announce", 2))
     if node.kind == ROUTER:
         yield "net.ipv4.ip_forward", 1
-        yield "net.ipv4.fib_multipath_hash_policy", 1
+        yield "net.ipv4.fib_multipath_hash_policy", HASH_POLICY
         yield "net.ipv4.fib_multipath_hash_seed", node.hash_seed
         if design.has_ipv6:
-            yield from (("net.ipv6.conf.all.forwarding", 1), ("net.ipv6.fib_multipath_hash_policy", 1))
+            yield from (("net.ipv6.conf.all.forwarding", 1), ("net.ipv6.fib_multipath_hash_policy", HASH_POLICY))
     yield from ((f"net.ipv4.conf.{which}.rp_filter", 0) for which in ("all", "default"))
 
 

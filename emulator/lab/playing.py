@@ -1,0 +1,127 @@
+"""A run inside a lab: which lab, how its agents get into their namespaces, and what the record says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.errors import HostError, PlanError
+from emulator.lab.commands import require_root
+from emulator.lab.labs import NAMESPACES, Labs
+from emulator.lab.model import ROUTER, Node
+from emulator.lab.recipe import HASH_POLICY, inside
+from emulator.lab.state import LabState
+from emulator.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class LabPlace:
+    """The lab that a run is played in."""
+
+    state: LabState
+
+    @property
+    def prefixes(self) -> Mapping[str, Sequence[str]]:
+        """Host → what runs a command inside it, when put before it."""
+        return {node.name: inside(node) for node in self.state.design.nodes if node.is_host}
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """Host → its namespace."""
+        return {node.name: node.namespace for node in self.state.design.nodes if node.is_host}
+
+    def facts(self) -> Mapping[str, Any]:
+        """For the record: what realises the topology, and with which parameters; rates in bit/s, sizes in bytes."""
+        state = self.state
+        return {
+            "id": state.lab_id,
+            "created": state.created,
+            "versions": dict(state.versions),
+            "tester_limited": state.limited,
+            "nodes": [_node_facts(node) for node in state.design.nodes],
+            "ports": [
+                {"port": f"{node.name}:{port.name}", "device": port.device, "mtu": port.mtu}
+                | (dataclasses.asdict(port.shaping) if port.shaping else {})
+                for node in state.design.nodes
+                for port in node.ports
+            ],
+        }
+
+
+def _node_facts(node: Node) -> Mapping[str, Any]:
+    hashing = {"multipath_hash_policy": HASH_POLICY, "multipath_hash_seed": node.hash_seed}
+    return {"name": node.name, "kind": node.kind, "namespace": node.namespace} | (
+        hashing if node.kind == ROUTER else {}
+    )
+
+
+def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = None) -> LabPlace | None:
+    """The lab of a topology that is up; None where there is none.
+
+    Args:
+        topology: of the run.
+        lab_id: the lab the user names; None = whichever was raised from the same file.
+
+    Raises:
+        InputError: no such lab.
+        PlanError: the named lab is of another topology, or several are of this one.
+        HostError: a namespace of it is gone, or the user is not root.
+    """
+    labs = labs or Labs()
+    if lab_id is not None:
+        state = labs.get(lab_id)
+        if state.digest != topology.digest:
+            problem = f"lab {lab_id} was raised from {state.topology} as it was then, not from {topology.source}"
+            raise PlanError(f"{problem}: `charkha lab down {lab_id}`, then `charkha lab up {topology.source}`")
+        return _entered(state)
+    found = labs.of_digest(topology.digest)
+    if len(found) > 1:
+        raise PlanError(f"several labs are of {topology.source}, name one with --lab: {', '.join(_ids(found))}")
+    return _entered(found[0]) if found else None
+
+
+def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | None = None) -> None:
+    """Refuse ranks whose addresses this host does not have: without this, their agents would.
+
+    Raises:
+        HostError: an address is not this host's.
+    """
+    known: set[str] = set()
+    for rank in ranks:
+        address = topology.address_of(rank)
+        if address in known or _is_here(address):
+            known.add(address)
+            continue
+        others = [one for one in (labs or Labs()).store.states() if one.name == topology.name]
+        stale = f"; lab {others[0].lab_id} is of another version of the file" if others else ""
+        raise HostError(
+            f"{address} of host {topology.host_of(rank).name} is no address of this host{stale}:"
+            f" `charkha lab up {topology.source}` raises a lab with it"
+        )
+
+
+def _entered(state: LabState) -> LabPlace:
+    require_root()
+    for node in state.design.nodes:
+        if not (NAMESPACES / node.namespace).exists():
+            problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
+            raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then raise it again")
+    return LabPlace(state)
+
+
+def _ids(states: Sequence[LabState]) -> Iterator[str]:
+    return (state.lab_id for state in states)
+
+
+def _is_here(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        return error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    return True
