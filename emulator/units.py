@@ -22,6 +22,8 @@ BITS_PER_BYTE = 8
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
+_UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCII)
 
 
@@ -47,6 +49,18 @@ def parse_rate(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is no rate: write one with its unit, as 100Gbit or 400Mbit")
     return round(float(match[1]) * _DECIMAL[match[2]])
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a span of time with its unit: `5us`, `1.5 ms`.
+
+    Raises:
+        ValueError: not such a time.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no time: write one with its unit, as 5us or 1.5ms")
+    return round(float(match[1]) * _UNIT_NS[match[2]])
 
 
 def format_size(size_bytes: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +9,7 @@ from typing import Any
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.hosts import HostEntry, common_rate_bps, read_rate_bps
 from emulator.topology.network import Dut, End, Interface, Link, Network, Route, Switch
-
-_LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
-_UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+from emulator.units import parse_duration
 
 
 def read_network(document: Document, entries: Sequence[HostEntry]) -> Network | None:
@@ -190,11 +187,10 @@ def _route(
 def _latency_ns(document: Document, entry: Mapping[str, Any], key: KeyPath) -> int | None:
     if "latency" not in entry:
         return None
-    match = _LATENCY.fullmatch(entry["latency"].strip())
-    if match is None:
-        problem = f"{entry['latency']!r} is no time: write one with its unit, as 5us or 1.5ms"
-        raise document.error(problem, (*key, "latency"))
-    return round(float(match[1]) * _UNIT_NS[match[2]])
+    try:
+        return parse_duration(entry["latency"])
+    except ValueError as error:
+        raise document.error(str(error), (*key, "latency")) from error
 
 
 def _end(text: str) -> End:

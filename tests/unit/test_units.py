@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.units import format_duration, format_size, parse_rate, parse_size
+from emulator.units import format_duration, format_size, parse_duration, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,14 @@ def test_sizes_for_people(size: int, text: str) -> None:
 )
 def test_durations_for_people_never_in_powers_of_ten(duration_ns: float, text: str) -> None:
     assert format_duration(duration_ns) == text
+
+
+@pytest.mark.parametrize(("text", "ns"), [("5us", 5_000), ("1.5 ms", 1_500_000), ("2s", 2 * 10**9), ("7µs", 7_000)])
+def test_a_span_of_time_is_read_with_its_unit(text: str, ns: int) -> None:
+    assert parse_duration(text) == ns
+
+
+@pytest.mark.parametrize("text", ["5", "us", "5 weeks", "-1us", ""])
+def test_a_span_of_time_without_a_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no time: write one with its unit"):
+        parse_duration(text)

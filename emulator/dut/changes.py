@@ -1,0 +1,163 @@
+"""A profile on the switches of a lab, as commands: what each rule changes where, and what takes that back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from emulator.dut import ports as port_commands
+from emulator.dut.nftables import compile_rule, is_at_egress
+from emulator.dut.profile import Above, Delay, Mark, Police, PortDown, Profile, Rule, Shape
+from emulator.lab.model import Design, Node, Port
+from emulator.lab.recipe import Batch, inside
+from emulator.topology.network import End
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one rule changes at one switch.
+
+    Attributes:
+        ports: those it holds for.
+        start, stop: commands that bring it and take it back.
+        check: commands that try what `start` does and leave nothing behind.
+        counter: (nftables family, object) that counts its frames; None where nothing does.
+    """
+
+    rule: Rule
+    node: Node
+    ports: Sequence[Port]
+    start: Sequence[Batch]
+    stop: Sequence[Batch]
+    check: Sequence[Batch] = ()
+    counter: tuple[str, str] | None = None
+
+
+def plan_changes(profile: Profile, design: Design, nodes: Sequence[str]) -> list[Change]:
+    """A profile on a lab.
+
+    Args:
+        profile: as read.
+        design: of the lab.
+        nodes: the switches that rules hold for where they name no port.
+
+    Raises:
+        TopologyError: a port that does not exist, a share of a rate that nobody says, a behaviour that this kind of
+            switch cannot have; it names file, line and key.
+    """
+    changes = [change for n, rule in enumerate(profile.rules) for change in _changes(profile, rule, n, design, nodes)]
+    _refuse_overlaps(profile, changes)
+    return changes
+
+
+def nft(node: Node, text: str, *options: str) -> Batch:
+    """nft in a node's namespace, with this text."""
+    return Batch((*inside(node), "nft", *options, "-f", "-"), text.splitlines())
+
+
+def _changes(profile: Profile, rule: Rule, number: int, design: Design, nodes: Sequence[str]) -> Iterator[Change]:
+    leaving = _by_switch(profile, rule, "port", rule.ports, design)
+    arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
+    found = False
+    for node in design.nodes:
+        is_meant = node.name in leaving if leaving else node.name in arriving if arriving else node.name in nodes
+        if node.is_host or not is_meant or (arriving and node.name not in arriving):
+            continue
+        found = True
+        ports = leaving.get(node.name) or list(node.ports)
+        if isinstance(rule.action, Shape | Delay | PortDown):
+            yield _port_change(profile, rule, node, ports)
+        else:
+            yield _frame_change(profile, rule, number, node, ports, arriving.get(node.name, []))
+    if not found:
+        raise profile.error("no switch of the device under test has all of its ports", rule)
+
+
+def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], design: Design) -> dict[str, list[Port]]:
+    found: dict[str, list[Port]] = {}
+    for end in ends:
+        node = next((node for node in design.nodes if node.name == end.node and not node.is_host), None)
+        if node is None:
+            switches = ", ".join(node.name for node in design.nodes if not node.is_host)
+            raise profile.error(f"there is no switch {end.node!r}; there are {switches}", rule, key)
+        port = next((port for port in node.ports if port.name == end.port), None)
+        if port is None:
+            known = ", ".join(port.name for port in node.ports)
+            raise profile.error(f"switch {end.node} has no port {end.port!r}; it has {known}", rule, key)
+        found.setdefault(end.node, []).append(port)
+    return found
+
+
+def _frame_change(
+    profile: Profile, rule: Rule, number: int, node: Node, ports: Sequence[Port], arriving: Sequence[Port]
+) -> Change:
+    if arriving and is_at_egress(rule, node.kind):
+        why = f"at {node.name} ({node.kind}) this is done where frames leave, where nothing says how they came"
+        raise profile.error(why, rule, "arriving")
+    rates = _rates(profile, rule, ports)
+    compiled = compile_rule(rule, number, kind=node.kind, ports=ports, arriving=arriving, rates=rates)
+    return Change(
+        rule=rule,
+        node=node,
+        ports=ports,
+        start=(nft(node, compiled.install()),),
+        stop=(nft(node, compiled.remove()),),
+        check=(nft(node, compiled.install(), "--check"),),
+        counter=(compiled.family, compiled.counter),
+    )
+
+
+def _rates(profile: Profile, rule: Rule, ports: Sequence[Port]) -> dict[str, int]:
+    """Device → bit/s that frames may come to, where the rule says "above"."""
+    match rule.action:
+        case Police(Above(rate)):
+            key: tuple[str, str] = ("police", "rate")
+        case Mark(Above(rate)):
+            key = ("mark", "above")
+        case _:
+            return {}
+    return {port.device: _bps(profile, rule, port, rate.of(_port_bps(port)), key) for port in ports}
+
+
+def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]) -> Change:
+    change = Change(rule, node, ports, (), ())
+    match rule.action:
+        case Shape(rate, queue_bytes):
+            rates = [_bps(profile, rule, p, rate.of(_port_bps(p)), ("shape", "rate")) for p in ports]
+            start = port_commands.shape(node, list(zip(ports, rates, strict=True)), queue_bytes)
+            return replace(change, start=(start,), stop=(port_commands.unshape(node, ports),))
+        case Delay() as delay:
+            start, stop = port_commands.delay(node, ports, delay), port_commands.undelay(node, ports)
+            return replace(change, start=(start,), stop=(stop,), check=(start, stop))
+    return replace(change, start=(port_commands.down(node, ports),), stop=tuple(port_commands.up(node, ports)))
+
+
+def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:
+    if bps is None:
+        raise profile.error(f"is a share of the rate of {port.name}, which the topology does not say", rule, *key)
+    return bps
+
+
+def _port_bps(port: Port) -> int | None:
+    return port.shaping.rate_bps if port.shaping else None
+
+
+def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
+    """Two rules that set the same thing of a port at the same time: ending one would end both."""
+    held: dict[tuple[type, str, str], list[Rule]] = {}
+    for change in changes:
+        if not isinstance(change.rule.action, Shape | Delay | PortDown):
+            continue
+        for port in change.ports:
+            others = held.setdefault((type(change.rule.action), change.node.name, port.device), [])
+            other = next((one for one in others if _overlap(one, change.rule)), None)
+            if other is not None:
+                end = End(change.node.name, port.name)
+                raise profile.error(f"{other.name!r} does the same to {end} at the same time", change.rule)
+            others.append(change.rule)
+
+
+def _overlap(one: Rule, other: Rule) -> bool:
+    forever = float("inf")
+    latest = max(one.start_s or 0.0, other.start_s or 0.0)
+    return latest < min(one.end_s or forever, other.end_s or forever)

@@ -1,0 +1,114 @@
+"""What profiles do to whole ports: rates, delays and links, as batches of iproute2.
+
+A port of a lab has two queueing disciplines (emulator/lab/recipe.py): 1: cuts what is longer than a frame, and in it
+2: shapes. Changing 2: keeps its queue and its counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from emulator.dut.profile import Delay
+from emulator.lab.model import ROUTER, LabRoute, Node, Port, Shaping
+from emulator.lab.recipe import Batch
+from emulator.lab.shaping import shape as shaping_of
+from emulator.units import NS_PER_US
+
+_MOST_DELAYED_FRAMES = 1_000_000
+
+
+def shape(node: Node, rates: Sequence[tuple[Port, int]], queue_bytes: int | None) -> Batch:
+    """Ports send at these rates, bit/s; `queue_bytes` None keeps the depth of their queues."""
+    lines = []
+    for port, bps in rates:
+        shaping = port.shaping or shaping_of(bps, mtu=port.mtu, is_host=False)
+        assert shaping is not None  # there is a rate
+        where = f"qdisc change dev {port.device} parent 1:1" if port.shaping else f"qdisc add dev {port.device} root"
+        lines.append(f"{where} handle 2: {_bucket(shaping, bps, queue_bytes)}")
+    return _tc(node, lines)
+
+
+def unshape(node: Node, ports: Sequence[Port]) -> Batch:
+    """Ports send at the rates of their links again."""
+    lines = [
+        f"qdisc change dev {port.device} parent 1:1 handle 2: {_bucket(port.shaping, port.shaping.rate_bps, None)}"
+        if port.shaping
+        else f"qdisc del dev {port.device} root"
+        for port in ports
+    ]
+    return _tc(node, lines)
+
+
+def delay(node: Node, ports: Sequence[Port], action: Delay) -> Batch:
+    """Frames wait in netem, behind the shaper where there is one."""
+    words = f"netem limit {_MOST_DELAYED_FRAMES} delay {_us(action.delay_ns)}"
+    words += f" {_us(action.jitter_ns)}" if action.jitter_ns else ""
+    words += f" reorder {float(100 * action.reorder):g}%" if action.reorder is not None else ""
+    return _tc(node, [f"qdisc replace dev {port.device} {_inner(port)} handle 3: {words}" for port in ports])
+
+
+def undelay(node: Node, ports: Sequence[Port]) -> Batch:
+    """Frames wait no longer. A bucket that lost its inner queue would pass nothing: it gets a plain one."""
+    lines = [
+        f"qdisc replace dev {port.device} {_inner(port)} handle 4: bfifo limit {port.shaping.limit_bytes}"
+        if port.shaping
+        else f"qdisc del dev {port.device} root"
+        for port in ports
+    ]
+    return _tc(node, lines)
+
+
+def down(node: Node, ports: Sequence[Port]) -> Batch:
+    """Ports lose their links: so do the other ends of the cables."""
+    return _ip(node, [f"link set dev {port.device} down" for port in ports])
+
+
+def up(node: Node, ports: Sequence[Port]) -> Iterator[Batch]:
+    """Ports have their links again, and a router what the kernel forgot of them."""
+    yield _ip(node, [f"link set dev {port.device} up" for port in ports])
+    if node.kind == ROUTER:
+        yield _ip(node, list(_routing(node, {port.device for port in ports})))
+
+
+def _routing(node: Node, devices: set[str]) -> Iterator[str]:
+    """Addresses (of IPv6 only), neighbours and routes that go with a device when it is set down."""
+    for port in node.ports:
+        if port.device in devices:
+            yield from (f"address replace {one} dev {port.device} nodad" for one in port.addresses if ":" in one)
+    for one in node.neighbours:
+        if one.device in devices:
+            where = f"dev {one.device} nud permanent"
+            yield f"{_family(one.address)}neighbour replace {one.address} lladdr {one.mac} {where}"
+    for route in node.routes:
+        if devices & {hop.device for hop in route.hops}:
+            yield f"{_family(route.prefix)}route replace {route.prefix} {_way(route)}"
+
+
+def _way(route: LabRoute) -> str:
+    hops = [f"via {hop.address} dev {hop.device} onlink" for hop in route.hops]
+    return hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
+
+
+def _bucket(shaping: Shaping, bps: int, queue_bytes: int | None) -> str:
+    limit = shaping.limit_bytes if queue_bytes is None else queue_bytes
+    return f"tbf rate {bps}bit burst {shaping.burst_bytes} limit {limit} overhead {shaping.overhead_bytes}"
+
+
+def _inner(port: Port) -> str:
+    return "parent 2:1" if port.shaping else "root"
+
+
+def _us(span_ns: int) -> str:
+    return f"{span_ns / NS_PER_US:g}us"
+
+
+def _family(address: str) -> str:
+    return "-6 " if ":" in address else ""
+
+
+def _tc(node: Node, lines: Sequence[str]) -> Batch:
+    return Batch(("tc", "-n", node.namespace, "-batch", "-"), lines)
+
+
+def _ip(node: Node, lines: Sequence[str]) -> Batch:
+    return Batch(("ip", "-n", node.namespace, "-batch", "-"), lines)

@@ -1,0 +1,37 @@
+"""Profiles and labs in memory for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emulator.dut.load import load_profile
+from emulator.dut.profile import Profile
+from emulator.lab.design import make_design
+from emulator.lab.model import Design
+from emulator.topology.load import load_topology
+
+TWO_HOSTS = """
+name: two
+hosts:
+  - {name: h0, per_rank: 198.18.1.0/24}
+  - {name: h1, per_rank: 198.18.2.0/24}
+switches:
+  - {name: sw0, kind: KIND}
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"]RATE, mtu: 1500}
+  - {endpoints: ["h1:eth0", "sw0:p1"]RATE, mtu: 1500}
+"""
+
+
+def profile_of(folder: Path, text: str) -> Profile:
+    """A profile with these rules, from a file of its own."""
+    path = folder / "profile.yaml"
+    path.write_text(f"rules:\n{text}")
+    return load_profile(path)
+
+
+def two_hosts(folder: Path, *, kind: str = "bridge", rate: str | None = "100Mbit") -> Design:
+    """The lab of two hosts at one switch."""
+    path = folder / "two.yaml"
+    path.write_text(TWO_HOSTS.replace("KIND", kind).replace("RATE", f", rate: {rate}" if rate else ""))
+    return make_design(load_topology(path, ranks=0), "test")

@@ -1,0 +1,147 @@
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from emulator.dut.load import find_profile, load_profile
+from emulator.dut.profile import (
+    Above,
+    Delay,
+    Drop,
+    Duplicate,
+    Every,
+    Mark,
+    Police,
+    PortDown,
+    Profile,
+    Rate,
+    Shape,
+    Share,
+)
+from emulator.errors import InputError, TopologyError
+from emulator.topology.network import End
+
+SHIPPED = sorted((Path(__file__).parents[3] / "lab" / "profiles").glob("*.yaml"))
+
+
+def read(tmp_path: Path, text: str) -> Profile:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    return load_profile(path)
+
+
+def test_every_action_is_read_with_its_units(tmp_path: Path) -> None:
+    profile = read(
+        tmp_path,
+        """
+rules:
+  - drop: {share: 0.5%}
+  - drop: {every: 50}
+  - mark: {above: 95%, burst: 30K}
+  - police: {rate: 50Mbit}
+  - shape: {rate: 90%, queue: 64K}
+  - delay: {time: 1.5ms, jitter: 10us, reorder: 2%}
+  - duplicate: {every: 3}
+  - {port: "sw0:p1", state: down, start: 1.5, end: 2}
+""",
+    )
+    assert [rule.action for rule in profile.rules] == [
+        Drop(Share(Fraction(1, 200))),
+        Drop(Every(50)),
+        Mark(Above(Rate(share=Fraction(95, 100)), 30 << 10)),
+        Police(Above(Rate(bps=50_000_000), 16 << 10)),
+        Shape(Rate(share=Fraction(9, 10)), 64 << 10),
+        Delay(1_500_000, 10_000, Fraction(2, 100)),
+        Duplicate(Every(3)),
+        PortDown(),
+    ]
+    last = profile.rules[-1]
+    assert (last.name, last.ports, last.start_s, last.end_s) == ("state-7", (End("sw0", "p1"),), 1.5, 2)
+    assert not profile.rules[0].is_timed
+    assert profile.name == "p"
+
+
+def test_frames_are_selected_by_class_flow_and_port(tmp_path: Path) -> None:
+    rule = read(
+        tmp_path,
+        """
+rules:
+  - name: flow
+    drop: {every: 1}
+    opcode: [middle, nak, 0x81]
+    source: 198.18.1.0/24
+    destination: 198.18.2.7
+    source_port: 49152
+    queue_pair: 17
+    port: ["leaf0:p1", "leaf0:p2"]
+    arriving: "leaf0:u0"
+""",
+    ).rules[0]
+    match = rule.match
+    assert [one.name for one in match.opcodes] == ["middle", "nak", "0x81"]
+    assert (match.source, match.destination, match.source_port, match.queue_pair) == (
+        "198.18.1.0/24",
+        "198.18.2.7",
+        49152,
+        17,
+    )
+    assert (rule.ports, match.arriving) == ((End("leaf0", "p1"), End("leaf0", "p2")), (End("leaf0", "u0"),))
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "problem"),
+    [
+        ("drop: {share: 0.5}", 2, "rules[0].drop.share: 0.5 is not of type 'string'"),
+        ("drop: {share: 5}", 2, "rules[0].drop.share: 5 is not of type 'string'"),
+        ("drop: {share: '0.5'}", 2, "'0.5' is no share: write one as 0.5%"),
+        ("drop: {share: 101%}", 2, "'101%' is no share"),
+        ("drop: {share: 1%, every: 2}", 2, "rules[0].drop: needs exactly one of share and every"),
+        ("mark: {}", 2, "rules[0].mark: needs exactly one of share, every and above"),
+        ("mark: {above: fast}", 2, "rules[0].mark.above: 'fast' is no rate"),
+        ("police: {rate: 1kbit}", 2, "rules[0].police.rate: '1kbit' is below 8 kbit/s"),
+        ("police: {rate: 90%, burst: 9T}", 2, "rules[0].police.burst: '9T' is not between 1 byte and 4 GiB"),
+        ("name: x", 2, "rules[0]: needs exactly one of drop, duplicate, mark"),
+        ("{drop: {every: 2}, shape: {rate: 90%}}", 2, "rules[0]: needs exactly one of"),
+        ("{drop: {every: 2}, opcode: center}", 2, "rules[0].opcode: 'center' is no class of opcodes; there are first,"),
+        (
+            "{shape: {rate: 90%}, opcode: middle}",
+            2,
+            "rules[0].opcode: selects frames, but shape holds for a whole port",
+        ),
+        ("{drop: {every: 2}, source: 10.0.0.1/8}", 2, "rules[0].source: '10.0.0.1/8' is no address or prefix"),
+        ("{drop: {every: 2}, opcode: ack, traffic: any}", 2, "rules[0].traffic: is any, but opcode is known of RoCEv2"),
+        ("{drop: {every: 2}, start: 3, end: 3}", 2, "rules[0].end: is not after its start"),
+        ("{drop: {every: 2}, port: p1}", 2, "rules[0].port: 'p1' is no port: write it as switch:port"),
+        ("state: down", 2, "rules[0].state: needs a port"),
+        ("delay: {time: 5}", 2, "rules[0].delay.time: 5 is not of type 'string'"),
+        ("delay: {time: 5 weeks}", 2, "rules[0].delay.time: '5 weeks' is no time"),
+        ("dorp: {every: 2}", 2, "rules[0]: Additional properties are not allowed ('dorp' was unexpected)"),
+        ("{drop: {every: 2}, name: a}\n- {drop: {every: 2}, name: a}", 3, "rules[1].name: a rule named 'a' is there"),
+    ],
+)
+def test_a_mistake_is_named_by_file_line_and_key(tmp_path: Path, rule: str, line: int, problem: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        read(tmp_path, f"rules:\n- {rule}\n")
+    assert str(caught.value).startswith(f"{tmp_path}/p.yaml:{line}, ")
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_is_shipped_loads_under_its_name(path: Path) -> None:
+    assert find_profile(path.stem).samefile(path)
+    profile = load_profile(path)
+    assert profile.name == path.stem
+    assert profile.description
+
+
+def test_the_shipped_ones_are_there() -> None:
+    assert {path.stem for path in SHIPPED} >= {"fw-a", "fw-b", "ecn-marker", "slow-port", "policer", "lossy-link"}
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(InputError, match=r"no profile 'fw-z'.*fw-a, fw-b"):
+        find_profile("fw-z")
+
+
+def test_the_digest_changes_with_the_file(tmp_path: Path) -> None:
+    assert read(tmp_path, "rules: []").digest != read(tmp_path, "rules: [] # again").digest

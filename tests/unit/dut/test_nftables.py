@@ -1,0 +1,123 @@
+"""Rules as the text that nft reads: every case here was taken by nft 1.0.6 and seen to work on frames (tests/lab)."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from emulator.dut.changes import plan_changes
+from emulator.dut.nftables import clean_text
+from tests.support.profiles import profile_of, two_hosts
+
+
+def install(folder: Path, rule: str, *, kind: str = "bridge") -> str:
+    (change,) = plan_changes(profile_of(folder, f"  - {rule}\n"), two_hosts(folder, kind=kind), ["sw0"])
+    return "\n".join(change.start[0].lines).expandtabs(4)
+
+
+def expected(text: str) -> str:
+    return dedent(text).strip()
+
+
+def test_a_share_of_a_class_of_opcodes_is_dropped_where_a_bridge_forwards(tmp_path: Path) -> None:
+    assert install(tmp_path, "{drop: {share: 0.5%}, opcode: middle}") == expected("""
+        table bridge charkha {
+            counter rule_0 {
+            }
+            chain rule_0 {
+                type filter hook forward priority 0; policy accept;
+                udp dport 4791 @th,64,8 { 0x01, 0x07, 0x0e, 0x21, 0x27 } numgen random mod 1000000 < 5000 counter name rule_0 drop
+            }
+        }
+    """)  # noqa: E501
+
+
+def test_frames_that_several_lines_match_are_counted_in_one_place(tmp_path: Path) -> None:
+    rule = "{drop: {every: 7}, opcode: [nak, cnp], source: 198.18.1.1, destination: 198.18.2.0/24, source_port: 49152,"
+    text = install(tmp_path, f'{rule} queue_pair: 17, port: "sw0:p1", arriving: "sw0:p0"}}', kind="router")
+    flow = "ip saddr 198.18.1.1 ip daddr 198.18.2.0/24 udp dport 4791 udp sport 49152 @th,104,24 0x11"
+    assert text == expected(f"""
+        table inet charkha {{
+            counter rule_0 {{
+            }}
+            chain rule_0_pick {{
+                numgen inc mod 7 == 0 counter name rule_0 drop
+            }}
+            chain rule_0 {{
+                type filter hook forward priority 0; policy accept;
+                iifname "p0" oifname "p1" {flow} @th,64,8 0x81 jump rule_0_pick
+                iifname "p0" oifname "p1" {flow} @th,64,8 0x11 @th,160,3 0x3 jump rule_0_pick
+            }}
+        }}
+    """)
+
+
+def test_what_exceeds_a_port_s_rate_is_marked_if_it_can_be(tmp_path: Path) -> None:
+    assert install(tmp_path, "{mark: {above: 95%, burst: 16K}}") == expected("""
+        table bridge charkha {
+            counter rule_0 {
+            }
+            chain rule_0_mark {
+                ip ecn { ect0, ect1 } counter name rule_0 ip ecn set ce
+                ip6 ecn { ect0, ect1 } counter name rule_0 ip6 ecn set ce
+            }
+            chain rule_0 {
+                type filter hook forward priority 0; policy accept;
+                oifname "p0" udp dport 4791 limit rate over 11875000 bytes/second burst 16384 bytes jump rule_0_mark
+                oifname "p1" udp dport 4791 limit rate over 11875000 bytes/second burst 16384 bytes jump rule_0_mark
+            }
+        }
+    """)
+
+
+def test_a_policer_takes_any_traffic_of_a_port(tmp_path: Path) -> None:
+    text = install(tmp_path, '{police: {rate: 40Mbit, burst: 8K}, traffic: any, port: "sw0:p1"}')
+    line = 'oifname "p1" limit rate over 5000000 bytes/second burst 8192 bytes counter name rule_0 drop'
+    assert line in text
+    assert "udp" not in text
+
+
+def test_at_an_open_vswitch_rules_sit_where_frames_leave(tmp_path: Path) -> None:
+    assert install(tmp_path, "{drop: {every: 50}, opcode: cnp}", kind="ovs") == expected("""
+        table netdev charkha {
+            counter rule_0 {
+            }
+            chain rule_0_1 {
+                type filter hook egress device "p1" priority 0; policy accept;
+                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 drop
+            }
+            chain rule_0_0 {
+                type filter hook egress device "p0" priority 0; policy accept;
+                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 drop
+            }
+        }
+    """)
+
+
+@pytest.mark.parametrize("kind", ["bridge", "router", "ovs"])
+def test_copies_leave_by_the_port_of_the_frame(tmp_path: Path, kind: str) -> None:
+    text = install(tmp_path, '{duplicate: {share: 1%}, port: "sw0:p1"}', kind=kind)
+    assert 'numgen random mod 1000000 < 10000 counter name rule_0 dup to "p1"' in text
+    assert 'hook egress device "p1"' in text
+
+
+def test_all_frames_need_no_dice(tmp_path: Path) -> None:
+    assert "udp dport 4791 counter name rule_0 drop" in install(tmp_path, "{drop: {share: 100%}}")
+    assert "udp dport 4791 counter name rule_0 drop" in install(tmp_path, "{drop: {every: 1}}")
+
+
+def test_addresses_of_ipv6(tmp_path: Path) -> None:
+    assert "ip6 saddr 2001:db8::/64 udp dport 4791" in install(tmp_path, '{drop: {every: 2}, source: "2001:db8::/64"}')
+
+
+def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: Path) -> None:
+    rule = profile_of(tmp_path, "  - {drop: {every: 2}, opcode: [ack, nak]}\n")
+    (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"])
+    names = ("rule_0", "rule_0_pick")
+    flushed = [f"flush chain bridge charkha {name}" for name in names]
+    assert list(change.stop[0].lines) == [*flushed, *(f"delete chain bridge charkha {name}" for name in names)]
+    assert change.counter == ("bridge", "rule_0")
+
+
+def test_cleaning_works_whether_the_tables_are_there_or_not() -> None:
+    assert clean_text(["bridge"]) == "add table bridge charkha\ndelete table bridge charkha\n"
