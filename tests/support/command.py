@@ -11,7 +11,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +41,13 @@ class Finished:
         return lines[0]
 
 
-def charkha(*arguments: object, cwd: Path, timeout_s: float = 60) -> Finished:
-    """Run a command to its end; no traceback may be on stderr, and no process of it be left."""
-    with started(*arguments, cwd=cwd) as command:
+def charkha(*arguments: object, cwd: Path, timeout_s: float = 60, prefix: Sequence[str] = ()) -> Finished:
+    """Run a command to its end; no traceback may be on stderr, and no process of it be left.
+
+    Args:
+        prefix: what stands before the command, as `ip netns exec NAME`.
+    """
+    with started(*arguments, cwd=cwd, prefix=prefix) as command:
         return command.finish(timeout_s)
 
 
@@ -74,18 +78,19 @@ class Command:
 
 
 @contextmanager
-def started(*arguments: object, cwd: Path, is_covered: bool = True) -> Iterator[Command]:
+def started(*arguments: object, cwd: Path, is_covered: bool = True, prefix: Sequence[str] = ()) -> Iterator[Command]:
     """A running command; whatever is left of it in the end is killed.
 
     Args:
         arguments: after `charkha`.
         cwd: where it stands.
+        prefix: what stands before the command and becomes it.
         is_covered: False where a measurement of coverage would be in the way.
     """
     mark = secrets.token_hex(8)
     inherited = {name: value for name, value in os.environ.items() if is_covered or "COVERAGE" not in name}
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        [*prefix, *COMMAND, *map(str, arguments)],
         cwd=cwd,
         env=inherited | {MARK: mark, "COLUMNS": "120"},
         stdin=subprocess.DEVNULL,
