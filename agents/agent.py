@@ -14,7 +14,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from agents.lateness import Lateness
 from agents.link import ControlLink
 from agents.player import RankPlayer
+from agents.ports import Ports, leased
 from agents.reporter import Reporter
 from agents.timer import TimerfdClock
 from agents.transports.base import Address, Endpoint
@@ -29,6 +30,8 @@ from agents.transports.catalogue import make_transport
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.planner.program import Chunk
 from emulator.wire import control
+from emulator.wire.clock_id import clock_id
+from emulator.wire.tls import TlsFiles
 
 PROGRESS_S = 0.25
 RETIRE_SHARE = 4
@@ -42,10 +45,25 @@ class Agent:
         target: the controller, `unix:PATH` or `HOST:PORT`.
         token: shared secret that the controller expects.
         name: how the controller and messages call this agent.
+        ports: the interfaces that its ranks are behind; None: wherever the system has their addresses.
+        tls: what it shows the controller, and asks of it.
+        stays: it plays one run after another, and waits for each.
+        told: called with a line for people when something begins or ends.
     """
 
-    def __init__(self, target: str, *, token: str, name: str) -> None:
-        self._target, self._token, self._name = target, token, name
+    def __init__(
+        self,
+        target: str,
+        *,
+        token: str,
+        name: str,
+        ports: Ports | None = None,
+        tls: TlsFiles | None = None,
+        stays: bool = False,
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._token, self._name, self._ports, self._stays, self._told = token, name, ports, stays, told
+        self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._players: dict[int, RankPlayer] = {}
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
@@ -62,7 +80,7 @@ class Agent:
         """
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
-        async with ControlLink(self._target) as self._link:
+        async with self._link:
             try:
                 await self._converse()
             except RunAborted:
@@ -72,17 +90,22 @@ class Agent:
                 raise
 
     async def _converse(self) -> None:
-        self._link.send(_hello(self._token, self._name))
+        self._link.send(_hello(self._token, self._name, stays=self._stays))
         welcome: control.Welcome = await self._expect(control.Welcome)
+        self._told(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
         with TimerfdClock() as self._clock:
-            async with make_transport(
-                setup.transport,
-                message_bytes=setup.message_bytes,
-                run=welcome.run_id,
-                seed=setup.seed,
-                options=setup.transport_options,
-            ) as transport:
+            async with (
+                leased(self._ports, setup) as devices,
+                make_transport(
+                    setup.transport,
+                    message_bytes=setup.message_bytes,
+                    run=welcome.run_id,
+                    seed=setup.seed,
+                    options=setup.transport_options,
+                    devices=devices,
+                ) as transport,
+            ):
                 for place in setup.ranks:
                     self._endpoints[place.rank] = await transport.open(place.rank, place.host)
                 self._link.send(
@@ -96,6 +119,9 @@ class Agent:
 
     async def _expect(self, kind: type[Any]) -> Any:
         value = await self._link.receive()
+        while isinstance(value, control.Wait):
+            self._told(f"this run goes without it: {value.reason}")
+            value = await self._link.receive()
         if not isinstance(value, kind):
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} where {kind.__name__} was due")
         return value
@@ -219,7 +245,7 @@ def _peak_rss_bytes() -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _hello(token: str, name: str) -> control.Hello:
+def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
@@ -229,6 +255,8 @@ def _hello(token: str, name: str) -> control.Hello:
         hostname=socket.gethostname(),
         software=version("charkha"),
         clock_ns=time.monotonic_ns(),
+        clock_id=clock_id(),
+        stays=stays,
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),

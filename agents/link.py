@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
-from emulator.errors import RunAborted
+from emulator.errors import ControllerRefusal, RunAborted
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.tls import TlsFiles
 
 _AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
 _OPTIONS = [
@@ -27,22 +30,31 @@ _OPTIONS = [
 class ControlLink:
     """Async context manager around the stream to `target` (`unix:PATH` or `HOST:PORT`).
 
-    `send` never blocks; `receive` waits for the controller's next value.
+    `send` never blocks; `receive` waits for the controller's next value. Questions after the clock are answered here.
+
+    Args:
+        target: the controller.
+        tls: what both sides show each other; None: nothing is encrypted.
+        is_patient: wait until somebody listens there, however long that takes.
     """
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
+        self._target, self._tls, self._is_patient = target, tls, is_patient
         self._outgoing: asyncio.Queue[control.AgentValue | None] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:
         options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:3]
-        self._channel = _AIO.insecure_channel(self._target, options=options)
+        if self._tls is None:
+            self._channel = _AIO.insecure_channel(self._target, options=options)
+        else:
+            credentials = self._tls.channel_credentials()
+            self._channel = _AIO.secure_channel(self._target, credentials, options=options)
         method = self._channel.stream_stream(
             control.METHOD,
             request_serializer=pb.AgentMessage.SerializeToString,
             response_deserializer=pb.ControllerMessage.FromString,
         )
-        self._call = method()
+        self._call = method(wait_for_ready=self._is_patient)
         self._writer = asyncio.create_task(self._write())
         return self
 
@@ -63,17 +75,24 @@ class ControlLink:
 
         Raises:
             RunAborted: the controller asked to stop, or is gone.
+            ControllerRefusal: it will not have this agent.
         """
+        while True:
+            value = await self._next()
+            if isinstance(value, control.Abort):
+                raise RunAborted(value.reason)
+            if not isinstance(value, control.ClockQuery):
+                return value
+            self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))
+
+    async def _next(self) -> Any:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise RunAborted(_why(error)) from error
+            raise _why(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._ended())
-        value = control.decode(message)
-        if isinstance(value, control.Abort):
-            raise RunAborted(value.reason)
-        return value
+        return control.decode(message)
 
     async def drained(self) -> None:
         """Everything queued has been written, and the stream closed on our side."""
@@ -87,13 +106,18 @@ class ControlLink:
     async def _write(self) -> None:
         try:
             while (value := await self._outgoing.get()) is not None:
+                if isinstance(value, control.ClockReply):
+                    value = replace(value, sent_ns=time.monotonic_ns())
                 await self._call.write(control.encode_agent(value))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and says why
 
 
-def _why(error: grpc.aio.AioRpcError) -> str:
+def _why(error: grpc.aio.AioRpcError) -> RunAborted:
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return f"the controller is gone ({error.details()})"
-    return error.details() or error.code().name
+        return RunAborted(f"the controller is gone ({error.details()})")
+    reason = error.details() or error.code().name
+    if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION):
+        return ControllerRefusal(reason)
+    return RunAborted(reason)

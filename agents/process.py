@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from agents.agent import Agent
+from agents.service import StayingAgent
 from emulator.errors import EmulatorError
 
 
@@ -23,6 +24,16 @@ def run_agent(target: str, *, token: str, name: str) -> int:
         print(f"charkha agent {name}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def run_staying_agent(agent: StayingAgent) -> None:
+    """Play one run after another until interrupted.
+
+    Raises:
+        EmulatorError: as StayingAgent.serve.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(agent.serve())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -13,6 +13,7 @@ EmulatorError
     AgentLost           an agent went away in mid-run
     RunTimeout          something was waited for too long
     RunAborted          somebody asked to stop
+      ControllerRefusal   the controller does not let this agent in
   HostError           the host lacks something, named with what to do           exit code 3
 """
 
@@ -127,6 +128,10 @@ class RunAborted(RunError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"aborted: {reason}")
+
+
+class ControllerRefusal(RunAborted):
+    """The controller does not let this agent in: another token, another version."""
 
 
 class RunInterrupted(RunAborted):

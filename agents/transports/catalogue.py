@@ -14,7 +14,13 @@ TRANSPORTS = ("zmq", "roce")
 
 
 def make_transport(
-    name: str, *, message_bytes: int, run: str, seed: int = 0, options: Mapping[str, str] | None = None
+    name: str,
+    *,
+    message_bytes: int,
+    run: str,
+    seed: int = 0,
+    options: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
 ) -> Transport:
     """A transport for the ranks of one agent.
 
@@ -23,14 +29,16 @@ def make_transport(
         run: tells agents of this run from strangers.
         seed: of everything random.
         options: of the transport, as text.
+        devices: address → interface that its sockets are bound to; others may leave anywhere.
 
     Raises:
         PlanError: no such transport, or options it does not have.
     """
     if name == "roce":
-        return RoceTransport(message_bytes=message_bytes, options=RoceOptions.parse(options or {}), seed=seed, run=run)
+        chosen = RoceOptions.parse(options or {})
+        return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)
     if name != "zmq":
         raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")
     if options:
         raise PlanError(f"the transport {name} has no options, but got {', '.join(options)}")
-    return ZmqTransport(message_bytes=message_bytes, run=run)
+    return ZmqTransport(message_bytes=message_bytes, run=run, devices=devices)

@@ -47,6 +47,7 @@ class ZmqTransport(Transport):
         window_messages: full messages per flow that may be on their way.
         budget_bytes: payload of all flows together that may be on its way, about.
         run: agents of one run pass the same text; what others send is dropped, and counted in `strangers`.
+        devices: address → the interface that its connections are bound to; others may use any.
 
     Raises:
         HostError: no socket can be made.
@@ -61,7 +62,9 @@ class ZmqTransport(Transport):
         window_messages: int = DEFAULT_WINDOW_MESSAGES,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         run: str = "",
+        devices: Mapping[str, str] | None = None,
     ) -> None:
+        self._devices = devices or {}
         self._run = blake2b(run.encode(), digest_size=8).digest()
         self._endpoints: dict[int, ZmqEndpoint] = {}
         self._flows: dict[bytes, OutFlow | InFlow | _Strangers] = {}
@@ -120,6 +123,7 @@ class ZmqTransport(Transport):
 
     def _bind(self, host: str) -> Address:
         self._socket.setsockopt(zmq.IPV6, ":" in host)
+        self._use_device_of(host)
         try:
             self._socket.bind(f"tcp://{_bracketed(host)}:*")
         except zmq.ZMQError as error:
@@ -127,6 +131,11 @@ class ZmqTransport(Transport):
         self._schedule_if_readable()
         bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return Address(host, int(bound.rpartition(":")[2]))
+
+    def _use_device_of(self, host: str) -> None:
+        """What the socket binds and connects next goes through the interface of an address of ours."""
+        if host in self._devices:  # of one agent all have one, or none: it cannot be taken back
+            self._socket.setsockopt(zmq.BINDTODEVICE, self._devices[host].encode())
 
     # For endpoints.
 
@@ -140,6 +149,7 @@ class ZmqTransport(Transport):
         self._flows[flow.name] = flow
         self._monitor.watch(remote, lambda reason: self._lost(flow, remote, reason))
         self._socket.setsockopt(zmq.IPV6, ":" in address.host)
+        self._use_device_of(owner.address.host)
         self._socket.setsockopt(zmq.ROUTING_ID, incoming_name(self._run, owner.rank, peer))
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, flow.name)
         self._socket.connect(remote)

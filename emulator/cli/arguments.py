@@ -149,9 +149,31 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
     group.add_argument(
         "--seed", metavar="N", type=at_least(0, most=LARGEST_SEED), default=0, help="of everything random (default: 0)"
     )
+    dialling = parser.add_argument_group("agents on other machines")
+    dialling.add_argument("--listen", metavar="HOST:PORT", help="where they dial in, for hosts that `agents` names")
+    dialling.add_argument(
+        "--join-timeout",
+        metavar="S",
+        type=argument(_seconds),
+        default=60.0,
+        help="give up when one has not dialled in by then (default: 60)",
+    )
+    add_secret_options(dialling)
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<trace>)")
     output.add_argument("--json", action="store_true", help="the facts of the table as JSON on stdout")
+
+
+def add_secret_options(group: argparse._ArgumentGroup) -> None:
+    """What protects the control stream: both sides take it."""
+    group.add_argument(
+        "--token-file", metavar="FILE", type=Path, help="secret that agents must know (default: CHARKHA_TOKEN)"
+    )
+    group.add_argument("--tls-cert", metavar="FILE", type=Path, help="own certificate, PEM: the stream is encrypted")
+    group.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, PEM")
+    group.add_argument(
+        "--tls-ca", metavar="FILE", type=Path, help="the other side must have a certificate of this authority, PEM"
+    )
 
 
 def add_compute_option(parser: argparse.ArgumentParser) -> None:

@@ -51,7 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("-f", "--factor", metavar="FACTOR", type=at_least(2), default=2, help="default: 2")
     add_play_options(parser, iterations=20, warmup=1)
     add_roce_options(parser)
-    parser.set_defaults(handler=run, compute=1.0, scale_bytes=Fraction(1), element_bytes=None)
+    parser.set_defaults(handler=run, is_by_hand=False, compute=1.0, scale_bytes=Fraction(1), element_bytes=None)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents.roce.packet import UDP_PORT
+from emulator.cli.dialling import listening
 from emulator.cli.progress import RunProgress
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.transport_defaults import take_transport_defaults
@@ -41,7 +42,12 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
     nodes = sum(len(program.communications) for program in workload.programs)
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
-        with RunProgress(nodes=nodes, iterations=args.iterations + args.warmup) as progress:
+        with RunProgress(
+            nodes=nodes,
+            iterations=args.iterations + args.warmup,
+            dialling=job.dialling,
+            address=args.listen or "",
+        ) as progress:
             return job.play(folder, progress)
     except EmulatorError:
         if (folder / "manifest.json").exists() and not is_used:
@@ -101,4 +107,7 @@ def _options(args: argparse.Namespace) -> JobOptions:
         seed=args.seed,
         transport_options=transport_options,
         transport_parameters=transport_parameters,
+        listening=listening(args),
+        is_by_hand=args.is_by_hand,
+        join_timeout_s=args.join_timeout,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -18,10 +20,14 @@ class RunProgress:
     Args:
         nodes: communication nodes of one iteration, all ranks.
         iterations: how many are played, warm-up included.
+        dialling: agents that are started elsewhere.
+        address: where they are awaited.
     """
 
-    def __init__(self, *, nodes: int, iterations: int) -> None:
+    def __init__(self, *, nodes: int, iterations: int, dialling: Sequence[str] = (), address: str = "") -> None:
         self._iterations = iterations
+        self._dialling, self._address = dialling, address
+        self._has_told = False
         console = Console(stderr=True)
         self._progress = Progress(
             SpinnerColumn(),
@@ -47,6 +53,18 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """See JobObserver."""
+        remote = [name for name in agents if name in self._dialling]
+        if not remote:
+            self._progress.update(self._task, description="starting agents")
+            return
+        line = f"waiting for agent{'s' * (len(remote) > 1)} {', '.join(remote)} to dial in at {self._address}"
+        self._progress.update(self._task, description=line)
+        if self._progress.disable and not self._has_told:  # a log gets it once
+            self._has_told = True
+            print(f"charkha: {line}", file=sys.stderr, flush=True)
 
     def iteration_started(self, iteration: int) -> None:
         """See JobObserver."""

@@ -37,11 +37,16 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_run_options(parser, is_by_hand=False)
+
+
+def add_run_options(parser: argparse.ArgumentParser, *, is_by_hand: bool) -> None:
+    """All that `run` takes; `is_by_hand` where it starts no agents."""
     add_trace_options(parser)
     add_play_options(parser, iterations=5, warmup=1)
     add_roce_options(parser)
     add_compute_option(parser)
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=run, is_by_hand=is_by_hand)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,8 +12,12 @@ from typing import Protocol
 
 import numpy as np
 
+from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
+from emulator.controller.companion import NoCompanion, RunCompanion
 from emulator.controller.description import describe_dut, describe_topology
-from emulator.controller.session import RunPlan, RunSession, SessionOutcome, share_ranks
+from emulator.controller.listening import Listening
+from emulator.controller.session import RunPlan, RunSession, SessionOutcome
+from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.errors import PlanError, RunInterrupted
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
@@ -45,6 +49,9 @@ class JobOptions:
         compute_factor: recorded compute time is multiplied by it; 0 skips it, 1 replays it.
         overrides: collective → algorithm.
         command_line: for the manifest.
+        listening: where agents of other machines dial in; None: all are local.
+        is_by_hand: no agent is started here, all dial in.
+        join_timeout_s: how long to wait for them.
     """
 
     run_id: str
@@ -64,10 +71,17 @@ class JobOptions:
     seed: int
     transport_options: Mapping[str, str] = field(default_factory=dict)
     transport_parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    listening: Listening | None = None
+    is_by_hand: bool = False
+    join_timeout_s: float | None = None
 
 
 class JobObserver(Protocol):
     """Who follows a job."""
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """These agents have not joined yet."""
+        ...
 
     def iteration_started(self, iteration: int) -> None:
         """All agents were told to begin."""
@@ -94,18 +108,34 @@ class Job:
         workload: what it means; scaled by bytes already, compute as recorded.
         topology: with a place for every rank.
         options: how to play.
+        companion: who watches the device under test meanwhile.
 
     Raises:
-        PlanError: an algorithm that does not exist, compute stretched beyond all measure.
+        PlanError: an algorithm that does not exist, compute stretched beyond all measure, agents that have nowhere
+            to dial in.
     """
 
-    def __init__(self, loaded: LoadedTrace, workload: Workload, topology: Topology, options: JobOptions) -> None:
+    def __init__(
+        self,
+        loaded: LoadedTrace,
+        workload: Workload,
+        topology: Topology,
+        options: JobOptions,
+        companion: RunCompanion | None = None,
+    ) -> None:
         self._loaded, self._topology, self._options = loaded, topology, options
+        self._companion = companion or NoCompanion()
         self._workload = _scale_compute(workload, options.compute_factor)
         self.choice = AlgorithmChoice(self._workload, options.overrides)
+        self._assignment = _assign(topology, options)
         self._ideal_ns = ideal_per_instance(
             self._workload, topology, algorithm_of=self.choice.name_of, overhead=_overhead(options, topology)
         )
+
+    @property
+    def dialling(self) -> list[str]:
+        """Agents that are started elsewhere."""
+        return self._assignment.remote
 
     def play(self, folder: Path, observer: JobObserver) -> Run:
         """Play, and leave a closed run folder; returns it.
@@ -116,12 +146,14 @@ class Job:
             InputError: the folder is in use.
         """
         with RunWriter(folder, self._manifest()) as writer:
-            recorder = _Recorder(writer, self._catalogue(), observer)
+            recorder = _Recorder(writer, self._catalogue(), observer, self._companion)
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
             finally:
+                self._companion.end()
                 recorder.flush()
+                settle_stamps(writer, session.outcome, self._assignment.ranks_of)
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
             writer.add_flows(sorted(session.outcome.flows, key=lambda flow: (flow.src, flow.dst)))
             observer.writing_trace()
@@ -140,7 +172,7 @@ class Job:
             ],
             choice=self.choice,
             hosts=[self._topology.address_of(rank) for rank in range(ranks)],
-            ranks_of=share_ranks(ranks, options.agents),
+            ranks_of=self._assignment.ranks_of,
             iterations=range(-options.warmup, options.iterations),
             transport=options.transport,
             message_bytes=options.message_bytes,
@@ -148,6 +180,14 @@ class Job:
             seed=options.seed,
             silence_timeout_s=options.timeout_s,
             transport_options=options.transport_options,
+            local=self._assignment.local,
+            interfaces=[self._topology.interface_of(rank).name for rank in range(ranks)],
+            networks={
+                name: networks_beside(self._topology, self._assignment.ranks_of[name])
+                for name in self._assignment.remote
+            },
+            listening=options.listening,
+            join_timeout_s=options.join_timeout_s,
         )
 
     def _catalogue(self) -> Catalogue:
@@ -186,7 +226,7 @@ class Job:
         return (
             {
                 "transport": Parameter(options.transport),
-                "agents": Parameter(len(share_ranks(len(self._workload.programs), options.agents))),
+                "agents": Parameter(len(self._assignment.ranks_of)),
                 "iterations": Parameter(options.iterations),
                 "warmup": Parameter(options.warmup),
                 "credits": Parameter(options.credits),
@@ -199,18 +239,22 @@ class Job:
         )
 
     def _concluded(self, manifest: Manifest, outcome: SessionOutcome, recorder: _Recorder) -> Manifest:
-        ranks_of = share_ranks(len(self._workload.programs), self._options.agents)
+        ranks_of, clocks = self._assignment.ranks_of, outcome.clocks
         hosts = [
             HostFacts(
                 agent=name,
                 ranks=len(ranks_of[name]),
                 facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
+                clock_offset_ns=clocks[name].offset_ns if name in clocks else 0,
+                clock_error_ns=clocks[name].error_ns if name in clocks else 0,
                 peak_rss_bytes=facts.peak_rss_bytes or None,
                 post_lateness_median_ns=facts.post_lateness_median_ns or None,
             )
             for name, facts in sorted(outcome.agents.items())
         ]
-        return replace(manifest, hosts=tuple(hosts), trials=recorder.trials(len(self._workload.programs)))
+        trials = recorder.trials(len(self._workload.programs))
+        dut = {**manifest.dut, **self._companion.facts()}
+        return replace(manifest, dut=dut, hosts=tuple(hosts), trials=trials, clock=describe_clock(clocks))
 
     def _write_trace(self, run: Run, folder: Path) -> None:
         folder.mkdir()
@@ -235,11 +279,18 @@ class Job:
 class _Recorder:
     """Turns what a session reports into rows of the run folder. Implements SessionObserver."""
 
-    def __init__(self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver) -> None:
-        self._writer, self._catalogue, self._observer = writer, catalogue, observer
+    def __init__(
+        self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver, companion: RunCompanion
+    ) -> None:
+        self._writer, self._catalogue, self._observer, self._companion = writer, catalogue, observer, companion
         self._done: dict[int, int] = {}
 
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        self._observer.waiting_for(agents)
+
     def iteration_started(self, iteration: int) -> None:
+        if not self._done:
+            self._companion.begin()
         self._done[iteration] = 0
         self._observer.iteration_started(iteration)
 
@@ -252,11 +303,18 @@ class _Recorder:
         self._writer.add_iteration(iteration, summaries)
 
     def moved(self, bytes_sent: int) -> None:
+        self._add_counters()
         self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
         self._observer.moved(bytes_sent)
 
     def flush(self) -> None:
+        self._add_counters()
         self._writer.flush()
+
+    def _add_counters(self) -> None:
+        counters = self._companion.counters()
+        if counters is not None:
+            self._writer.add_counters(counters)
 
     def trials(self, ranks: int) -> Trials:
         """Accounting of iterations; one that not all ranks completed is excluded."""
@@ -267,6 +325,16 @@ class _Recorder:
             included=sum(one >= 0 for one in self._done) - len(broken),
             excluded=tuple(Exclusion(one, "not all ranks completed it") for one in broken),
         )
+
+
+def _assign(topology: Topology, options: JobOptions) -> Assignment:
+    assignment = assign_ranks(topology, local_agents=options.agents, is_by_hand=options.is_by_hand)
+    if options.listening is not None:
+        options.listening.check(topology)
+    elif assignment.remote:
+        names = ", ".join(assignment.remote)
+        raise PlanError(f"agents {names} dial in from their hosts: say where, with --listen HOST:PORT")
+    return assignment
 
 
 def _overhead(options: JobOptions, topology: Topology) -> WireOverhead:

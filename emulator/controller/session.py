@@ -8,19 +8,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
 
 from emulator.controller import state
+from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.launch import LocalAgents
+from emulator.controller.listening import Listening
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
@@ -30,12 +32,15 @@ from emulator.results.catalogue import Completions
 from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
 from emulator.wire import control
+from emulator.wire.clock_id import clock_id
 
 logger = logging.getLogger(__name__)
 
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
 JOIN_TIMEOUT_S = 60.0
+FIRST_BURST, NEXT_BURST = 48, 16
+"""Exchanges with an agent of another clock, when it joins and around each iteration."""
 SOCKET_PATH_BYTES = 107
 DEATH_NEWS_S = 0.1
 SILENT_AGENT_S = 10.0
@@ -50,6 +55,11 @@ class RunPlan:
         node_ids: per rank, uint64, shape (n,): node ids by position of its program.
         hosts: per rank, the numeric IP address it plays at.
         ranks_of: agent name → ranks it plays.
+        local: agents that are started on this host; all others dial in.
+        interfaces: per rank, the name of its host's interface; empty where nobody needs it.
+        networks: agent → prefixes of ranks elsewhere on its own link.
+        listening: where agents dial in besides the local ones.
+        join_timeout_s: agents that are not there by then end the run.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
     """
@@ -67,6 +77,16 @@ class RunPlan:
     seed: int
     silence_timeout_s: float
     transport_options: Mapping[str, str] = field(default_factory=dict)
+    local: frozenset[str] | None = None
+    interfaces: Sequence[str] = ()
+    networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    listening: Listening | None = None
+    join_timeout_s: float | None = None
+
+    @property
+    def local_agents(self) -> list[str]:
+        """Agents to start on this host, in order."""
+        return [name for name in self.ranks_of if self.local is None or name in self.local]
 
 
 @dataclass(slots=True)
@@ -84,10 +104,18 @@ class SessionOutcome:
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
+    clocks: dict[str, ClockEstimate] = field(default_factory=dict)
+    """Of agents that have another clock than this host."""
+    taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Agent → iteration → what was taken off its stamps when they came, as far as its clock was known then."""
 
 
 class SessionObserver(Protocol):
     """Who follows a run; called on the session's thread."""
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """These agents have not joined yet."""
+        ...
 
     def iteration_started(self, iteration: int) -> None:
         """All agents were told to begin."""
@@ -116,6 +144,8 @@ class RunSession:
         self._streams = {name: list(self._make_streams(ranks)) for name, ranks in plan.ranks_of.items()}
         self._stream_of_rank = {s.rank: s for streams in self._streams.values() for s in streams}
         self._progress: dict[str, control.Progress] = {}
+        self._clocks: dict[str, ClockWatch] = {}
+        self._clock_id = clock_id()
         self._heard_at: dict[str, float] = {}
         self._moved_at = time.monotonic()
         self._is_over = False
@@ -134,12 +164,14 @@ class RunSession:
         with tempfile.TemporaryDirectory(prefix="charkha-") as folder:
             target = f"unix:{folder}/control.sock"
             async with self._serve(target, token), self._start_agents(target, token, Path(folder)):
+                self._observer.waiting_for(self._state.missing_agents)
                 watch = asyncio.create_task(self._watch())
                 try:
                     await self._over
                 finally:
                     watch.cancel()
                     self._dismiss()
+                    self._settle_clocks()
         return self.outcome
 
     def abort(self, error: RunAborted) -> None:
@@ -160,7 +192,12 @@ class RunSession:
         self._channels[name] = channel
         self._heard_at[name] = time.monotonic()
         self.outcome.agents[name] = AgentFacts(channel.hello)
+        if not self._clock_id or channel.hello.clock_id != self._clock_id:
+            self._clocks[name] = ClockWatch(lambda: channel.send(control.ClockQuery(0)))
+            self._clocks[name].burst(FIRST_BURST)
         self._handle(state.AgentJoined(name))
+        if self._state.phase is state.Phase.GATHERING:
+            self._observer.waiting_for(self._state.missing_agents)
         return None
 
     def heard(self, channel: AgentChannel, value: Any) -> None:
@@ -174,7 +211,9 @@ class RunSession:
         self._heard_at[name] = time.monotonic()
         match value:
             case Completions():
-                self._observer.completed(value)
+                self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
+            case control.ClockReply(sent, received, replied):
+                self._note_clock(name, Exchange(sent, received, replied, time.monotonic_ns()))
             case control.Credit(rank, nodes):
                 self._stream_of_rank[rank].grant(nodes)
                 self._pump(name, self._stream_of_rank[rank])
@@ -185,7 +224,8 @@ class RunSession:
             case control.Ready():
                 self._handle(state.AgentReady(name))
             case control.IterationDone(iteration, ranks):
-                self._observer.iteration_done(iteration, ranks)
+                off = self._taken_off(name, iteration)
+                self._observer.iteration_done(iteration, [summary.earlier(off) for summary in ranks])
                 self._handle(state.AgentFinished(name, iteration))
             case control.Farewell():
                 self._note_farewell(name, value)
@@ -211,12 +251,19 @@ class RunSession:
                 case state.PrepareIteration(iteration):
                     self._prepare(iteration)
                 case state.StartIteration(iteration):
-                    self._observer.iteration_started(iteration)
-                    self._send_all(control.Start(iteration, time.monotonic_ns() + START_LEAD_NS))
+                    self._with_clocks(partial(self._start_iteration, iteration))
                 case state.FinishRun():
-                    self._send_all(control.Finish())
+                    self._with_clocks(partial(self._send_all, control.Finish()))
                 case state.EndRun(error):
                     self._end(error)
+
+    def _start_iteration(self, iteration: int) -> None:
+        self._observer.iteration_started(iteration)
+        at_ns = time.monotonic_ns() + START_LEAD_NS
+        for name, channel in self._channels.items():
+            ahead_ns = self._clocks[name].offset_ns if name in self._clocks else 0
+            self.outcome.taken_off_ns.setdefault(name, {})[iteration] = ahead_ns
+            channel.send(control.Start(iteration, at_ns + ahead_ns))
 
     def _send_all(self, value: control.ControllerValue) -> None:
         for channel in self._channels.values():
@@ -232,10 +279,24 @@ class RunSession:
             groups=[group.ranks if own.intersection(group.ranks) else () for group in plan.workload.groups],
         )
         places = [
-            control.RankPlace(rank, plan.hosts[rank], len(plan.workload.programs[rank]), plan.workload.window)
+            control.RankPlace(
+                rank,
+                plan.hosts[rank],
+                len(plan.workload.programs[rank]),
+                plan.workload.window,
+                plan.interfaces[rank] if plan.interfaces else "",
+            )
             for rank in plan.ranks_of[agent]
         ]
-        return control.Setup(places, plan.transport, plan.message_bytes, plan.seed, settings, plan.transport_options)
+        return control.Setup(
+            places,
+            plan.transport,
+            plan.message_bytes,
+            plan.seed,
+            settings,
+            plan.transport_options,
+            plan.networks.get(agent, ()),
+        )
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:
         for rank in ranks:
@@ -298,6 +359,42 @@ class RunSession:
                 channel.send(control.Abort(str(error)))
             channel.close()
 
+    # --- clocks -------------------------------------------------------------------------------------------------
+
+    def _with_clocks(self, then: Callable[[], None]) -> None:
+        """Look at the clocks of other hosts, now that nothing else moves, then go on."""
+        waiting = set(self._clocks)
+
+        def known(name: str) -> None:
+            waiting.discard(name)
+            if not waiting and not self._is_over:
+                then()
+
+        for name, watch in self._clocks.items():
+            watch.burst(NEXT_BURST, partial(known, name))
+        if not self._clocks:
+            then()
+
+    def _taken_off(self, agent: str, iteration: int) -> int:
+        return self.outcome.taken_off_ns.get(agent, {}).get(iteration, 0)
+
+    def _note_clock(self, agent: str, exchange: Exchange) -> None:
+        if agent in self._clocks:
+            self._clocks[agent].heard(exchange)
+
+    def _ask_clocks(self) -> None:
+        """Also in the midst of traffic: slow answers still show where a clock did not drift evenly."""
+        if self._state.phase is not state.Phase.PLAYING:
+            return
+        for watch in self._clocks.values():
+            watch.look()
+
+    def _settle_clocks(self) -> None:
+        for name, watch in self._clocks.items():
+            estimate = watch.estimate()
+            if estimate is not None:
+                self.outcome.clocks[name] = estimate
+
     # --- watching -----------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
@@ -307,11 +404,13 @@ class RunSession:
             await asyncio.sleep(0.25)
             now = time.monotonic()
             if self._state.phase is state.Phase.GATHERING:
-                if now - began > JOIN_TIMEOUT_S:
+                patience_s = self._plan.join_timeout_s or JOIN_TIMEOUT_S
+                if now - began > patience_s:
                     waiting = ", ".join(self._state.missing_agents)
-                    self._end(RunTimeout(f"agents to join: {waiting}", seconds=JOIN_TIMEOUT_S))
+                    self._end(RunTimeout(f"agents to join: {waiting}", seconds=patience_s))
                 self._moved_at = now
                 continue
+            self._ask_clocks()
             self._check_silence(now)
             if now - self._moved_at > self._plan.silence_timeout_s:
                 self._end(RunTimeout(self._waiting_on(), seconds=self._plan.silence_timeout_s))
@@ -333,8 +432,13 @@ class RunSession:
         if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
             raise HostError(f"{target} is too long for the name of a socket: set TMPDIR to a shorter path")
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((ControlService(self, token=token, run_id=self._plan.run_id).handler(),))
+        listening = self._plan.listening
+        tokens = [token] if listening is None or listening.token is None else [token, listening.token]
+        service = ControlService(self, tokens=tokens, run_id=self._plan.run_id)
+        server.add_generic_rpc_handlers((service.handler(),))
         server.add_insecure_port(target)
+        if listening is not None:
+            listening.add_to(server)
         await server.start()
         try:
             yield server
@@ -342,12 +446,4 @@ class RunSession:
             await server.stop(grace=0.3)
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:
-        return LocalAgents(
-            list(self._plan.ranks_of), target=target, token=token, log_folder=folder, on_exit=self._exited
-        )
-
-
-def share_ranks(ranks: int, agents: int | None) -> dict[str, list[int]]:
-    """Ranks in contiguous blocks over agents `agent-0` …; None = one agent per core, never more than ranks."""
-    count = max(1, min(ranks, agents or len(os.sched_getaffinity(0))))
-    return {f"agent-{i}": list(range(i * ranks // count, (i + 1) * ranks // count)) for i in range(count)}
+        return LocalAgents(self._plan.local_agents, target=target, token=token, log_folder=folder, on_exit=self._exited)

@@ -85,7 +85,12 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time axis of all timestamps; the largest offset that was corrected and its error bound, over all agents."""
+    """The time axis of all timestamps.
+
+    Attributes:
+        offset_ns: the largest that was corrected, of all agents.
+        error_ns: most by which the difference of times of two agents is off.
+    """
 
     source: str = "CLOCK_MONOTONIC of one host"
     offset_ns: int = 0

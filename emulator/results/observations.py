@@ -46,6 +46,10 @@ class RankSummary:
     communication_ns: int
     overlap_ns: int
 
+    def earlier(self, by_ns: int) -> RankSummary:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
+
 
 @dataclass(slots=True)
 class FlowCounters:

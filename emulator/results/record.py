@@ -7,7 +7,7 @@ While `manifest.partial.json` is there the run is going on, or crashed: the tabl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -211,6 +211,22 @@ class RunWriter:
                 self._streams[part].append(to_table(pending, part.schema).to_batches()[0])
                 pending.clear()
         self._written_at = time.monotonic()
+
+    def adjust(self, part: Part, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+        """Rewrite a table batch by batch once nothing is added to it any more; the old rows stay until it is whole.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        self.flush()
+        path = self.folder / part.stream_name
+        self._streams[part].close()
+        unfinished = path.with_name(path.name + ".tmp")
+        with TableStream(unfinished, part.schema) as stream:
+            for batch in read_stream(path):
+                stream.append(change(batch))
+        with writing(path):
+            publish(unfinished, path)
 
     def run(self) -> Run:
         """The run so far, to be read before the folder is closed: for the summary and the measured trace.

@@ -12,7 +12,7 @@ import resource
 import select
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from agents.roce.headers import Buffer
@@ -42,14 +42,15 @@ class Listener:
     Args:
         host: numeric IP address.
         has_ecn: whether to ask for the congestion mark of every datagram.
+        device: the interface it must come through; None: any.
 
     Raises:
         HostError: the address is not on this host, the port is in use, too many files are open.
     """
 
-    def __init__(self, host: str, *, has_ecn: bool) -> None:
+    def __init__(self, host: str, *, has_ecn: bool, device: str | None = None) -> None:
         self.host, self.is_v6 = host, ":" in host
-        self.socket = _open(host)
+        self.socket = _open(host, device)
         try:
             self._configure(has_ecn=has_ecn)
             self.socket.bind((host, UDP_PORT))
@@ -79,13 +80,14 @@ class Sender:
     Args:
         host, port: where datagrams come from.
         traffic_class: TOS or traffic class of what is sent without another one.
+        device: the interface it must leave through; None: the one that the routes say.
     """
 
-    def __init__(self, host: str, port: int, *, traffic_class: int) -> None:
+    def __init__(self, host: str, port: int, *, traffic_class: int, device: str | None = None) -> None:
         self.is_v6, self.port = ":" in host, port
         self.drops = 0
         """Packets the kernel did not take."""
-        self._socket = sock = _open(host)
+        self._socket = sock = _open(host, device)
         try:
             if self.is_v6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
@@ -140,10 +142,15 @@ _PASSING = (*_FULL, errno.EPERM, errno.ECONNREFUSED, errno.EINTR)  # EPERM: a fi
 
 
 class Senders:
-    """Sending sockets by address and port, opened when first needed."""
+    """Sending sockets by address and port, opened when first needed.
 
-    def __init__(self, *, traffic_class: int) -> None:
-        self._traffic_class = traffic_class
+    Args:
+        traffic_class: see Sender.
+        devices: address → the interface that its sockets are bound to.
+    """
+
+    def __init__(self, *, traffic_class: int, devices: Mapping[str, str] | None = None) -> None:
+        self._traffic_class, self._devices = traffic_class, devices or {}
         self._senders: dict[str, dict[int, Sender]] = {}
         self._count = 0
         self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
@@ -160,9 +167,12 @@ class Senders:
         if sender is None:
             if there and self._count >= self._most:
                 return list(there.values())[port % len(there)]
-            sender = there[port] = Sender(host, port, traffic_class=self._traffic_class)
+            sender = there[port] = self._open(host, port)
             self._count += 1
         return sender
+
+    def _open(self, host: str, port: int) -> Sender:
+        return Sender(host, port, traffic_class=self._traffic_class, device=self._devices.get(host))
 
     @property
     def drops(self) -> int:
@@ -190,12 +200,23 @@ def traffic_class_message(traffic_class: int, *, is_v6: bool) -> ControlMessages
     return ((socket.IPPROTO_IP, socket.IP_TOS, _INT.pack(traffic_class)),)
 
 
-def _open(host: str) -> socket.socket:
+def _open(host: str, device: str | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     except OSError as error:
         raise HostError(f"cannot make a socket: {error.strerror}; raise `ulimit -n`") from error
+    if device is not None:
+        _bind_to_device(sock, device)
+    return sock
+
+
+def _bind_to_device(sock: socket.socket, device: str) -> None:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+    except OSError as error:
+        sock.close()
+        raise HostError(f"cannot use interface {device}: {error.strerror}; `ip link` lists those it has") from error
 
 
 def _grow(sock: socket.socket, option: int, forced: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import select
 import time
 from collections import Counter
+from collections.abc import Mapping
 from hashlib import blake2b
 
 from agents.timer import TimerfdClock
@@ -37,6 +38,7 @@ class RoceTransport(Transport):
         options: see RoceOptions.
         seed: of everything random; all agents of a run have the same.
         run: agents of one run pass the same text: keys and first sequence numbers depend on it.
+        devices: address → the interface that its sockets are bound to; others may use any.
     """
 
     name = "roce"
@@ -48,9 +50,11 @@ class RoceTransport(Transport):
         options: RoceOptions | None = None,
         seed: int = 0,
         run: str = "",
+        devices: Mapping[str, str] | None = None,
     ) -> None:
         self.options = options = options or RoceOptions()
         self.message_bytes = message_bytes
+        self._devices = devices or {}
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
         self._clock = TimerfdClock(self._loop)
@@ -58,7 +62,7 @@ class RoceTransport(Transport):
         self.shared = shared_state(
             options=options,
             clock=self._clock,
-            senders=Senders(traffic_class=data_traffic_class(options)),
+            senders=Senders(traffic_class=data_traffic_class(options), devices=devices),
             seed=digest,
             rkey=digest & 0xFFFFFFFF,
             payload_seed=seed if options.payload == "random" else None,
@@ -95,7 +99,7 @@ class RoceTransport(Transport):
         """
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
-        listener = Listener(host, has_ecn=self.options.ecn != "off")
+        listener = Listener(host, has_ecn=self.options.ecn != "off", device=self._devices.get(host))
         endpoint = self._endpoints[rank] = RoceEndpoint(self, rank, listener)
         return endpoint
 

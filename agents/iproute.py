@@ -1,0 +1,109 @@
+"""What the `ip` command says and does: addresses, routes, and which way a packet would leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any, TypeAlias
+
+from emulator.errors import HostError
+
+FOREVER_S = 0xFFFFFFFF
+"""How the kernel writes a lifetime without end."""
+Prefix: TypeAlias = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAddress:
+    """An address that an interface has; `lifetime_s` is what is left of it."""
+
+    address: str
+    prefix_length: int
+    lifetime_s: int
+
+    @property
+    def is_permanent(self) -> bool:
+        """Somebody configured it for good."""
+        return self.lifetime_s == FOREVER_S
+
+
+def is_up(interface: str) -> bool:
+    """Whether the interface is switched on.
+
+    Raises:
+        HostError: there is no such interface.
+    """
+    found = _ask("link", "show", "dev", interface)
+    if not found:
+        raise HostError(f"there is no interface {interface} here: `ip link` lists those there are")
+    return "UP" in found[0].get("flags", [])
+
+
+def held_addresses(interface: str) -> dict[str, HeldAddress]:
+    """Addresses of an interface, by their text."""
+    entries = [entry for link in _ask("address", "show", "dev", interface) for entry in link.get("addr_info", [])]
+    return {
+        entry["local"]: HeldAddress(entry["local"], entry["prefixlen"], entry["valid_life_time"])
+        for entry in entries
+        if "local" in entry
+    }
+
+
+def routed_prefixes(interface: str, *, is_v6: bool) -> list[Prefix]:
+    """Destinations that the main table sends through an interface."""
+    default = "::/0" if is_v6 else "0.0.0.0/0"
+    routes = _ask("-6" if is_v6 else "-4", "route", "show", "dev", interface)
+    return [ip_network(default if route["dst"] == "default" else route["dst"]) for route in routes]
+
+
+def way_out(address: str) -> str | None:
+    """The interface through which packets to an address leave; None where there is no way."""
+    found = _ask("route", "get", address)
+    return found[0].get("dev") if found else None
+
+
+def change(commands: Sequence[str], *, goes_on: bool = False) -> None:
+    """Carry out `ip` commands, in order, in one process.
+
+    Args:
+        commands: without `ip`.
+        goes_on: past those that fail, silently.
+
+    Raises:
+        HostError: one failed; the message names it.
+    """
+    if not commands:
+        return
+    options = ["-force"] if goes_on else []
+    finished = _run(["ip", *options, "-batch", "-"], "\n".join(commands) + "\n")
+    if finished.returncode and not goes_on:
+        raise HostError(_complaint(finished.stderr, commands))
+
+
+def _complaint(stderr: str, commands: Sequence[str]) -> str:
+    lines = stderr.strip().splitlines()
+    failed = next((line for line in lines if line.startswith("Command failed")), "")
+    number = failed.rpartition(":")[2]
+    command = commands[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(commands) else commands[0]
+    why = lines[0].removeprefix("RTNETLINK answers: ") if lines else "no reason given"
+    return f"`ip {command}` failed ({why}): run it as root, or the agent with CAP_NET_ADMIN"
+
+
+def _ask(*words: str) -> list[Any]:
+    finished = _run(["ip", "-json", *words])
+    if finished.returncode:
+        return []
+    answer: list[Any] = json.loads(finished.stdout or "[]")
+    return [entry for entry in answer if entry]
+
+
+def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
+    except FileNotFoundError as error:
+        raise HostError("the ip command is missing: apt-get install iproute2") from error
+    except subprocess.TimeoutExpired as error:
+        raise HostError(f"`{' '.join(command)}` does not answer") from error

@@ -1,0 +1,81 @@
+"""An agent that stays: it plays one run after another until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.agent import Agent
+from agents.ports import Ports
+from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
+from emulator.wire.tls import TlsFiles
+
+_PEAK_MEMORY = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True, slots=True)
+class StayingAgent:
+    """What an agent started by hand was told; see Agent.
+
+    Attributes:
+        told: called with a line for people when something begins or ends.
+    """
+
+    target: str
+    name: str
+    token: str = field(repr=False)
+    ports: Ports | None = None
+    tls: TlsFiles | None = None
+    told: Callable[[str], None] = print
+
+    async def serve(self) -> None:
+        """Play runs until interrupted.
+
+        Raises:
+            RunInterrupted: SIGINT or SIGTERM came; a run that was under way is told.
+            ControllerRefusal: the controller does not let this agent in.
+            HostError: an interface cannot be used, or control would leave through it.
+        """
+        loop, runs = asyncio.get_running_loop(), asyncio.current_task()
+        assert runs is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, runs.cancel)
+        try:
+            while True:
+                await self._play_one()
+        except asyncio.CancelledError:
+            raise RunInterrupted from None
+
+    async def _play_one(self) -> None:
+        if self.ports is not None:
+            self.ports.check(self.target)
+        self.told(f"waiting for a run at {self.target}")
+        _forget_peak_memory()
+        try:
+            await self._agent().run()
+            self.told("the run is over")
+        except ControllerRefusal:
+            raise
+        except RunAborted as error:
+            self.told(f"the run is over: {error.reason}")
+        except EmulatorError as error:
+            self.told(str(error))
+        finally:
+            gc.unfreeze()
+            gc.collect()
+
+    def _agent(self) -> Agent:
+        return Agent(
+            self.target, token=self.token, name=self.name, ports=self.ports, tls=self.tls, stays=True, told=self.told
+        )
+
+
+def _forget_peak_memory() -> None:
+    """The next run's peak is its own, as far as the kernel can be told so (proc_pid_clear_refs(5))."""
+    with contextlib.suppress(OSError):
+        _PEAK_MEMORY.write_text("5")

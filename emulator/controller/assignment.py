@@ -1,0 +1,71 @@
+"""Which agent plays which ranks: those that dial in by the topology's names, local ones for all other hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from emulator.errors import PlanError
+from emulator.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Agents and their ranks.
+
+    Attributes:
+        ranks_of: agent → the ranks it plays.
+        local: agents that the controller starts on this host; all others dial in.
+    """
+
+    ranks_of: Mapping[str, Sequence[int]]
+    local: frozenset[str]
+
+    @property
+    def remote(self) -> list[str]:
+        """Agents that dial in, in order."""
+        return [name for name in self.ranks_of if name not in self.local]
+
+
+def assign_ranks(topology: Topology, *, local_agents: int | None = None, is_by_hand: bool = False) -> Assignment:
+    """Every rank to an agent.
+
+    Args:
+        topology: with a place for every rank.
+        local_agents: how many to start on this host for hosts that no named agent serves; None = one per core.
+        is_by_hand: none is started: a host without a named agent is served by one of the host's name.
+
+    Raises:
+        PlanError: the topology gives an agent a name that local agents have.
+    """
+    dialling: dict[str, list[int]] = {}
+    local: list[int] = []
+    for rank in range(topology.ranks):
+        host = topology.host_of(rank).name
+        agent = topology.agents.get(host, host if is_by_hand else None)
+        (local if agent is None else dialling.setdefault(agent, [])).append(rank)
+    shared = share_ranks(local, local_agents) if local else {}
+    taken = sorted(set(shared) & set(dialling))
+    if taken:
+        raise PlanError(f"the topology names an agent {taken[0]}, as those that are started here are: rename it")
+    return Assignment(dialling | shared, frozenset(shared))
+
+
+def share_ranks(ranks: Sequence[int], agents: int | None) -> dict[str, list[int]]:
+    """Ranks in contiguous blocks over agents `agent-0` …; None = one agent per core, never more than ranks."""
+    total = len(ranks)
+    count = max(1, min(total, agents or len(os.sched_getaffinity(0))))
+    return {f"agent-{i}": list(ranks[i * total // count : (i + 1) * total // count]) for i in range(count)}
+
+
+def networks_beside(topology: Topology, ranks: Sequence[int]) -> list[str]:
+    """Prefixes of the ranks elsewhere, for agents that reach them on their own link; none where a router is between."""
+    if any(switch.kind == "router" for switch in topology.network.switches):
+        return []
+    own = {topology.port_of(rank) for rank in ranks}
+    found: dict[str, None] = {}
+    for rank in range(topology.ranks):
+        if topology.port_of(rank) not in own:
+            found[topology.interface_of(rank).prefix or topology.address_of(rank)] = None
+    return list(found)

@@ -1,0 +1,74 @@
+"""Who plays which ranks, and who may be let in to do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.controller.assignment import assign_ranks, networks_beside
+from emulator.controller.listening import Listening
+from emulator.errors import PlanError
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology, default_loopback
+
+RACK = """
+hosts:
+  - {name: h0, per_rank: 198.18.0.0/28, slots: 2}
+  - {name: h1, addresses: [198.18.1.1, 198.18.1.2]}
+  - {name: h2, per_rank: 198.18.2.0/28, slots: 2}
+"""
+TOKEN = "0123456789abcdef"
+
+
+def _topology(folder: Path, more: str = "") -> Topology:
+    (folder / "t.yaml").write_text(RACK + more)
+    return load_topology(folder / "t.yaml", ranks=6)
+
+
+def test_without_names_all_agents_are_local() -> None:
+    assignment = assign_ranks(default_loopback(4), local_agents=3)
+    assert assignment.ranks_of == {"agent-0": [0], "agent-1": [1], "agent-2": [2, 3]}
+    assert assignment.remote == []
+
+
+def test_named_agents_serve_their_hosts_and_local_ones_the_others(tmp_path: Path) -> None:
+    assignment = assign_ranks(_topology(tmp_path, "agents: {h0: west, h2: west}"), local_agents=1)
+    assert assignment.ranks_of == {"west": [0, 1, 4, 5], "agent-0": [2, 3]}
+    assert assignment.remote == ["west"]
+
+
+def test_by_hand_every_host_has_an_agent_of_its_name_unless_it_is_given_one(tmp_path: Path) -> None:
+    assignment = assign_ranks(_topology(tmp_path, "agents: {h0: west}"), is_by_hand=True)
+    assert assignment.ranks_of == {"west": [0, 1], "h1": [2, 3], "h2": [4, 5]}
+    assert not assignment.local
+
+
+def test_a_named_agent_may_not_be_called_as_local_ones_are(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="agent-0, as those that are started here"):
+        assign_ranks(_topology(tmp_path, "agents: {h0: agent-0}"))
+
+
+def test_an_agent_learns_the_networks_of_the_other_ports(tmp_path: Path) -> None:
+    topology = _topology(tmp_path)
+    assert networks_beside(topology, [0, 1]) == ["198.18.1.1", "198.18.1.2", "198.18.2.0/28"]
+
+
+@pytest.mark.parametrize(
+    ("target", "token", "problem"),
+    [
+        ("192.0.2.1:4790", None, "needs a token"),
+        ("192.0.2.1", TOKEN, "write HOST:PORT"),
+        ("192.0.2.1:http", TOKEN, "write HOST:PORT"),
+        ("198.18.1.2:4790", TOKEN, "must not cross the DUT"),
+    ],
+)
+def test_where_agents_dial_in_is_safe_or_refused(tmp_path: Path, target: str, token: str | None, problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        Listening(target, token).check(_topology(tmp_path))
+
+
+def test_a_unix_socket_needs_no_token_and_a_network_one_keeps_it_to_itself(tmp_path: Path) -> None:
+    Listening("unix:/run/charkha.sock").check(_topology(tmp_path))
+    Listening("192.0.2.1:4790", TOKEN).check(_topology(tmp_path))
+    assert TOKEN not in repr(Listening("192.0.2.1:4790", TOKEN))
