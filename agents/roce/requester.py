@@ -68,6 +68,7 @@ class Requester:
         "naks",
         "opens_ns",
         "retransmits",
+        "rnr_naks",
         "rtt_ns",
         "sent_packets",
         "timeouts",
@@ -95,7 +96,7 @@ class Requester:
         self.failure: str | None = None
         self.opens_ns = NEVER
         """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
-        self.naks = self.timeouts = self.retransmits = self.sent_packets = 0
+        self.naks = self.rnr_naks = self.timeouts = self.retransmits = self.sent_packets = 0
         self.rtt_ns: int | None = None
 
     @property
@@ -275,6 +276,7 @@ class Requester:
 
     def _refused(self, syndrome: int, now: int) -> None:
         if syndrome & 0xE0 == Syndrome.RNR:
+            self.rnr_naks += 1
             self._rnr_retries += 1
             if self._rnr_retries > self._settings.rnr_retry_count != _RNR_FOR_EVER:
                 self.failure = f"the peer was not ready to receive {self._rnr_retries} times in a row"

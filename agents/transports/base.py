@@ -16,8 +16,10 @@ Events come on the same thread, never from inside `post` or `flush`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from emulator.results.manifest import Parameter
 from emulator.results.observations import FlowCounters as FlowCounters
 
 DEFAULT_MESSAGE_BYTES = 1 << 20
@@ -28,6 +30,21 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The port that a rank is at, as an agent sees it.
+
+    Attributes:
+        number: ranks with the same number share it.
+        line_rate_bps: bit/s; 0 where nobody says.
+        cap_bps: most that this agent's ranks at it may send together, headers of every layer included; 0: no cap.
+    """
+
+    number: int = 0
+    line_rate_bps: int = 0
+    cap_bps: int = 0
 
 
 class EndpointEvents(Protocol):
@@ -72,7 +89,7 @@ class Endpoint(Protocol):
         ...
 
     def counters(self) -> Sequence[FlowCounters]:
-        """A snapshot for every peer this endpoint has sent to."""
+        """A snapshot of every flow from here, and of those to here where the receiver knows more than the sender."""
         ...
 
     def close(self) -> None:
@@ -87,6 +104,14 @@ class Transport(Protocol):
     def name(self) -> str:
         """The name on the command line."""
         ...
+
+    def use_ports(self, ports: Mapping[int, Port]) -> None:
+        """Learn at which port each rank is, before any is opened; of no interest where nothing is paced."""
+        return
+
+    def facts(self) -> Mapping[str, Parameter]:
+        """What is known in the end besides the flows: buffers, offloads, drops by reason."""
+        return {}
 
     async def open(self, rank: int, host: str) -> Endpoint:
         """Bind an endpoint at numeric IP address `host`, port chosen by the system.

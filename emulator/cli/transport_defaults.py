@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import fields
 
 from agents.transports.base import DEFAULT_MESSAGE_BYTES
 from agents.transports.catalogue import TRANSPORTS
-from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.options import RoceOptions, spelled
 from emulator.cli.arguments import LARGEST_MESSAGE_BYTES
 from emulator.errors import PlanError
 from emulator.planner.overhead import roce_path_mtu
@@ -20,7 +21,8 @@ _MESSAGE_BYTES = "message_bytes"
 def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> None:
     """Fill in what the command line left open: `transport` and options that are None.
 
-    A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU.
+    A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU. Congestion
+    control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none.
 
     Raises:
         PlanError: the topology names a parameter that the transport does not have.
@@ -31,24 +33,48 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
         args.transport = of_topology or TRANSPORTS[0]
     if args.transport == of_topology:
         for name, value in said.items():
-            _fill(args, _destination(args.transport, name, topology), value)
+            _fill(args, _destination(args.transport, name, topology), _as_text(value))
+        _check(said, topology)
     args.message_bytes = _message_bytes(args.message_bytes, topology)
-    if args.transport == "roce" and args.roce_path_mtu is None and topology.link_mtu is not None:
+    if args.transport == "roce":
+        _fill_from_links(args, topology)
+
+
+def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
+    if args.roce_path_mtu is None and topology.link_mtu is not None:
         largest = roce_path_mtu(topology.link_mtu, ipv6=topology.is_ipv6)
         args.roce_path_mtu = min(largest, RoceOptions().path_mtu)
+    args.port_rates_bps = {topology.rate_bps(rank) for rank in range(topology.ranks)}
+    if args.roce_congestion is None and None not in args.port_rates_bps:
+        args.roce_congestion = "dcqcn"
 
 
 def _destination(transport: str, name: str, topology: Topology) -> str:
-    known = [field.name for field in fields(RoceOptions)] if transport == "roce" else []
+    """Where the command line keeps it; a rate is known with and without its unit, `rate_cap` and `rate_cap_bps`."""
+    known = {spelled(field.name): field.name for field in fields(RoceOptions)} if transport == "roce" else {}
+    field_name = known.get(spelled(name))
     if name == _MESSAGE_BYTES:
         return name
-    if name not in known:
-        parameters = ", ".join([_MESSAGE_BYTES, *known])
+    if field_name is None:
+        parameters = ", ".join([_MESSAGE_BYTES, *(one.replace("-", "_") for one in known)])
         raise PlanError(f"{topology.source}: transport {transport} has no parameter {name!r}; it has {parameters}")
-    return f"roce_{name}"
+    return f"roce_{field_name}"
 
 
-def _message_bytes(value: str | int | float | None, topology: Topology) -> int:
+def _as_text(value: str | int | float | bool) -> str:
+    """As the command line would have it: YAML takes `off` for a boolean."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _check(said: Mapping[str, str | int | float | bool], topology: Topology) -> None:
+    texts = {_destination("roce", name, topology): _as_text(value) for name, value in said.items()}
+    try:
+        RoceOptions.parse({name.removeprefix("roce_"): text for name, text in texts.items() if name != _MESSAGE_BYTES})
+    except PlanError as error:
+        raise PlanError(f"{topology.source}: transport: {str(error).removeprefix('--')}") from error
+
+
+def _message_bytes(value: str | int | None, topology: Topology) -> int:
     if value is None:
         return DEFAULT_MESSAGE_BYTES
     try:
@@ -60,6 +86,6 @@ def _message_bytes(value: str | int | float | None, topology: Topology) -> int:
     return size_bytes
 
 
-def _fill(args: argparse.Namespace, name: str, value: str | int | float | bool) -> None:
+def _fill(args: argparse.Namespace, name: str, value: str) -> None:
     if getattr(args, name) is None:
         setattr(args, name, value)

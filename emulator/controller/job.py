@@ -25,7 +25,7 @@ from emulator.planner.overhead import DEFAULT_MTU, WireOverhead, transport_overh
 from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
 from emulator.results.catalogue import Catalogue, Completions
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
-from emulator.results.observations import RankSummary
+from emulator.results.observations import RankSummary, join_ends
 from emulator.results.record import Run, RunWriter
 from emulator.results.roofline import sequential_roofline_ns
 from emulator.topology.model import Topology
@@ -155,7 +155,7 @@ class Job:
                 recorder.flush()
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
-            writer.add_flows(sorted(session.outcome.flows, key=lambda flow: (flow.src, flow.dst)))
+            writer.add_flows(join_ends(session.outcome.flows))
             observer.writing_trace()
             self._write_trace(writer.run(), folder / MEASURED_TRACE)
         return writer.run()

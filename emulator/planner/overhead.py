@@ -83,8 +83,13 @@ def roce_overhead(
     """
     packet_bytes = path_mtu or roce_path_mtu(mtu, ipv6=ipv6)
     packets = -(-message_bytes // packet_bytes)
-    headers = ETHERNET_BYTES + (_IPV6 if ipv6 else _IPV4) + _UDP + _BTH + _ICRC
+    headers = roce_packet_bytes(0, ipv6=ipv6)
     return WireOverhead(message_bytes, message_bytes + packets * headers + _RETH)
+
+
+def roce_packet_bytes(payload_bytes: int, *, ipv6: bool = False) -> int:
+    """The time that a RoCEv2 packet without extension headers takes on the wire, in bytes."""
+    return ETHERNET_BYTES + (_IPV6 if ipv6 else _IPV4) + _UDP + _BTH + payload_bytes + _ICRC
 
 
 def transport_overhead(

@@ -78,7 +78,7 @@ async def carry(hosts, seed):
                 await asyncio.sleep(0.001)
         assert sorted(ranks[1].heard) == [(0, tag, 30_000 * tag) for tag in range(8)], ranks[1].heard
         assert not transport.drops, transport.drops
-        return sum(flow.packets for flow in ranks[0].endpoint.counters())
+        return sum(flow.packets or 0 for flow in ranks[0].endpoint.counters())
 
 def frames(sniffer):
     while True:

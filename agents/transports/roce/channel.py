@@ -23,6 +23,7 @@ from agents.roce.runs import BTH, Framing, Inspection, Payload, Pieces, Predicti
 from agents.roce.segments import Segment, segments
 from agents.transports.roce.ends import EPHEMERAL, Ends, packed, source_ports
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
+from agents.transports.roce.port import PortPacer
 from agents.transports.roce.sockets import (
     ControlMessages,
     Sender,
@@ -108,24 +109,36 @@ class Channel:
         "_elsewhere",
         "_has_alarm",
         "_is_owing",
+        "_is_waiting",
         "_link",
         "_paths",
+        "_port",
         "_prediction",
         "_shared",
         "_to",
         "_verified",
         "_verifiers",
+        "drops",
         "ends",
         "is_dead",
         "owed_since",
         "packets",
         "pair",
+        "posted_bytes",
+        "posted_messages",
     )
 
     def __init__(
-        self, shared: Shared, link: Owner, ends: Ends, *, settings: ConnectionSettings, make: Callable[[], QueuePair]
+        self,
+        shared: Shared,
+        link: Owner,
+        ends: Ends,
+        *,
+        settings: ConnectionSettings,
+        make: Callable[[], QueuePair],
+        port: PortPacer | None = None,
     ) -> None:
-        self._shared, self._link, self.ends = shared, link, ends
+        self._shared, self._link, self.ends, self._port = shared, link, ends, port
         self.pair = make()
         self._to = (ends.peer_host, UDP_PORT)
         self._paths: list[tuple[Framing, Sender]] = []
@@ -133,18 +146,34 @@ class Channel:
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._ack_every = max(1, settings.window_packets // 4)
-        self._has_alarm = self._is_owing = self.is_dead = False
+        self._has_alarm = self._is_owing = self._is_waiting = self.is_dead = False
         self.owed_since = self._verified = 0
-        self.packets = 0
+        self.packets = self.posted_bytes = self.posted_messages = 0
+        self.drops: Counter[str] | None = None
+        """Packets that came to this queue pair and were not wanted, by reason."""
+
+    @property
+    def source_port(self) -> int | None:
+        """Where its packets come from; None: from several ports, or none has gone."""
+        return self._paths[0][1].port if len(self._paths) == 1 else None
 
     # Sending.
+
+    def post(self, message: Message) -> None:
+        """Queue a message."""
+        self.posted_bytes += message.size
+        self.posted_messages += 1
+        self.pair.requester.post(message)
 
     def send(self, now: int) -> None:
         """Send what may go now."""
         pair, most = self.pair, self._shared.payload.slots
         try:
-            while (run := pair.next_run(now, most)) is not None:
-                self._send_run(run)
+            if self._port is not None:
+                self._send_through(self._port, now)
+            else:
+                while (run := pair.next_run(now, most)) is not None:
+                    self._send_run(run)
         except (OSError, HostError) as error:
             self._link.broke(_send_problem(error, self._shared.options.path_mtu))
             return
@@ -164,6 +193,8 @@ class Channel:
             framing, sender = self._path(0)
             pieces = framing.lone(Opcode.RC_ACK, reply.psn, _AETH.pack(reply.syndrome << 24 | reply.msn))
             sender.send(pieces, self._to, self._ack_control())
+            if self._port is not None:
+                self._port.charge_small(self._shared.clock.now())
         except (OSError, HostError) as error:
             self._link.broke(_send_problem(error, self._shared.options.path_mtu))
 
@@ -185,6 +216,25 @@ class Channel:
         self._has_alarm = False
         if not self.is_dead:
             self.send(self._shared.clock.now())
+
+    def _send_through(self, port: PortPacer, now: int) -> None:
+        """Send while the port lets payload through; control need not wait."""
+        is_control, most = self.ends.index == 0, min(self._shared.payload.slots, port.most_packets)
+        while is_control or port.is_free(now):
+            run = self.pair.next_run(now, most)
+            if run is None:
+                return
+            port.charge(run, now)
+            self._send_run(run)
+        if self.pair.requester.backlog and not self._is_waiting:
+            self._is_waiting = True
+            port.wait(self._take_turn)
+        self.pair.paced_until = NEVER  # the port says when
+
+    def _take_turn(self, now: int) -> None:
+        self._is_waiting = False
+        if not self.is_dead:
+            self.send(now)
 
     def _send_run(self, run: Run) -> None:
         message = run.message
@@ -268,6 +318,13 @@ class Channel:
         dscp = self._shared.options.ack_dscp
         return () if dscp < 0 else traffic_class_message(dscp << 2, is_v6=":" in self.ends.host)
 
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count packets that came and are not wanted."""
+        self._shared.drops[reason] += count
+        if self.drops is None:
+            self.drops = Counter()
+        self.drops[reason] += count
+
     def _notify(self) -> None:
         framing, sender = self._path(0)
         control = traffic_class_message(self._shared.options.cnp_dscp << 2, is_v6=":" in self.ends.host)
@@ -283,12 +340,12 @@ class Channel:
             if opcode == Opcode.CNP:
                 self._take_notification(size, port, now)
             else:
-                self._shared.drops["opcode"] += 1
+                self.drop("opcode")
             return
         length = size - header - 4
         pad = flags >> 4 & 3
         if length < pad or size & 3 or (length and opcode in _NO_PAYLOAD):
-            self._shared.drops["length"] += 1
+            self.drop("length")
             return
         length -= pad
         if not self._is_intact(size, port, header=header, length=length, opcode=opcode, psn=word & 0xFFFFFF):
@@ -306,13 +363,13 @@ class Channel:
             self._take_write(psn, length, asks=asks, now=now)
             return
         if opcode not in _WRITES:
-            self._shared.drops["opcode"] += 1  # neither SEND nor READ is part of the profile
+            self.drop("opcode")  # neither SEND nor READ is part of the profile
             return
         address = size = imm = 0
         if opcode in _RETH_CODES:
             address, rkey, size = _RETH.unpack_from(buffer, 12)
             if rkey != self._shared.rkey:
-                self._shared.drops["rkey"] += 1
+                self.drop("rkey")
                 return
         elif opcode in _IMM_CODES:
             (imm,) = _IMM.unpack_from(buffer, 12)
@@ -321,7 +378,7 @@ class Channel:
     def _take_write(self, psn: Psn, length: int, *, asks: bool, now: int) -> None:
         address, rkey, size, imm = _RETH_IMM.unpack_from(self._shared.buffer, 12)
         if rkey != self._shared.rkey:
-            self._shared.drops["rkey"] += 1
+            self.drop("rkey")
         elif self.pair.responder.take_write(psn, size=length, length=size, ack_request=asks):
             self._mind_reply(now)
             self._link.delivered(self.ends.index, Delivered(Operation.WRITE, address, size, imm), now)
@@ -368,7 +425,7 @@ class Channel:
             buffer[:stride] = datagram
             bth = BTH.unpack_from(buffer)
             if bth[1] & 0xF or bth[2] not in P_KEYS or bth[3] & 0xFFFFFF != self.ends.own_qpn:
-                self._shared.drops["header"] += 1
+                self.drop("header")
             elif not self.is_dead:
                 self.take_lone(stride, port, bth, now)
 
@@ -409,7 +466,7 @@ class Channel:
     def _take_notification(self, size: int, port: int, now: int) -> None:
         packet = self._shared.buffer[:size]
         if size != 12 + len(CNP_PAYLOAD) + 4 or not self._verifier(port).is_intact_in_full(packet):
-            self._shared.drops["icrc"] += 1
+            self.drop("icrc")
             return
         self.pair.notified(now)
 
@@ -433,18 +490,18 @@ class Channel:
             slot = shared.payload.slot(responder.received_bytes // shared.payload.path_mtu)
             knows_slot = psn == responder.expected
         if not self._verifier(port).is_intact(packet, header_bytes=header, slot=slot, size=length):
-            shared.drops["icrc"] += 1
+            self.drop("icrc")
             return False
         if not (length and knows_slot and (self._is_sample() or not shared.payload.is_constant)):
             return True
         if bytes(packet[header : header + length]) == bytes(shared.payload.take(slot, length)):
             return True
-        shared.drops["payload"] += 1
+        self.drop("payload")
         return False
 
     def _is_sample(self) -> bool:
         self._verified += 1
-        return self._verified % self._shared.options.sample == 0
+        return self._verified % self._shared.options.verify_every == 0
 
     def _is_right(self, stride: int, count: int, port: int) -> bool:
         """Whether payload and ICRC of predicted MIDDLE packets are right.

@@ -14,6 +14,7 @@ from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
 from agents.transports.roce.link import Link
+from agents.transports.roce.port import PortPacer
 from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, Listener
 from emulator.errors import LocalProtocolError
 
@@ -32,8 +33,17 @@ _CE = 3
 class RoceEndpoint:
     """One rank's place on the network; made by `RoceTransport.open`."""
 
-    def __init__(self, transport: RoceTransport, rank: int, listener: Listener) -> None:
-        self.rank, self.address = rank, Address(listener.host, 4791)
+    def __init__(
+        self,
+        transport: RoceTransport,
+        rank: int,
+        listener: Listener,
+        *,
+        line_rate_bps: int = 0,
+        port: PortPacer | None = None,
+    ) -> None:
+        self.rank, self.address, self.port = rank, Address(listener.host, 4791), port
+        self.make_congestion = transport.options.congestion_maker(line_rate_bps)
         self.buffer_bytes = listener.buffer_bytes
         self.queue_drops = 0
         self.is_closed = False
@@ -83,12 +93,14 @@ class RoceEndpoint:
             link.send(now)
         self._transport.watch()
 
-    def counters(self) -> Sequence[FlowCounters]:
-        """A snapshot for every peer this endpoint has sent to.
+    @property
+    def posted_bytes(self) -> int:
+        """Payload handed to the network so far."""
+        return sum(link.posted_bytes for link in self._links.values())
 
-        Marks, CNPs sent and packets out of order are those of the peer's packets to this endpoint.
-        """
-        return [link.snapshot() for link in self._links.values() if link.counters.messages]
+    def counters(self) -> Sequence[FlowCounters]:
+        """Queue pair by queue pair, what this endpoint has sent and what has come to it: see `join_ends`."""
+        return [row for link in self._links.values() for row in link.counters()]
 
     def close(self) -> None:
         """Stop at once, dropping what is queued; idempotent."""
@@ -142,7 +154,7 @@ class RoceEndpoint:
             self._shared.drops["stranger"] += 1
             return
         if bth[1] & 0xF or bth[2] not in P_KEYS:
-            self._shared.drops["header"] += 1
+            channel.drop("header")
             return
         now = time.monotonic_ns()
         stride = size
@@ -155,7 +167,7 @@ class RoceEndpoint:
 
     def _take_merged(self, channel: Channel, size: int, stride: int, port: int, now: int) -> None:
         if stride < 16:
-            self._shared.drops["length"] += -(-size // stride)
+            channel.drop("length", -(-size // stride))
             return
         count, rest = divmod(size, stride)
         tail = bytes(self._shared.buffer[count * stride : size]) if rest else b""

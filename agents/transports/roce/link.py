@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agents.roce.messages import Delivered, Message, Verb
 from agents.roce.queue_pair import QueuePair
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel
+from agents.transports.roce.counters import received, sent
 from agents.transports.roce.ends import Ends, first_psn
 from agents.transports.roce.transfers import Incoming, Outgoing
 
@@ -28,7 +28,7 @@ class Link:
         options = transport.options
         self.peer, self._host = peer, host
         self.is_dirty = self.is_broken = False
-        self.counters = FlowCounters(src=endpoint.rank, dst=peer)
+        self.posted_bytes = 0
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
         window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 4)
@@ -71,21 +71,11 @@ class Link:
             self._endpoint.attach(channel)
         return channel
 
-    def snapshot(self) -> FlowCounters:
-        """What the queue pairs have counted."""
-        pairs = [channel.pair for channel in self._channels if channel is not None]
-        rtts = [pair.requester.rtt_ns for pair in pairs if pair.requester.rtt_ns is not None]
-        return replace(
-            self.counters,
-            packets=sum(pair.requester.sent_packets for pair in pairs),
-            retransmits=sum(pair.requester.retransmits for pair in pairs),
-            naks=sum(pair.requester.naks for pair in pairs),
-            cnps_sent=sum(pair.cnps_sent for pair in pairs),
-            cnps_received=sum(pair.cnps_received for pair in pairs),
-            ecn_marks=sum(pair.ecn_marks for pair in pairs),
-            out_of_order=sum(pair.responder.early_packets for pair in pairs),
-            rtt_ns=max(rtts, default=None),
-        )
+    def counters(self) -> Iterator[FlowCounters]:
+        """Per queue pair, what this end has sent, where it has, and what has come to it."""
+        channels = [channel for channel in self._channels if channel is not None]
+        yield from (sent(channel) for channel in channels if channel.posted_messages)
+        yield from map(received, channels)
 
     def close(self) -> None:
         """Send nothing more, hear nothing more."""
@@ -128,9 +118,8 @@ class Link:
             self._endpoint.fail(self.peer, reason)
 
     def _queue(self, index: int, message: Message) -> None:
-        self.counters.bytes += message.size
-        self.counters.messages += 1
-        self.channel(index).pair.requester.post(message)
+        self.posted_bytes += message.size
+        self.channel(index).post(message)
 
     def _make_channel(self, index: int) -> Channel:
         transport, rank = self._transport, self._endpoint.rank
@@ -141,11 +130,12 @@ class Link:
             self,
             ends,
             settings=self._settings,
+            port=self._endpoint.port,
             make=lambda: QueuePair(
                 self._settings,
                 send_psn=first_psn(rank, self.peer, index=index, seed=seed),
                 expect_psn=first_psn(self.peer, rank, index=index, seed=seed),
-                congestion=options.congestion_maker()(),
+                congestion=self._endpoint.make_congestion(),
                 cnp_gap_ns=options.cnp_gap_ns,
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,11 +10,15 @@ from agents.roce.congestion import CongestionControl, FixedRate
 from agents.roce.dcqcn import ReactionPoint, preset
 from agents.roce.messages import PATH_MTUS, ConnectionSettings
 from emulator.errors import PlanError
-from emulator.units import parse_rate
+from emulator.units import parse_rate, parse_size
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
 ECN_CODE_POINTS = {"off": 0, "ect1": 1, "ect0": 2}
 NOMINAL_LINE_RATE_BPS = 100_000_000_000
+"""DCQCN's line rate where nobody says any."""
+FASTEST_BPS = 10**13
+NO_CAP = -1
+NCCL_TIMEOUT = 20
 MOST_QPS = 64
 
 
@@ -27,14 +31,16 @@ class RoceOptions:
         path_mtu: payload of a full packet, bytes.
         qp_timeout: t of 4.096 µs · 2^t.
         dcqcn_preset: see agents/roce/dcqcn.py.
-        rate_bps: what one flow sends at most, and DCQCN's line rate; 0: no cap, and 100 Gbit/s for DCQCN.
+        flow_rate_bps: what one flow sends at most, and DCQCN's line rate; 0: no cap.
+        rate_cap_bps: what all ranks at a port send together at most, headers of every layer included; 0: the port's
+            rate, where that is known; -1: no cap.
         dscp, ack_dscp, cnp_dscp: code points; ack_dscp -1 is dscp, and then ACKs carry the ECN code point too.
         ecn: code point of data.
         source_port: fold (of both queue pair numbers), fixed, random (seeded) per queue pair, or another per message.
         payload: constant or random.
         receiver: gbn, or ooo: takes packets that come early.
         window_bytes: payload on its way per queue pair; 0: what the receiving socket's buffer allows, at most 2 MiB.
-        sample: of so many merged receptions one is verified in full where the payload is constant.
+        verify_every: of so many merged receptions one is verified in full where the payload is constant.
     """
 
     qps: int = 1
@@ -43,7 +49,8 @@ class RoceOptions:
     retry_count: int = 7
     congestion: str = "none"
     dcqcn_preset: str = "connectx"
-    rate_bps: int = 0
+    flow_rate_bps: int = 0
+    rate_cap_bps: int = 0
     dscp: int = 26
     ack_dscp: int = -1
     cnp_dscp: int = 48
@@ -52,16 +59,16 @@ class RoceOptions:
     payload: str = "constant"
     receiver: str = "gbn"
     window_bytes: int = 0
-    sample: int = 64
+    verify_every: int = 64
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(self, name) <= most:
-                raise PlanError(f"--{_spelled(name)} {getattr(self, name)}: from {least} to {most}")
+                raise PlanError(f"--{spelled(name)} {getattr(self, name)}: from {least} to {most}")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise PlanError(
-                    f"--{_spelled(name)} {getattr(self, name)}: there are {', '.join(str(c) for c in choices)}"
+                    f"--{spelled(name)} {getattr(self, name)}: there are {', '.join(str(c) for c in choices)}"
                 )
         preset(self.dcqcn_preset, line_rate_bps=1.0)
 
@@ -93,32 +100,40 @@ class RoceOptions:
             ooo_window=window_packets,
         )
 
-    @property
-    def line_rate_bps(self) -> int:
-        """Where DCQCN starts."""
-        return self.rate_bps or NOMINAL_LINE_RATE_BPS
+    def port_cap_bps(self, port_rate_bps: int | None) -> int:
+        """What all ranks at a port of that rate send together at most, bit/s; 0: no cap."""
+        if self.rate_cap_bps < 0:
+            return 0
+        return min((rate for rate in (self.rate_cap_bps, port_rate_bps) if rate), default=0)
+
+    def line_rate_bps(self, port_rate_bps: int | None) -> int:
+        """Where DCQCN starts at a port of that rate: the lowest rate that is known, else a nominal one."""
+        known = (self.flow_rate_bps, self.port_cap_bps(port_rate_bps), port_rate_bps)
+        return min((rate for rate in known if rate), default=NOMINAL_LINE_RATE_BPS)
 
     @property
     def cnp_gap_ns(self) -> int:
         """Smallest gap between CNPs of one flow."""
-        return preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps).cnp_gap_ns
+        return preset(self.dcqcn_preset, line_rate_bps=NOMINAL_LINE_RATE_BPS).cnp_gap_ns
 
-    def congestion_maker(self) -> Callable[[], CongestionControl]:
-        """Makes the congestion control of one queue pair."""
+    def congestion_maker(self, port_rate_bps: int | None = None) -> Callable[[], CongestionControl]:
+        """Makes the congestion control of one queue pair at a port of that rate."""
         if self.congestion == "none":
-            rate = self.rate_bps or None
+            rate = self.flow_rate_bps or None
             return lambda: FixedRate(rate)
-        parameters = preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps)
+        parameters = preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps(port_rate_bps))
         return lambda: ReactionPoint(parameters)
 
-    def described(self) -> Mapping[str, tuple[str | int | float, str]]:
-        """Effective values for the record: name → (value, unit)."""
+    def described(self, port_rates_bps: Iterable[int | None] = ()) -> Mapping[str, tuple[str | int | float, str]]:
+        """Effective values for the record: name → (value, unit); of ports with several rates, those of the fastest."""
         described: dict[str, tuple[str | int | float, str]] = {
             field.name: (getattr(self, field.name), _UNITS.get(field.name, "")) for field in fields(self)
         }
+        fastest = max((rate for rate in port_rates_bps if rate), default=None)
+        described["rate_cap_bps"] = (self.port_cap_bps(fastest), "bit/s")
         described["timeout_ns"] = (4096 << self.qp_timeout, "ns")
         if self.congestion == "dcqcn":
-            values = preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps).described()
+            values = preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps(fastest)).described()
             described |= {f"dcqcn.{name}": value for name, value in values.items()}
         return described
 
@@ -127,12 +142,13 @@ _RANGES = {
     "qps": (1, MOST_QPS),
     "qp_timeout": (0, 31),
     "retry_count": (0, 7),
-    "rate_bps": (0, 10**13),
+    "flow_rate_bps": (0, FASTEST_BPS),
+    "rate_cap_bps": (NO_CAP, FASTEST_BPS),
     "dscp": (0, 63),
     "ack_dscp": (-1, 63),
     "cnp_dscp": (0, 63),
     "window_bytes": (0, 1 << 30),
-    "sample": (1, 1 << 20),
+    "verify_every": (1, 1 << 20),
 }
 _CHOICES: dict[str, tuple[object, ...]] = {
     "path_mtu": PATH_MTUS,
@@ -142,17 +158,35 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "payload": ("constant", "random"),
     "receiver": ("gbn", "ooo"),
 }
-_UNITS = {"path_mtu": "bytes", "window_bytes": "bytes", "rate_bps": "bit/s"}
+_UNITS = {"path_mtu": "bytes", "window_bytes": "bytes", "flow_rate_bps": "bit/s", "rate_cap_bps": "bit/s"}
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """An option as the command line has it."""
     return name.removesuffix("_bps").replace("_", "-")
+
+
+_WORDS = {("qp_timeout", "nccl"): NCCL_TIMEOUT, ("rate_cap_bps", "off"): NO_CAP}
+"""Values that have a name."""
 
 
 def _parsed(name: str, text: str, kind: type) -> str | int:
     if kind is str:
         return text
     try:
-        return parse_rate(text) if name == "rate_bps" and not text.isdecimal() else int(text)
+        return _WORDS[name, text] if (name, text) in _WORDS else _number(name, text)
     except ValueError as error:
-        raise PlanError(f"--{_spelled(name)} {text[:40]!r}: a whole number is needed") from error
+        raise PlanError(f"--{spelled(name)} {text[:40]!r}: {_NEEDED.get(name, 'a whole number is needed')}") from error
+
+
+_NEEDED = {
+    "window_bytes": "a size is needed, as 512K",
+    "flow_rate_bps": "a rate with its unit is needed, as 10Gbit",
+    "rate_cap_bps": "a rate with its unit is needed, as 10Gbit, or off",
+}
+
+
+def _number(name: str, text: str) -> int:
+    if name.endswith("_bps"):
+        return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
+    return parse_size(text) if name.endswith("_bytes") else int(text)

@@ -1,0 +1,77 @@
+"""The port that the ranks of a host share: what all of them send together is spaced so that a rate holds.
+
+Payload waits its turn, one run of a queue pair after the other. Acknowledgements, notifications and control messages
+are small and urgent: they go at once, and payload after them waits the longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from agents.clock import Clock
+from agents.roce.messages import Run
+from agents.roce.pacing import Pacer
+from emulator.planner.overhead import roce_packet_bytes
+
+
+class PortPacer:
+    """Lets runs go at no more than a rate, headers of every layer included.
+
+    Args:
+        clock: wakes up those that wait.
+        rate_bps: bit/s on the wire.
+        path_mtu: payload of a full packet, bytes.
+        is_v6: IP headers of 40 bytes instead of 20.
+    """
+
+    def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool) -> None:
+        self._clock, self._rate_bps, self._path_mtu = clock, rate_bps, path_mtu
+        self._empty_bytes = roce_packet_bytes(0, ipv6=is_v6)
+        self._pacer = Pacer()
+        self._waiting: deque[Callable[[int], None]] = deque()
+        self._has_alarm = self._is_late = False
+        self.most_packets = self._pacer.most_packets(rate_bps=rate_bps, packet_bytes=self._empty_bytes + path_mtu)
+        """Of one run: at low rates runs are short."""
+
+    def is_free(self, now: int) -> bool:
+        """Whether a run may go now."""
+        return now >= self._pacer.next_ns
+
+    def wait(self, take_turn: Callable[[int], None]) -> None:
+        """Call back with the time when it is the caller's turn to send a run; who sends more may have to wait again."""
+        self._waiting.append(take_turn)
+        self._set_alarm()
+
+    def charge(self, run: Run, now: int) -> None:
+        """The run goes now."""
+        message = run.message
+        payload = run.packets * self._path_mtu
+        if run.ends_message:
+            payload -= message.packets * self._path_mtu - message.size
+        self._charge(run.packets * self._empty_bytes + payload, now)
+
+    def charge_small(self, now: int) -> None:
+        """An acknowledgement or a notification goes now."""
+        self._charge(self._empty_bytes, now)
+
+    def _charge(self, size: int, now: int) -> None:
+        if not self._is_late:  # after a pause there is nothing to make up for
+            self._pacer.next_ns = max(self._pacer.next_ns, now)
+        self._pacer.charge(size, rate_bps=self._rate_bps, now=now)
+
+    def _set_alarm(self) -> None:
+        if self._waiting and not self._has_alarm:
+            self._has_alarm = True
+            self._clock.call_at(self._pacer.next_ns, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._has_alarm = False
+        now = self._clock.now()
+        self._is_late = True
+        for _ in range(len(self._waiting)):
+            if not self.is_free(now):
+                break
+            self._waiting.popleft()(now)
+        self._is_late = False
+        self._set_alarm()
