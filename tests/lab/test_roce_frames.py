@@ -1,4 +1,4 @@
-"""Frames of our own runs as the kernel puts them on a wire, judged by scapy, by Wireshark's dissector and by the audit."""
+"""Our own frames as a kernel puts them on a wire, judged by scapy, by Wireshark's dissector and by the audit."""
 
 from __future__ import annotations
 
