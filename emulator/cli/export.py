@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
         return _send(args)
     if args.endpoint is not None:
         raise InputError(f"--endpoint goes with --to {_OTEL} only")
-    print(export(read_run(args.run), args.to, args.out))
+    written, notes = export(read_run(args.run), args.to, args.out)
+    for note in notes:
+        print(note, file=sys.stderr)
+    print(written)
     return 0
 
 

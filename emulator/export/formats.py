@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import InputError
 from emulator.export import junit, nccl_tests, perfetto, tables
+from emulator.export.astra_sim import package as astra_sim
 from emulator.results.record import Run
 from emulator.results.stream import writing
 
@@ -20,20 +21,21 @@ class Format:
         name: on the command line.
         suffix: of the file or folder that is written where no name is given.
         summary: one line for the help.
-        write: writes the run to a path that does not exist yet.
+        write: writes the run to a path that does not exist yet; returns notes for the user.
     """
 
     name: str
     suffix: str
     summary: str
-    write: Callable[[Run, Path], None]
+    write: Callable[[Run, Path], Sequence[str]]
 
 
-def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], None]:
-    def write(run: Run, target: Path) -> None:
+def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
+    def write(run: Run, target: Path) -> Sequence[str]:
         content = render(run)
         with writing(target):
             target.write_text(content, encoding="utf-8", errors="backslashreplace")
+        return ()
 
     return write
 
@@ -44,13 +46,14 @@ FORMATS: Mapping[str, Format] = {
         Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write),
         Format("nccl-tests", ".txt", "the table of nccl-tests", _text(nccl_tests.to_text)),
         Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
+        Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, system, fitted network", astra_sim.write),
         Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write),
         Format("junit", ".junit.xml", "test results, a case per class", _text(junit.to_xml)),
     )
 }
 
 
-def export(run: Run, name: str, target: Path | None) -> Path:
+def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str]]:
     """Write a run in one of FORMATS.
 
     Args:
@@ -59,7 +62,7 @@ def export(run: Run, name: str, target: Path | None) -> Path:
         target: where to; None: in the current folder, named after the run.
 
     Returns:
-        What was written.
+        What was written, and notes for the user.
 
     Raises:
         InputError: the target exists.
@@ -70,5 +73,4 @@ def export(run: Run, name: str, target: Path | None) -> Path:
     target = Path(run.folder.resolve().name + chosen.suffix) if target is None else target
     if target.exists():
         raise InputError(f"{target}: is there already; choose another --out")
-    chosen.write(run, target)
-    return target
+    return target, chosen.write(run, target)

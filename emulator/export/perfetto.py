@@ -8,7 +8,7 @@ run folder, ns of the run's clock. What a slice cannot show stands in its argume
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ _ARGUMENTS = (
 _USAGE = ("compute_ns", "communication_ns", "overlap_ns")
 
 
-def write(run: Run, target: Path) -> None:
+def write(run: Run, target: Path) -> Sequence[str]:
     """Write the time line.
 
     Raises:
@@ -51,6 +51,7 @@ def write(run: Run, target: Path) -> None:
         line = _TimeLine(_builder(file))
         _add_iterations(line, run)
         _add_communications(line, run)
+    return ()
 
 
 def _builder(file: IO[bytes]) -> StreamingTraceProtoBuilder:

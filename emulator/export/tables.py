@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from emulator.results.schema import Part
 from emulator.results.stream import writing
 
 
-def write(run: Run, folder: Path) -> None:
+def write(run: Run, folder: Path) -> Sequence[str]:
     """Write `<table>.csv` for every table of the run; an empty field is one that was not known.
 
     Raises:
@@ -26,6 +27,7 @@ def write(run: Run, folder: Path) -> None:
             with csv.CSVWriter(folder / f"{part.value}.csv", schema) as target:
                 for batch in run.batches(part):
                     target.write_batch(batch.cast(schema))
+    return ()
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -34,6 +34,20 @@ def open_batches(path: Path) -> Iterator[FrameBatch]:
     return read_json_batches(path) if is_json_name(path) else read_batches(path)
 
 
+def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
+    """The nodes of a trace file in whatever form, one after another.
+
+    Raises:
+        TraceError: not readable, cut short or corrupt.
+    """
+    batches = open_batches(path)
+    first = next(batches)
+    parse_metadata(first, path)
+    yield from parse_nodes(FrameBatch(first.base, first.data, first.starts[1:], first.payloads[1:]), path)
+    for batch in batches:
+        yield from parse_nodes(batch, path)
+
+
 def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
     """The first record of a file, whose first batch this is.
 

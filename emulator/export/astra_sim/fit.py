@@ -1,0 +1,139 @@
+"""Latency and bandwidth of a link class, fitted to measured times: cct = messages · alpha + bytes / bandwidth.
+
+Messages are those that follow one another, bytes those on the busiest port; both come from the algorithm that played
+the collective. Large and small sizes count alike: residuals are relative. Source of the model: Hockney, Parallel
+Computing 20 (1994); for collectives Thakur et al., IJHPCA 19 (2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.trace.model import IntArray
+from emulator.units import NS_PER_S
+
+GOOD = 0.10
+"""Largest relative residual of a fit that may be called good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A class of collectives with its median time.
+
+    Attributes:
+        label: for people.
+        messages: that follow one another.
+        port_bytes: payload on the busiest port.
+        cct_ns: median.
+        samples: measurements behind it.
+    """
+
+    label: str
+    messages: int
+    port_bytes: int
+    cct_ns: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPoint:
+    """An observation and what the fit says of it.
+
+    Attributes:
+        predicted_ns: by the fit to all observations.
+        blind_ns: by the fit to all others; None where too few are left.
+    """
+
+    observation: Observation
+    predicted_ns: float
+    blind_ns: float | None
+
+    @property
+    def residual(self) -> float:
+        """(predicted - measured) / measured."""
+        return self.predicted_ns / self.observation.cct_ns - 1
+
+    @property
+    def blind_residual(self) -> float | None:
+        """The same of the prediction that did not know the observation."""
+        return None if self.blind_ns is None else self.blind_ns / self.observation.cct_ns - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Latency and bandwidth of a link class.
+
+    Attributes:
+        latency_ns: alpha, per message; 0 where the observations cannot tell it from the bandwidth, see `is_determined`.
+        bandwidth_bytes_per_s: of payload.
+        points: what it was fitted to.
+        is_determined: False where all observations have messages and bytes in the same proportion.
+    """
+
+    latency_ns: float
+    bandwidth_bytes_per_s: float
+    points: Sequence[FittedPoint]
+    is_determined: bool
+
+    @property
+    def worst_residual(self) -> float:
+        """The largest relative residual, without its sign."""
+        return max(abs(point.residual) for point in self.points)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether latency and bandwidth explain every observation to within GOOD, and both are known."""
+        return self.is_determined and self.worst_residual <= GOOD
+
+
+def fit(observations: Sequence[Observation]) -> Fit | None:
+    """Fit a link class; None where no observation moved bytes.
+
+    Args:
+        observations: with cct_ns above 0.
+    """
+    useful = [one for one in observations if one.cct_ns > 0 and one.messages > 0]
+    if not any(one.port_bytes for one in useful):
+        return None
+    found = _solve(useful)
+    predicted = _columns(useful) @ found
+    points = [
+        FittedPoint(one, float(prediction), _blind(useful, number))
+        for number, (one, prediction) in enumerate(zip(useful, predicted, strict=True))
+    ]
+    return Fit(float(found[0]), NS_PER_S / float(found[1]), points, _is_determined(useful))
+
+
+def _solve(observations: Sequence[Observation]) -> IntArray:
+    """(ns per message, ns per byte), neither negative, the latter above 0."""
+    from scipy.optimize import lsq_linear
+
+    columns = _columns(observations)
+    times = np.array([one.cct_ns for one in observations], np.float64)
+    least = [0.0, np.finfo(np.float64).tiny]
+    if not _is_determined(observations):
+        return np.array([0.0, float(np.mean(times[columns[:, 1] > 0] / columns[columns[:, 1] > 0, 1]))])
+    # Scaled to like sizes, or the solver's tolerances would not see the bytes' column.
+    scale = columns.max(axis=0)
+    solved = lsq_linear(columns / scale / times[:, None], np.ones(len(times)), bounds=(least, np.inf), tol=1e-14)
+    return np.asarray(solved.x / scale)
+
+
+def _columns(observations: Sequence[Observation]) -> IntArray:
+    return np.array([[one.messages, one.port_bytes] for one in observations], np.float64)
+
+
+def _is_determined(observations: Sequence[Observation]) -> bool:
+    columns = _columns(observations)
+    scaled = columns / np.maximum(columns.max(axis=0), 1)
+    return len(columns) > 1 and int(np.linalg.matrix_rank(scaled / np.linalg.norm(scaled, axis=1)[:, None], 1e-6)) == 2
+
+
+def _blind(observations: Sequence[Observation], left_out: int) -> float | None:
+    others = [one for number, one in enumerate(observations) if number != left_out]
+    if len(others) < 2 or not _is_determined(others):
+        return None
+    return float((_columns(observations[left_out : left_out + 1]) @ _solve(others))[0])

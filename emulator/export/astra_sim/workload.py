@@ -1,0 +1,197 @@
+"""The measured trace in the subset of Chakra that ASTRA-sim takes, one plain file per rank.
+
+ASTRA-sim stops at collectives it does not know, at communication on the CPU, at METADATA nodes and at dependencies that
+dangle; it takes process groups by positive integers. What is changed for it is counted, and the true type stays in an
+attribute. Source: ASTRA-sim, astra-sim/workload/Workload.cc.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emulator.results.collectives import labels_and_codes, to_ints
+from emulator.results.record import Run
+from emulator.results.schema import Part
+from emulator.trace.exclusive import exclusive_micros
+from emulator.trace.model import CommKind
+from emulator.wire._pb import et_pb2
+from emulator.wire.attributes import attribute_value
+from emulator.wire.et import read_rank
+from emulator.wire.files import find_trace
+from emulator.wire.records import read_nodes
+from emulator.wire.rewrite import write_trace
+
+PREFIX = "trace"
+TRUE_TYPE = "charkha.comm_type"
+"""The collective that a node is, where ASTRA-sim gets another one."""
+_KNOWN = (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL, CommKind.REDUCE_SCATTER, CommKind.BROADCAST)
+_SAME = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
+_REPLACED = frozenset({"comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "is_cpu_op"})
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A communication node as it was played.
+
+    Attributes:
+        kind: what it is.
+        size_bytes: as played, so after any scaling.
+        group: number of its process group, 0 for all ranks.
+        members: ranks in it.
+        peer: the other rank of a send or receive, -1 else.
+        pair: number of the pair of a send and its receive.
+    """
+
+    kind: CommKind
+    size_bytes: int
+    group: int
+    members: int
+    peer: int
+    pair: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Process groups by the numbers that ASTRA-sim is given, from 1; all ranks together have no number."""
+
+    ranks: Mapping[int, Sequence[int]]
+
+
+def write_workload(run: Run, folder: Path) -> tuple[Groups, Mapping[str, int]]:
+    """Write `trace.<rank>.et`.
+
+    Args:
+        run: a closed run with its measured trace.
+        folder: exists.
+
+    Returns:
+        The process groups, and what was changed → on how many nodes.
+
+    Raises:
+        ResultError: the samples are missing or damaged.
+        TraceError: the measured trace is missing or damaged.
+        HostError: a file cannot be written.
+    """
+    source = find_trace(run.folder / "trace", ranks=run.manifest.trace.ranks)
+    played, groups = _played(run)
+    changes: Counter[str] = Counter()
+    for rank, path in enumerate(source.paths):
+        trace = read_rank(path, rank)
+        micros = np.rint(exclusive_micros(trace) * _compute_factor(run)).astype(np.int64)
+        encoder = _Encoder(rank, played[rank], dict(zip(trace.node_id.tolist(), micros.tolist(), strict=True)), changes)
+        nodes = map(encoder.encode, read_nodes(path))
+        write_trace(folder / f"{PREFIX}.{rank}.et", nodes, attributes={"schema": "charkha.astra-sim"})
+    return groups, {what: count for what, count in changes.items() if count}
+
+
+def _compute_factor(run: Run) -> float:
+    label = run.manifest.scaling.compute
+    return {"replay": 1.0, "skip": 0.0}[label] if label in ("replay", "skip") else float(label)
+
+
+def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
+    """Per rank node id → how it was played, from the last iteration; and the groups."""
+    names = ["iteration", "rank", "node_id", "kind", "size_bytes", "instance", "peer"]
+    table = run.table(Part.SAMPLES, names)
+    labels, codes = labels_and_codes(table["kind"])
+    columns = {name: to_ints(table[name]) for name in ("iteration", "rank", "size_bytes", "instance", "peer")}
+    node_id = table["node_id"].to_numpy()
+    rows = np.flatnonzero(columns["iteration"] == columns["iteration"].max(initial=-1))
+    members: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        members.setdefault(int(columns["instance"][row]), []).append(int(columns["rank"][row]))
+    numbers: dict[tuple[int, ...], int] = {tuple(range(run.manifest.trace.ranks)): 0}
+    found: list[dict[int, Played]] = [{} for _ in range(run.manifest.trace.ranks)]
+    for row in rows.tolist():
+        kind = CommKind[labels[codes[row]].upper()]
+        instance = int(columns["instance"][row])
+        ranks = tuple(sorted(members[instance]))
+        group = numbers.setdefault(ranks, len(numbers)) if kind.is_collective else 0
+        peer, size = int(columns["peer"][row]), int(columns["size_bytes"][row])
+        found[int(columns["rank"][row])][int(node_id[row])] = Played(kind, size, group, len(ranks), peer, instance)
+    return found, Groups({number: ranks for ranks, number in numbers.items() if number})
+
+
+class _Encoder:
+    """Turns the nodes of one rank into those that ASTRA-sim takes; counts what it changes."""
+
+    def __init__(
+        self, rank: int, played: Mapping[int, Played], micros: Mapping[int, int], changes: Counter[str]
+    ) -> None:
+        self._rank, self._played, self._micros, self._changes = rank, played, micros, changes
+
+    def encode(self, node: et_pb2.Node) -> et_pb2.Node:
+        self._drop_dangling(node)
+        played = self._played.get(node.id)
+        if played is None:
+            self._encode_compute(node)
+        elif played.kind.is_collective:
+            self._encode_collective(node, played)
+        else:
+            src, dst = self._rank, played.peer
+            src, dst = (src, dst) if played.kind is CommKind.SEND else (dst, src)
+            facts = {"comm_size": played.size_bytes, "comm_src": src, "comm_dst": dst, "comm_tag": played.pair}
+            _replace(node, is_cpu_op=False, **facts)
+        return node
+
+    def _drop_dangling(self, node: et_pb2.Node) -> None:
+        for dependencies in (node.ctrl_deps, node.data_deps):
+            there = [one for one in dependencies if one in self._micros]
+            self._changes["dependency on a node that is not there: dropped"] += len(dependencies) - len(there)
+            dependencies[:] = there
+
+    def _encode_compute(self, node: et_pb2.Node) -> None:
+        """Whatever is no traffic takes its time, as it was played, on the CPU or the device."""
+        is_cpu = _is_cpu_op(node) or node.type == et_pb2.METADATA_NODE
+        if node.type in (et_pb2.METADATA_NODE, et_pb2.INVALID_NODE):
+            node.duration_micros = 0
+        else:
+            self._changes["duration as played: without that of called operators, scaled"] += int(
+                node.duration_micros != self._micros[node.id]
+            )
+            node.duration_micros = self._micros[node.id]
+        if node.type != et_pb2.COMP_NODE:
+            self._changes[f"{et_pb2.NodeType.Name(node.type)} that is no traffic: a COMP_NODE of its duration"] += 1
+            node.type = et_pb2.COMP_NODE
+        _replace(node, is_cpu_op=is_cpu)
+
+    def _encode_collective(self, node: et_pb2.Node, played: Played) -> None:
+        kind = _SAME.get(played.kind, played.kind)
+        facts: dict[str, Any] = {"is_cpu_op": False, "comm_size": played.size_bytes}
+        if played.group:
+            facts["pg_name"] = str(played.group)
+        if kind not in _KNOWN or played.size_bytes < played.members:  # it waits for ever for shares of no bytes
+            what = played.kind.label + (" of fewer bytes than ranks" if kind in _KNOWN else "")
+            self._changes[f"{what}: a broadcast, whose measured duration is replayed"] += 1
+            facts[TRUE_TYPE], kind = int(played.kind), CommKind.BROADCAST
+        _replace(node, comm_type=int(kind), **facts)
+
+
+def _replace(node: et_pb2.Node, **facts: Any) -> None:
+    """Give attributes their values, in the types that ASTRA-sim reads; earlier ones of these names go."""
+    kept = [one for one in node.attr if one.name not in _REPLACED and one.name not in facts]
+    del node.attr[:]
+    node.attr.extend(kept)
+    for name, value in facts.items():
+        node.attr.append(_attribute(name, value))
+
+
+def _attribute(name: str, value: Any) -> et_pb2.Attribute:
+    if isinstance(value, bool):
+        return et_pb2.Attribute(name=name, bool_val=value)
+    if isinstance(value, str):
+        return et_pb2.Attribute(name=name, string_val=value)
+    if name in ("comm_src", "comm_dst", "comm_tag"):
+        return et_pb2.Attribute(name=name, int32_val=value)
+    return et_pb2.Attribute(name=name, int64_val=value)
+
+
+def _is_cpu_op(node: et_pb2.Node) -> bool:
+    """Whether a node says that it runs on the CPU."""
+    return any(one.name == "is_cpu_op" and bool(attribute_value(one)) for one in node.attr)

@@ -1,0 +1,168 @@
+"""What ASTRA-sim gets: nodes it does not stop at, numbered groups, a network with the fit in its units."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from emulator.export.astra_sim.fit import Fit, fit
+from emulator.export.astra_sim.observe import LinkClass, observe
+from emulator.export.astra_sim.package import GB, dimensions, write
+from emulator.results.manifest import Scaling, TraceFacts
+from emulator.results.record import Run
+from emulator.wire._pb import et_pb2
+from emulator.wire.attributes import attribute_value
+from tests.support.et_files import read_et
+from tests.support.runs import collective, pair, write_run
+from tests.support.trace_files import attribute
+from tests.support.trace_files import write as write_et
+
+MICROS = 1000
+
+
+def played(folder: Path, nodes: list[et_pb2.Node], samples: list[dict[str, object]], **facts: object) -> Run:
+    """A run of two ranks whose measured trace has these nodes on both."""
+    run = write_run(folder / "run", samples, **facts)
+    (run.folder / "trace").mkdir()
+    for rank in range(2):
+        write_et(run.folder / "trace" / f"t.{rank}.et", nodes)
+    return run
+
+
+def exported(run: Run, target: Path, rank: int = 0) -> dict[int, et_pb2.Node]:
+    write(run, target)
+    return {node.id: node for node in read_et(target / f"trace.{rank}.et")[1]}
+
+
+def facts_of(node: et_pb2.Node) -> dict[str, object]:
+    return {one.name: attribute_value(one) for one in node.attr}
+
+
+def comm(node_id: int, **fields: object) -> et_pb2.Node:
+    return et_pb2.Node(id=node_id, type=et_pb2.COMM_COLL_NODE, duration_micros=7, **fields)
+
+
+def test_a_collective_it_knows_keeps_its_type_and_gets_the_size_that_was_played(tmp_path: Path) -> None:
+    samples = collective([0, 0], [9000, 9000], kind="reduce_scatter_block", node_id=1, size_bytes=512)
+    run = played(tmp_path, [comm(1, attr=[attribute("comm_size", uint64_val=1024)])], samples)
+    node = exported(run, tmp_path / "out")[1]
+    assert facts_of(node) == {"is_cpu_op": False, "comm_size": 512, "comm_type": 7}
+    assert {one.name: one.WhichOneof("value") for one in node.attr} == {
+        "is_cpu_op": "bool_val",
+        "comm_size": "int64_val",
+        "comm_type": "int64_val",
+    }
+    assert node.duration_micros == 7
+
+
+@pytest.mark.parametrize(("kind", "true_type"), [("reduce", 1), ("gather", 3), ("scatter", 4), ("barrier", 9)])
+def test_a_collective_it_does_not_know_is_replayed_as_a_broadcast(tmp_path: Path, kind: str, true_type: int) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9000, 9000], kind=kind, node_id=1))
+    facts = facts_of(exported(run, tmp_path / "out")[1])
+    assert (facts["comm_type"], facts["charkha.comm_type"]) == (5, true_type)
+    changed = json.loads((tmp_path / "out" / "fit.json").read_text())["changed_for_astra_sim"]
+    assert changed == {f"{kind}: a broadcast, whose measured duration is replayed": 2}
+
+
+@pytest.mark.parametrize(("size", "comm_type"), [(2, 0), (1, 5), (0, 5)])
+def test_a_collective_of_fewer_bytes_than_ranks_is_replayed_as_a_broadcast(
+    tmp_path: Path, size: int, comm_type: int
+) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9000, 9000], size_bytes=size, node_id=1))
+    assert facts_of(exported(run, tmp_path / "out")[1])["comm_type"] == comm_type
+
+
+def test_what_it_stops_at_is_gone(tmp_path: Path) -> None:
+    nodes = [
+        et_pb2.Node(id=1, type=et_pb2.METADATA_NODE, duration_micros=3),
+        et_pb2.Node(id=2, type=et_pb2.MEM_LOAD_NODE, duration_micros=40, ctrl_deps=[1, 99]),
+        comm(3, data_deps=[2], attr=[attribute("is_cpu_op", bool_val=True)]),
+        comm(4, data_deps=[3]),
+    ]
+    run = played(tmp_path, nodes, collective([0, 0], [9, 9], node_id=4), scaling=Scaling(compute="0.5"))
+    got = exported(run, tmp_path / "out")
+    assert [got[n].type for n in (1, 2, 3, 4)] == [et_pb2.COMP_NODE] * 3 + [et_pb2.COMM_COLL_NODE]
+    assert [got[n].duration_micros for n in (1, 2, 4)] == [0, 20, 7]
+    assert [facts_of(got[n])["is_cpu_op"] for n in (1, 2, 3, 4)] == [True, False, True, False]
+    assert list(got[2].ctrl_deps) == [1]
+
+
+def test_groups_are_numbered_from_one_and_all_ranks_have_no_number(tmp_path: Path) -> None:
+    samples = [
+        *collective([0, 0], [5, 5], node_id=1, instance=0, group="everybody"),
+        *collective([0], [5], node_id=2, instance=1, group="tp-first"),
+    ]
+    run = played(tmp_path, [comm(1), comm(2)], samples)
+    got = exported(run, tmp_path / "out")
+    assert "pg_name" not in facts_of(got[1])
+    assert facts_of(got[2])["pg_name"] == "1"
+    assert json.loads((tmp_path / "out" / "groups.json").read_text()) == {"1": [0]}
+
+
+def test_a_send_names_both_ends_and_its_pair(tmp_path: Path) -> None:
+    nodes = [et_pb2.Node(id=1, type=et_pb2.COMM_SEND_NODE), et_pb2.Node(id=2, type=et_pb2.COMM_RECV_NODE)]
+    samples = pair(0, 500, instance=6)
+    samples[0]["node_id"], samples[1]["node_id"] = 1, 2
+    run = played(tmp_path, nodes, samples)
+    sent = {"is_cpu_op": False, "comm_size": 1000, "comm_src": 0, "comm_dst": 1, "comm_tag": 6}
+    assert facts_of(exported(run, tmp_path / "out")[1]) == sent
+    received = {node.id: node for node in read_et(tmp_path / "out" / "trace.1.et")[1]}
+    assert facts_of(received[2]) == sent
+
+
+def test_the_network_has_the_fit_in_the_units_of_the_simulator(tmp_path: Path) -> None:
+    samples = [
+        one
+        for instance, size in enumerate((1_000, 1_000_000, 100_000_000))
+        for one in collective([0, 0], [2 * 5000 + size] * 2, size_bytes=size, instance=instance, node_id=instance)
+    ]
+    hosts = {"host_index": [0, 1]}
+    run = played(tmp_path, [comm(0), comm(1), comm(2)], samples, topology=hosts)
+    notes = write(run, tmp_path / "out")
+    assert notes == ["between hosts, 2 ranks: good: every class within 10 % of the fit"]
+    network = yaml.safe_load((tmp_path / "out" / "network.yml").read_text())
+    assert network["topology"] == ["Switch"]
+    assert network["npus_count"] == [2]
+    # Two messages of half the size each follow one another: a byte on the port takes 1 ns, a message 5 us over 2 hops.
+    assert network["bandwidth"] == [pytest.approx(1e9 / GB, rel=1e-3)]
+    assert network["latency"] == [pytest.approx(2500, rel=1e-2)]
+    system = json.loads((tmp_path / "out" / "system-simulate.json").read_text())
+    assert (system["replay-only"], system["all-reduce-implementation"]) == (0, ["ring"])
+
+
+def test_without_a_time_there_is_nothing_to_simulate(tmp_path: Path) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9, 9], node_id=1, size_bytes=0))
+    assert write(run, tmp_path / "out") == ["within a host, 2 ranks: nothing was measured on it: for replaying only"]
+    assert not (tmp_path / "out" / "system-simulate.json").exists()
+    assert "PLACEHOLDERS" in (tmp_path / "out" / "network.yml").read_text()
+
+
+def test_links_are_told_apart_by_the_hosts_of_the_members(tmp_path: Path) -> None:
+    def group(instance: int, ranks: tuple[int, ...]) -> list[dict[str, object]]:
+        rows = collective([0] * len(ranks), [99] * len(ranks), instance=instance, node_id=instance)
+        return [row | {"rank": rank} for row, rank in zip(rows, ranks, strict=True)]
+
+    samples = [*group(0, (0, 1)), *group(1, (0, 2)), *group(2, (0, 1, 2))]
+    trace = TraceFacts(path="t", digest="00" * 32, ranks=4, nodes=3, communication_nodes=7)
+    run = write_run(tmp_path / "run", samples, trace=trace, topology={"host_index": [0, 0, 1, 1]})
+    found = observe(run)
+    assert {link: len(made) for link, made in found.by_link.items()} == {
+        LinkClass.WITHIN_HOST: 1,
+        LinkClass.BETWEEN_HOSTS: 1,
+    }
+    assert sum(found.left_out.values()) == 1
+
+
+def test_equal_blocks_of_ranks_on_hosts_make_two_dimensions() -> None:
+    some = Fit(1.0, 1.0, (), True)
+    both = {LinkClass.WITHIN_HOST: some, LinkClass.BETWEEN_HOSTS: some}
+    assert [(one.ranks, one.link) for one in dimensions(4, [0, 0, 1, 1], both)] == [
+        (2, LinkClass.WITHIN_HOST),
+        (2, LinkClass.BETWEEN_HOSTS),
+    ]
+    assert [one.ranks for one in dimensions(4, [0, 1, 0, 1], both)] == [4]
+    assert [one.ranks for one in dimensions(4, [0, 0, 1, 1], {LinkClass.BETWEEN_HOSTS: some})] == [4]
+    assert fit([]) is None

@@ -1,0 +1,39 @@
+"""Chains of messages, against what is known of each algorithm."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.planner.algorithms import BUILT_IN
+from emulator.planner.depth import message_depth
+from emulator.planner.schedule import Collective
+from emulator.trace.model import CommKind
+
+
+def depth(kind: CommKind, algorithm: str, members: int) -> int:
+    return message_depth(algorithm, [Collective(kind, members, member, 1 << 20) for member in range(members)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "members", "wanted"),
+    [
+        (CommKind.ALL_REDUCE, "ring", 2, 2),
+        (CommKind.ALL_REDUCE, "ring", 8, 14),
+        (CommKind.ALL_REDUCE, "bidirectional_ring", 8, 14),
+        (CommKind.ALL_REDUCE, "halving_doubling", 8, 6),
+        (CommKind.ALL_REDUCE, "direct", 8, 2),
+        (CommKind.ALL_GATHER, "ring", 5, 4),
+        (CommKind.ALL_GATHER, "direct", 5, 1),
+        (CommKind.REDUCE_SCATTER, "ring", 5, 4),
+        (CommKind.ALL_TO_ALL, "parallel", 6, 1),
+        (CommKind.BROADCAST, "parallel", 6, 1),
+        (CommKind.BARRIER, "dissemination", 8, 3),
+    ],
+)
+def test_the_depth_is_that_of_the_literature(kind: CommKind, algorithm: str, members: int, wanted: int) -> None:
+    assert depth(kind, algorithm, members) == wanted
+
+
+@pytest.mark.parametrize(("kind", "algorithm"), [(kind, name) for kind, named in BUILT_IN.items() for name in named])
+def test_every_algorithm_ends(kind: CommKind, algorithm: str) -> None:
+    assert depth(kind, algorithm, 7) >= 1
