@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.errors import PlanError
@@ -28,24 +28,33 @@ class Assignment:
         return [name for name in self.ranks_of if name not in self.local]
 
 
-def assign_ranks(topology: Topology, *, local_agents: int | None = None, is_by_hand: bool = False) -> Assignment:
+def assign_ranks(
+    topology: Topology, *, local_agents: int | None = None, is_by_hand: bool = False, apart: Collection[str] = ()
+) -> Assignment:
     """Every rank to an agent.
 
     Args:
         topology: with a place for every rank.
         local_agents: how many to start on this host for hosts that no named agent serves; None = one per core.
         is_by_hand: none is started: a host without a named agent is served by one of the host's name.
+        apart: hosts that nobody else can serve: without a named agent each has a local one of its own name.
 
     Raises:
         PlanError: the topology gives an agent a name that local agents have.
     """
     dialling: dict[str, list[int]] = {}
+    inside: dict[str, list[int]] = {}
     local: list[int] = []
     for rank in range(topology.ranks):
         host = topology.host_of(rank).name
         agent = topology.agents.get(host, host if is_by_hand else None)
-        (local if agent is None else dialling.setdefault(agent, [])).append(rank)
-    shared = share_ranks(local, local_agents) if local else {}
+        if agent is not None:
+            dialling.setdefault(agent, []).append(rank)
+        elif host in apart:
+            inside.setdefault(host, []).append(rank)
+        else:
+            local.append(rank)
+    shared = inside | (share_ranks(local, local_agents) if local else {})
     taken = sorted(set(shared) & set(dialling))
     if taken:
         raise PlanError(f"the topology names an agent {taken[0]}, as those that are started here are: rename it")

@@ -60,6 +60,7 @@ class RunPlan:
         networks: agent → prefixes of ranks elsewhere on its own link.
         listening: where agents dial in besides the local ones.
         join_timeout_s: agents that are not there by then end the run.
+        prefixes: local agent → a command that becomes it, put before it.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
     """
@@ -82,6 +83,7 @@ class RunPlan:
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     listening: Listening | None = None
     join_timeout_s: float | None = None
+    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def local_agents(self) -> list[str]:
@@ -446,4 +448,11 @@ class RunSession:
             await server.stop(grace=0.3)
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:
-        return LocalAgents(self._plan.local_agents, target=target, token=token, log_folder=folder, on_exit=self._exited)
+        return LocalAgents(
+            self._plan.local_agents,
+            target=target,
+            token=token,
+            log_folder=folder,
+            on_exit=self._exited,
+            prefixes=self._plan.prefixes,
+        )
