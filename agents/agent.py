@@ -21,11 +21,12 @@ from typing import Any
 
 from agents.lateness import Lateness
 from agents.link import ControlLink
+from agents.nics import nics_of
 from agents.player import RankPlayer
 from agents.ports import Ports, leased
 from agents.reporter import Reporter
 from agents.timer import TimerfdClock
-from agents.transports.base import Address, Endpoint
+from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.planner.program import Chunk
@@ -106,16 +107,21 @@ class Agent:
                     devices=devices,
                 ) as transport,
             ):
-                for place in setup.ranks:
-                    self._endpoints[place.rank] = await transport.open(place.rank, place.host)
-                self._link.send(
-                    control.Bound({rank: tuple(end.address) for rank, end in self._endpoints.items()})  # type: ignore[misc]
-                )
+                await self._bind(setup, transport, devices)
                 directory: control.Directory = await self._expect(control.Directory)
                 self._make_players(setup, directory.places)
                 async with _background(self._report_progress()):
                     await self._play()
-                await self._farewell()
+                await self._farewell(transport)
+
+    async def _bind(self, setup: control.Setup, transport: Transport, devices: Mapping[str, str]) -> None:
+        transport.use_ports(
+            {place.rank: Port(place.port, place.line_rate_bps, place.port_cap_bps) for place in setup.ranks}
+        )
+        for place in setup.ranks:
+            self._endpoints[place.rank] = await transport.open(place.rank, place.host)
+        bound = {rank: (end.address.host, end.address.port) for rank, end in self._endpoints.items()}
+        self._link.send(control.Bound(bound, nics_of((place.host for place in setup.ranks), devices)))
 
     async def _expect(self, kind: type[Any]) -> Any:
         value = await self._link.receive()
@@ -195,7 +201,7 @@ class Agent:
             waiting = next(filter(None, (player.waits_for() for player in self._players.values())), "")
             self._link.send(
                 control.Progress(
-                    bytes_sent=sum(flow.bytes for end in self._endpoints.values() for flow in end.counters()),
+                    bytes_sent=sum(end.posted_bytes for end in self._endpoints.values()),
                     events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
                     computing=any(player.is_computing for player in self._players.values()),
                     waiting_on=waiting,
@@ -203,9 +209,10 @@ class Agent:
             )
             await asyncio.sleep(PROGRESS_S)
 
-    async def _farewell(self) -> None:
+    async def _farewell(self, transport: Transport) -> None:
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), self._lateness.median_ns() or 0))
+        lateness_ns = self._lateness.median_ns() or 0
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts()))
         await self._link.drained()
 
     def _fail(self, reason: str, rank: int | None = None) -> None:

@@ -52,6 +52,16 @@ def held_addresses(interface: str) -> dict[str, HeldAddress]:
     }
 
 
+def holders() -> dict[str, str]:
+    """Address → the interface that has it, of all there are."""
+    return {
+        entry["local"]: link["ifname"]
+        for link in _ask("address", "show")
+        for entry in link.get("addr_info", [])
+        if "local" in entry
+    }
+
+
 def routed_prefixes(interface: str, *, is_v6: bool) -> list[Prefix]:
     """Destinations that the main table sends through an interface."""
     default = "::/0" if is_v6 else "0.0.0.0/0"

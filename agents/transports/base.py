@@ -88,6 +88,11 @@ class Endpoint(Protocol):
         """End of a batch: hand everything posted to the network."""
         ...
 
+    @property
+    def posted_bytes(self) -> int:
+        """Payload handed to the network so far."""
+        ...
+
     def counters(self) -> Sequence[FlowCounters]:
         """A snapshot of every flow from here, and of those to here where the receiver knows more than the sender."""
         ...

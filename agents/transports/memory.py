@@ -152,6 +152,11 @@ class MemoryEndpoint:
         for sender in self._senders.values():
             sender.send_ready()
 
+    @property
+    def posted_bytes(self) -> int:
+        """Payload handed to the network so far."""
+        return sum(flow.bytes for flow in self._counters.values())
+
     def counters(self) -> Sequence[FlowCounters]:
         """A snapshot for every peer this endpoint has sent to."""
         return [replace(counters) for counters in self._counters.values()]

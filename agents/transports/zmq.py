@@ -290,6 +290,11 @@ class ZmqEndpoint:
         """End of a batch: hand everything posted to the network."""
         self._transport.settle()
 
+    @property
+    def posted_bytes(self) -> int:
+        """Payload handed to the network so far."""
+        return sum(flow.counters.bytes for flow in self._outgoing.values())
+
     def counters(self) -> Sequence[FlowCounters]:
         """A snapshot for every peer this endpoint has sent to."""
         return [flow.snapshot() for flow in self._outgoing.values()]

@@ -69,6 +69,11 @@ class InstantEndpoint(Endpoint):
     def flush(self) -> None:
         """See Endpoint."""
 
+    @property
+    def posted_bytes(self) -> int:
+        """See Endpoint."""
+        return 0
+
     def counters(self) -> Sequence[FlowCounters]:
         """See Endpoint."""
         return []

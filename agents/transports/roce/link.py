@@ -31,7 +31,7 @@ class Link:
         self.posted_bytes = 0
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
-        window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 4)
+        window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 2)
         self._settings = options.connection(
             window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu),
             smallest_run=transport.shared.payload.per_call,

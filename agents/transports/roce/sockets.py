@@ -57,15 +57,18 @@ class Listener:
         except OSError as error:
             self.socket.close()
             raise _bind_error(host, UDP_PORT, error) from error
-        self.buffer_bytes = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        """What the kernel granted, its own bookkeeping included."""
+        self.buffer_bytes = granted_bytes(self.socket, socket.SO_RCVBUF)
+        """What the kernel granted of BUFFER_BYTES."""
 
     def _configure(self, *, has_ecn: bool) -> None:
         sock = self.socket
         _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE)
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-        with contextlib.suppress(OSError):  # an old kernel: datagrams come one by one
+        self.is_merging = True
+        try:
             sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        except OSError:  # an old kernel: datagrams come one by one
+            self.is_merging = False
         if self.is_v6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.setsockopt(socket.IPPROTO_UDP, _UDP_NO_CHECK6_RX, 1)
@@ -101,6 +104,7 @@ class Sender:
         except OSError as error:
             sock.close()
             raise _bind_error(host, port, error) from error
+        self.buffer_bytes = granted_bytes(sock, socket.SO_SNDBUF)
         self._sendmsg = sock.sendmsg
 
     def send(self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = ()) -> bool:
@@ -155,6 +159,8 @@ class Senders:
         self._count = 0
         self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
         self._retired_drops = 0
+        self.least_buffer_bytes = BUFFER_BYTES
+        """The smallest send buffer that the kernel granted any of them."""
 
     def get(self, host: str, port: int) -> Sender:
         """The socket that sends from there; one at another port of the address where no more files may be opened.
@@ -169,6 +175,7 @@ class Senders:
                 return list(there.values())[port % len(there)]
             sender = there[port] = self._open(host, port)
             self._count += 1
+            self.least_buffer_bytes = min(self.least_buffer_bytes, sender.buffer_bytes)
         return sender
 
     def _open(self, host: str, port: int) -> Sender:
@@ -217,6 +224,11 @@ def _bind_to_device(sock: socket.socket, device: str) -> None:
     except OSError as error:
         sock.close()
         raise HostError(f"cannot use interface {device}: {error.strerror}; `ip link` lists those it has") from error
+
+
+def granted_bytes(sock: socket.socket, option: int) -> int:
+    """The size of a socket's buffer, as it was asked for: the kernel doubles it for its own bookkeeping."""
+    return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
 def _grow(sock: socket.socket, option: int, forced: int) -> None:

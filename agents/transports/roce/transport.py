@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from agents.timer import TimerfdClock
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Transport
+from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Transport
 from agents.transports.roce.channel import data_traffic_class, shared_state
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.sockets import Listener, Senders
+from agents.transports.roce.port import PortPacer
+from agents.transports.roce.sockets import BUFFER_BYTES, Listener, Senders
 from emulator.errors import LocalProtocolError
+from emulator.results.manifest import Parameter
 
 ROUNDS_PER_PASS = 4
 """How often a pass looks for more before the loop's other callbacks get a turn."""
@@ -55,6 +57,8 @@ class RoceTransport(Transport):
         self.options = options = options or RoceOptions()
         self.message_bytes = message_bytes
         self._devices = devices or {}
+        self._ports: dict[int, Port] = {}
+        self._pacers: dict[int, PortPacer] = {}
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
         self._clock = TimerfdClock(self._loop)
@@ -90,6 +94,26 @@ class RoceTransport(Transport):
         drops["send"] += self.shared.senders.drops
         return +drops
 
+    def use_ports(self, ports: Mapping[int, Port]) -> None:
+        """Pace together the ranks that share a port with a cap; line rates are where DCQCN starts."""
+        self._ports = dict(ports)
+
+    def facts(self) -> Mapping[str, Parameter]:
+        """Buffers that were granted, offloads, how much was verified, drops by reason."""
+        granted = [endpoint.buffer_bytes for endpoint in self._endpoints.values()]
+        is_merging = all(endpoint.is_merging for endpoint in self._endpoints.values())
+        checked = 1.0 if self.options.payload == "random" else 1 / self.options.verify_every
+        return {
+            "receive_buffer_asked": Parameter(BUFFER_BYTES, "bytes"),
+            "receive_buffer_granted": Parameter(min(granted, default=BUFFER_BYTES), "bytes"),
+            "send_buffer_asked": Parameter(BUFFER_BYTES, "bytes"),
+            "send_buffer_granted": Parameter(self.shared.senders.least_buffer_bytes, "bytes"),
+            "sending": Parameter("UDP_SEGMENT" if self.shared.is_cutting else "single datagrams"),
+            "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
+            "verified_share": Parameter(checked, "of merged receptions"),
+            **{f"dropped.{reason}": Parameter(count, "packets") for reason, count in self.drops.items()},
+        }
+
     async def open(self, rank: int, host: str) -> RoceEndpoint:
         """Bind an endpoint at numeric IP address `host`, which no other rank of the host may have; port 4791.
 
@@ -100,8 +124,20 @@ class RoceTransport(Transport):
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
         listener = Listener(host, has_ecn=self.options.ecn != "off", device=self._devices.get(host))
-        endpoint = self._endpoints[rank] = RoceEndpoint(self, rank, listener)
+        place = self._ports.get(rank, Port())
+        endpoint = self._endpoints[rank] = RoceEndpoint(
+            self, rank, listener, line_rate_bps=place.line_rate_bps, port=self._pacer_of(place, is_v6=listener.is_v6)
+        )
         return endpoint
+
+    def _pacer_of(self, port: Port, *, is_v6: bool) -> PortPacer | None:
+        if not port.cap_bps:
+            return None
+        if port.number not in self._pacers:
+            self._pacers[port.number] = PortPacer(
+                self._clock, rate_bps=port.cap_bps, path_mtu=self.options.path_mtu, is_v6=is_v6
+            )
+        return self._pacers[port.number]
 
     def close(self) -> None:
         """Stop at once, dropping what is queued; idempotent."""
