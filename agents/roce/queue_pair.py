@@ -36,6 +36,7 @@ class QueuePair:
         "cnps_sent",
         "congestion",
         "ecn_marks",
+        "is_paced",
         "notification",
         "paced_until",
         "pacer",
@@ -55,6 +56,8 @@ class QueuePair:
         self.requester = Requester(settings, initial_psn=send_psn)
         self.responder = Responder(settings, initial_psn=expect_psn)
         self.congestion: CongestionControl = congestion or FixedRate()
+        self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
+        """Whether anything but the window may hold up what is sent."""
         self.pacer = Pacer()
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0

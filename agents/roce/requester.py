@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agents.roce.headers import Syndrome
 from agents.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
-from agents.roce.psn import Psn, distance, wrap
+from agents.roce.psn import PSN_MASK, Psn, distance, wrap
 from agents.roce.window import PATIENCE_NS, SendWindow
 from emulator.units import format_duration
 
@@ -130,6 +130,26 @@ class Requester:
         self._posted += message.packets
         self._messages.append(message)
         self._unsent.append(message)
+
+    def start(self, message: Message, now: int) -> Psn | None:
+        """Queue a SEND or WRITE of one packet that asks for an acknowledgement, and take it as sent now: its PSN.
+
+        None, and not queued, where it may not go at once: `post` it.
+        """
+        first = self._next
+        if self._unsent or first - self._unacknowledged >= self._window.packets:
+            return None
+        if self.failure is not None or now < self._paused_until:
+            return None
+        if first == self._unacknowledged:
+            self._progress_ns = now
+        if self._probe < 0:
+            self._probe, self._probe_ns = first, now
+        message.packets, message.first = 1, first
+        self._messages.append(message)
+        self._next = self._sent = self._posted = self._ack_requested = first + 1
+        self.sent_packets += 1
+        return Psn((self._initial + first) & PSN_MASK)
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""

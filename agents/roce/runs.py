@@ -31,10 +31,12 @@ MOST_SEGMENTS = 64
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 _CONSTANT_CALLS = 8  # calls that the slots fill: few enough to stay in a core's cache
 _RANDOM_CALLS = 16
-_P_KEY = 0xFFFF
+P_KEY = 0xFFFF
 
 Pieces: TypeAlias = Sequence[Buffer]
 """What one sendmsg gathers into a packet."""
+Shifts: TypeAlias = tuple[tuple[int, ...], ...]
+"""What appending zero bytes does to a CRC: four tables, for its bytes from the lowest."""
 
 
 class Payload:
@@ -111,18 +113,18 @@ class Framing:
         """One packet with `size` bytes of the slot as payload; its IP ID must be 0."""
         flags = (-size & 3) << 4
         word = ACK_REQUEST | psn if ack_request else psn
-        masked = BTH.pack(opcode, flags, _P_KEY, _MASK | self.dest_qp, word) + extension
-        tail = ICRC.pack(self._icrc(masked, slot, size))
-        header = BTH.pack(opcode, flags, _P_KEY, self.dest_qp, word) + extension
+        masked = BTH.pack(opcode, flags, P_KEY, _MASK | self.dest_qp, word) + extension
+        tail = ICRC.pack(self.icrc(masked, slot, size))
+        header = BTH.pack(opcode, flags, P_KEY, self.dest_qp, word) + extension
         if not size:
             return (header + tail,)
         return header, self._payload.take(slot, size), bytes(-size & 3) + tail if size & 3 else tail
 
     def notification(self, opcode: int, content: bytes) -> Pieces:
         """A packet with BECN set whose content is not from a slot: a CNP."""
-        masked = BTH.pack(opcode, 0, _P_KEY, _MASK | self.dest_qp, 0) + content
-        header = BTH.pack(opcode, 0, _P_KEY, 1 << 30 | self.dest_qp, 0)
-        return (header + content + ICRC.pack(self._icrc(masked, 0, 0)),)
+        masked = BTH.pack(opcode, 0, P_KEY, _MASK | self.dest_qp, 0) + content
+        header = BTH.pack(opcode, 0, P_KEY, 1 << 30 | self.dest_qp, 0)
+        return (header + content + ICRC.pack(self.icrc(masked, 0, 0)),)
 
     def middles(self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool) -> memoryview:
         """`count` MIDDLE packets in the staging buffer from `slot` on (not beyond its end).
@@ -138,7 +140,7 @@ class Framing:
         if not self._payload.is_constant:
             crcs ^= self._payload.slot_crcs[slot:end]
         if staging.owner is not run:
-            staging.starts[:] = (opcode << 24 | _P_KEY, self.dest_qp)
+            staging.starts[:] = (opcode << 24 | P_KEY, self.dest_qp)
             staging.owner = run
         psns = staging.psns[slot:end]
         np.add(staging.steps[:count], psn, out=psns)
@@ -160,29 +162,37 @@ class Framing:
         masked = bytearray(packet[:header_bytes])
         masked[4] = 0xFF
         (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
-        return self._icrc(masked, slot, size) == received or self.is_intact_in_full(packet)
+        return self.icrc(masked, slot, size) == received or self.is_intact_in_full(packet)
 
     def is_intact_in_full(self, packet: memoryview) -> bool:
         """Whether a packet's ICRC is right for some IP ID, whatever its payload."""
         (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
         return recover_ip_id(self.path, packet[:-ICRC_BYTES], received) is not None
 
-    def _icrc(self, masked: Buffer, slot: int, size: int) -> int:
-        padded = size + (-size & 3)
-        length = len(masked) + padded + ICRC_BYTES
+    def body(self, size: int) -> bytes:
+        """The first `size` bytes of the first slot and their pad."""
+        return bytes(self._payload.take(0, size)) + bytes(-size & 3)
+
+    def prefix(self, length: int) -> int:
+        """CRC of what comes before the BTH of a UDP payload of `length` bytes."""
         prefix = self._prefixes.get(length)
         if prefix is None:
             prefix = self._prefixes[length] = zlib.crc32(self.path.masked_headers(length))
-        crc = zlib.crc32(masked, prefix)
+        return prefix
+
+    def icrc(self, masked: Buffer, slot: int, size: int) -> int:
+        """ICRC of a packet with IP ID 0: its headers, byte 4 masked, then `size` bytes of the slot and their pad."""
+        padded = size + (-size & 3)
+        crc = zlib.crc32(masked, self.prefix(len(masked) + padded + ICRC_BYTES))
         if not size:
             return crc
-        a, b, c, d = _shift(padded)
+        a, b, c, d = shifts(padded)
         shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
         return shifted ^ self._payload.crc(slot, size)
 
     def _make_run(self, opcode: int) -> tuple[RunIcrc, tuple[U32Array, U32Array]]:
         """ICRCs of a run, and what makes of those with IP IDs that count up those with ID 0, or those of cut calls."""
-        headers = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, 0)
+        headers = BTH.pack(opcode, 0, P_KEY, self.dest_qp, 0)
         crc = int(self._payload.slot_crcs[0]) if self._payload.is_constant else 0
         run = RunIcrc(IcrcTemplate(self.path, headers, self._payload.path_mtu, crc))
         counted, zeros = run.consecutive(0, self._payload.slots), np.zeros_like(self._staging.steps)
@@ -193,7 +203,8 @@ class Framing:
 
 
 @lru_cache(maxsize=4096)
-def _shift(size: int) -> tuple[tuple[int, ...], ...]:
+def shifts(size: int) -> Shifts:
+    """What appending `size` zero bytes does."""
     return tuple(tuple(row) for row in shift_table(size).tables.tolist())
 
 
@@ -235,7 +246,7 @@ class Prediction:
     __slots__ = ("_bytes", "_first", "_start")
 
     def __init__(self, *, opcode: int, dest_qp: int) -> None:
-        self._start = BTH.pack(opcode, 0, _P_KEY, dest_qp, 0)[:8]
+        self._start = BTH.pack(opcode, 0, P_KEY, dest_qp, 0)[:8]
         self._first = -1
         self._bytes = b""
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.roce.headers import P_KEYS
-from agents.roce.runs import BTH
+from agents.roce.opcodes import Opcode
+from agents.roce.runs import BTH, P_KEY
+from agents.roce.single import ACK_BYTES, WRITE
 from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
@@ -52,6 +54,7 @@ class RoceEndpoint:
         self._fd = self._socket.fileno()
         self._recvmsg_into = self._socket.recvmsg_into
         self._buffers = (self._shared.buffer,)
+        self._plain: Sequence[tuple[int, int, bytes]] = []
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
@@ -77,8 +80,9 @@ class RoceEndpoint:
         link = self._links.get(peer) or self._make_link(peer)
         if link.is_broken:
             return
-        link.post(tag, size)
-        if not link.is_dirty:
+        if not link.post(tag, size):
+            self._transport.watch()
+        elif not link.is_dirty:
             link.is_dirty = True
             self._dirty.append(link)
 
@@ -139,9 +143,33 @@ class RoceEndpoint:
                 return
             except OSError:  # an ICMP error that the kernel passes on: it says nothing that time does not
                 continue
-            self._take(size, control, address)
+            if control != self._plain or not self._take_single(size, address):
+                self._take(size, control, address)
             if size < _DRAIN_BYTES or self.is_closed:
                 return
+
+    def _take_single(self, size: int, address: tuple[str, int]) -> bool:
+        """Take a packet of the two kinds that are many and travel alone, if nothing is special about it."""
+        shared = self._shared
+        opcode, flags, p_key, number, word, tag, rkey, length, imm = WRITE.unpack_from(shared.buffer)
+        channel = self._channels.get(number)  # none has a number with FECN or BECN in it
+        if channel is None or p_key != P_KEY or channel.is_dead or channel.ends.peer_host != address[0]:
+            return False
+        if opcode == Opcode.RC_WRITE_ONLY_IMM:
+            return channel.take_single_write(
+                size,
+                address[1],
+                flags=flags,
+                word=word,
+                tag=tag,
+                rkey=rkey,
+                length=length,
+                imm=imm,
+                now=time.monotonic_ns(),
+            )
+        if opcode != Opcode.RC_ACK or size != ACK_BYTES or flags:
+            return False
+        return channel.take_ack(address[1], psn=word & 0xFFFFFF, aeth=tag >> 32, now=time.monotonic_ns())
 
     def _take(self, size: int, control: Sequence[tuple[int, int, bytes]], address: tuple[str, int]) -> None:
         if size < 16:
@@ -190,6 +218,8 @@ class RoceEndpoint:
                 (self.queue_drops,) = _INT.unpack(data[:4])
         if is_marked:
             channel.marked(-(-size // stride), now)
+        elif len(control) == 1 and stride == size:
+            self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         return stride or size
 
     def _meet(self, number: int, host: str) -> Channel | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agents.roce.messages import Delivered, Message, Verb
+from agents.roce.opcodes import Operation
 from agents.roce.queue_pair import QueuePair
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel
@@ -42,19 +44,27 @@ class Link:
             room_bytes=self._settings.window_packets * options.path_mtu + transport.message_bytes,
         )
         self._incoming = Incoming(qps=options.qps)
+        self._largest_single = options.path_mtu if options.qps == 1 else 0
 
-    def post(self, tag: int, size: int) -> None:
-        """Queue a transfer."""
+    def post(self, tag: int, size: int) -> bool:
+        """Send a transfer at once where it is one packet and nothing is before it, else queue it: whether it waits."""
+        outgoing = self._outgoing
+        if size > self._largest_single or (size and outgoing.has_more):
+            outgoing.post(tag, size)
+            return True
+        message = Message(Verb.WRITE_IMM, size, address=tag, imm=1 if size else 0)
         if size:
-            self._outgoing.post(tag, size)
-        else:
-            self._queue(0, Message(Verb.WRITE_IMM, 0, address=tag))
+            outgoing.passed(size)
+        index = 1 if size else 0
+        self.posted_bytes += size
+        channel = self._channels[index] or self.channel(index)
+        return not channel.post_single(message, time.monotonic_ns())
 
     def send(self, now: int) -> None:
         """Send what may go; control first."""
-        control = self._channels[0]
-        if control is not None and control.pair.requester.backlog:
-            control.send(now)
+        for channel in self._channels[:2]:
+            if channel is not None and channel.pair.requester.backlog:
+                channel.send(now)
         used = set()
         for index, message in self._outgoing.deal():
             self._queue(index + 1, message)
@@ -98,6 +108,14 @@ class Link:
                 self._endpoint.events.arrived(self.peer, tag, size, now)
         if not self._incoming.is_consistent:
             self.broke("the peer sends messages that are no transfers: is it of another version?")
+
+    def arrived(self, index: int, tag: int, size: int, imm: int, now: int) -> None:
+        """See Owner."""
+        if index == 0 or (imm == 1 and self._incoming.is_direct):
+            if not self.is_broken:
+                self._endpoint.events.arrived(self.peer, tag, size, now)
+        else:
+            self.delivered(index, Delivered(Operation.WRITE, tag, size, imm), now)
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
         """See Owner."""

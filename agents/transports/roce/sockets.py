@@ -91,6 +91,7 @@ class Sender:
         self.drops = 0
         """Packets the kernel did not take."""
         self._socket = sock = _open(host, device)
+        self._sendto = sock.sendto
         try:
             if self.is_v6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
@@ -114,6 +115,13 @@ class Sender:
         except OSError as error:
             return self._send_again(error, pieces, to, control)
         return True
+
+    def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
+        """Send one datagram; as `send`, at less cost."""
+        try:
+            self._sendto(datagram, to)
+        except OSError as error:
+            self._send_again(error, (datagram,), to, ())
 
     def _send_again(
         self, error: OSError, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages

@@ -58,6 +58,10 @@ class Outgoing:
             self._left = size
         self._transfers.append((tag, size))
 
+    def passed(self, size: int) -> None:
+        """A transfer of one message goes to the only queue pair, past an empty queue."""
+        self._queued[0] += size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
+
     def deal(self) -> Iterator[tuple[int, Message]]:
         """The next messages that queue pairs have room for: (queue pair, message)."""
         while self._transfers:
@@ -77,18 +81,20 @@ class Outgoing:
             return Message(Verb.WRITE, piece, address=tag)
         self._transfers.popleft()
         self._left = self._transfers[0][1] if self._transfers else 0
-        self._unacknowledged.append((self._dealt - 1, tag))
+        if self._qps > 1:
+            self._unacknowledged.append((self._dealt - 1, tag))
         messages = -(-size // self._message_bytes)
         return Message(Verb.WRITE_IMM, piece, address=tag, imm=messages & 0xFFFFFFFF)
 
     def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
         """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""
-        self._done[qp] += len(messages)
         for message in messages:
-            self._queued[qp] -= max(message.size, SMALLEST_CHARGE_BYTES)
-        reached = self._done[0]
-        if self._qps > 1:
-            reached = min(done * self._qps + index for index, done in enumerate(self._done))
+            size = message.size
+            self._queued[qp] -= size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
+        if self._qps == 1:
+            return [message.address for message in messages if message.verb is Verb.WRITE_IMM]
+        self._done[qp] += len(messages)
+        reached = min(done * self._qps + index for index, done in enumerate(self._done))
         tags = []
         waiting = self._unacknowledged
         while waiting and waiting[0][0] < reached:
@@ -107,6 +113,11 @@ class Incoming:
         self._next = self._messages = self._size = 0
         self.is_consistent = True
         """False once what came cannot be transfers of ours."""
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a transfer of one message that comes now is the next one to be delivered."""
+        return self._qps == 1 and not self._messages
 
     def received(self, qp: int, delivered: Delivered) -> Iterator[tuple[int, int]]:
         """A message is complete: transfers that are now complete and in order, as (tag, size)."""

@@ -15,10 +15,10 @@ from hashlib import blake2b
 
 from agents.timer import TimerfdClock
 from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Transport
-from agents.transports.roce.channel import data_traffic_class, shared_state
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.port import PortPacer
+from agents.transports.roce.shared import data_traffic_class, shared_state
 from agents.transports.roce.sockets import BUFFER_BYTES, Listener, Senders
 from emulator.errors import LocalProtocolError
 from emulator.results.manifest import Parameter

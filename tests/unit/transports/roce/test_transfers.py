@@ -59,3 +59,24 @@ def test_a_message_that_is_missing_is_noticed() -> None:
     last = Message(Verb.WRITE_IMM, 5, address=1, imm=2)
     assert list(incoming.received(0, delivered(last))) == [(1, 5)]
     assert not incoming.is_consistent
+
+
+def test_a_transfer_of_one_message_is_direct_only_between_transfers() -> None:
+    incoming = Incoming(qps=1)
+    assert incoming.is_direct
+    assert list(incoming.received(0, delivered(Message(Verb.WRITE, 10, address=1)))) == []
+    assert not incoming.is_direct
+    assert list(incoming.received(0, delivered(Message(Verb.WRITE_IMM, 5, address=1, imm=2)))) == [(1, 15)]
+    assert incoming.is_direct
+    assert not Incoming(qps=2).is_direct
+
+
+def test_transfers_past_the_queue_take_room_until_they_are_acknowledged() -> None:
+    outgoing = Outgoing(qps=1, message_bytes=1000, room_bytes=1024)
+    single = Message(Verb.WRITE_IMM, 1000, address=7, imm=1)
+    for _ in range(2):
+        outgoing.passed(1000)
+    outgoing.post(8, 10)
+    assert list(outgoing.deal()) == []
+    assert outgoing.acknowledged(0, [single]) == [7]
+    assert [message.address for _, message in outgoing.deal()] == [8]

@@ -1,0 +1,102 @@
+"""Packets that travel alone and are many: WRITEs of one packet, and ACKs.
+
+Whatever repeats on a path is a constant, found once per size: such a packet costs a CRC over its headers and four
+look-ups, on either side.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+from zlib import crc32
+
+from agents.roce.headers import Buffer
+from agents.roce.opcodes import Opcode
+from agents.roce.runs import ACK_REQUEST, ICRC, P_KEY, Framing, Shifts, shifts
+
+WRITE = struct.Struct(">BBHIIQIII")
+"""BTH, RETH and immediate data of a WRITE ONLY."""
+ACK = struct.Struct(">BBHIII")
+"""BTH and AETH."""
+ACK_BYTES = ACK.size + ICRC.size
+
+_BTH_WORDS = struct.Struct(">BBHII")
+_Shape: TypeAlias = tuple[int, int, Shifts | None, int, Buffer]
+"""Of one size: CRC of what precedes the BTH, what to XOR, what appending the payload does, flags, payload and pad."""
+
+
+class SinglePackets:
+    """Makes and checks the single packets of one path to one queue pair; their IP ID is 0, FECN and BECN are 0.
+
+    Args:
+        framing: of the path.
+        path_mtu: payload of a WRITE, bytes, at most.
+    """
+
+    __slots__ = ("_ack", "_framing", "_writes", "path_mtu")
+
+    def __init__(self, framing: Framing, *, path_mtu: int) -> None:
+        self._framing, self.path_mtu = framing, path_mtu
+        self._writes: dict[int, _Shape] = {}
+        self._ack = self._shape(Opcode.RC_ACK, ACK.size, 0)
+
+    def write(self, psn: int, *, address: int, rkey: int, size: int, imm: int) -> bytes:
+        """A WRITE ONLY with immediate data and `size` bytes of the first slot, which asks for an acknowledgement."""
+        prefix, constant, shift, flags, body = self._writes.get(size) or self._make_write(size)
+        header = WRITE.pack(
+            Opcode.RC_WRITE_ONLY_IMM, flags, P_KEY, self._framing.dest_qp, ACK_REQUEST | psn, address, rkey, size, imm
+        )
+        crc = crc32(header, prefix)
+        if shift is None:
+            return header + ICRC.pack(crc ^ constant)
+        a, b, c, d = shift
+        crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ constant
+        return b"".join((header, body, ICRC.pack(crc)))
+
+    def is_write(self, headers: Buffer, *, size: int, datagram_bytes: int, flags: int, icrc: int) -> bool:
+        """Whether these headers of a WRITE ONLY, FECN and BECN 0, fit length and ICRC, if its payload is the slot's.
+
+        Args:
+            headers: the 32 bytes.
+            size: what its RETH says.
+            datagram_bytes: BTH … ICRC.
+            flags: its second byte.
+            icrc: as received.
+        """
+        if size > self.path_mtu:
+            return False
+        prefix, constant, shift, expected_flags, body = self._writes.get(size) or self._make_write(size)
+        if flags != expected_flags or datagram_bytes != 36 + len(body):
+            return False
+        crc = crc32(headers, prefix)
+        if shift is None:
+            return crc ^ constant == icrc
+        a, b, c, d = shift
+        return a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ constant == icrc
+
+    def ack(self, psn: int, aeth: int) -> bytes:
+        """An ACK or NAK; `aeth`: syndrome and MSN."""
+        header = ACK.pack(Opcode.RC_ACK, 0, P_KEY, self._framing.dest_qp, psn, aeth)
+        return header + ICRC.pack(crc32(header, self._ack[0]) ^ self._ack[1])
+
+    def is_ack(self, headers: Buffer, *, icrc: int) -> bool:
+        """Whether these 16 bytes of an ACK, FECN and BECN 0, fit the ICRC."""
+        return crc32(headers, self._ack[0]) ^ self._ack[1] == icrc
+
+    def _make_write(self, size: int) -> _Shape:
+        shape = self._writes[size] = self._shape(Opcode.RC_WRITE_ONLY_IMM, WRITE.size, size)
+        return shape
+
+    def _shape(self, opcode: int, header_bytes: int, size: int) -> _Shape:
+        """CRC is affine: what one packet's ICRC differs by from the look-ups' result, they all do."""
+        framing, flags = self._framing, (-size & 3) << 4
+        body = framing.body(size)
+        header = _BTH_WORDS.pack(opcode, flags, P_KEY, framing.dest_qp, 0).ljust(header_bytes, b"\0")
+        masked = bytearray(header)
+        masked[4] = 0xFF
+        prefix = framing.prefix(header_bytes + len(body) + ICRC.size)
+        shift = shifts(len(body)) if size else None
+        crc = crc32(header, prefix)
+        if shift is not None:
+            crc = shift[0][crc & 0xFF] ^ shift[1][crc >> 8 & 0xFF] ^ shift[2][crc >> 16 & 0xFF] ^ shift[3][crc >> 24]
+        return prefix, framing.icrc(masked, 0, size) ^ crc, shift, flags, body

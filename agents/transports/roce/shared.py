@@ -1,0 +1,84 @@
+"""What all queue pairs of a transport have in common: buffers, sockets, what is owed and what is under way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.clock import Clock
+from agents.roce.runs import Inspection, Payload, Staging
+from agents.roce.single import ACK, WRITE
+from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
+from agents.transports.roce.sockets import ControlMessages, Senders, cut_message
+
+if TYPE_CHECKING:
+    from agents.transports.roce.channel import Channel
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all channels of a transport have in common.
+
+    Attributes:
+        buffer: where every datagram is received; `write_head`, `ack_head`: the headers of a single packet at its start.
+        drops: packets that were received and not wanted, by reason.
+        active: channels with packets on their way.
+        owing: channels whose responder owes a reply.
+    """
+
+    options: RoceOptions
+    clock: Clock
+    senders: Senders
+    payload: Payload
+    staging: Staging
+    inspection: Inspection
+    buffer: memoryview
+    write_head: memoryview
+    ack_head: memoryview
+    drops: Counter[str]
+    active: set[Channel]
+    owing: list[Channel]
+    cut: ControlMessages
+    seed: int
+    rkey: int
+    is_cutting: bool = True
+
+    def reply(self) -> None:
+        """Send every reply that is owed: control's must not come after those of payload that it overtook."""
+        if self.owing:
+            owing, self.owing = self.owing, []
+            for channel in owing:
+                channel.reply()
+
+
+def shared_state(
+    *, options: RoceOptions, clock: Clock, senders: Senders, seed: int, rkey: int, payload_seed: int | None
+) -> Shared:
+    """What the channels of one transport share."""
+    payload = Payload(path_mtu=options.path_mtu, seed=payload_seed)
+    staging = Staging(payload)
+    buffer = bytearray(1 << 16)
+    view = memoryview(buffer)
+    return Shared(
+        options=options,
+        clock=clock,
+        senders=senders,
+        payload=payload,
+        staging=staging,
+        inspection=Inspection(buffer),
+        buffer=view,
+        write_head=view[: WRITE.size],
+        ack_head=view[: ACK.size],
+        drops=Counter(),
+        active=set(),
+        owing=[],
+        cut=cut_message(staging.stride),
+        seed=seed,
+        rkey=rkey,
+    )
+
+
+def data_traffic_class(options: RoceOptions) -> int:
+    """TOS or traffic class of data."""
+    return options.dscp << 2 | ECN_CODE_POINTS[options.ecn]

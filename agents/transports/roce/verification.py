@@ -1,0 +1,106 @@
+"""Whether what comes for a queue pair is what was sent: ICRC and payload, as often as was promised."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.roce.icrc import UdpPath
+from agents.roce.opcodes import Opcode
+from agents.roce.runs import ICRC, Framing
+from agents.roce.single import ACK_BYTES, SinglePackets
+from agents.transports.roce.ends import Ends, packed
+from agents.transports.roce.shared import Shared
+
+KNOWN_PORTS = 64
+"""Source ports of a peer that are remembered."""
+
+_STARTING = (Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_WRITE_ONLY, Opcode.RC_WRITE_FIRST)
+
+
+class Verification:
+    """Looks at the bytes of one queue pair's packets in the buffer that all share."""
+
+    __slots__ = ("_ends", "_paths", "_seen", "_shared")
+
+    def __init__(self, shared: Shared, ends: Ends) -> None:
+        self._shared, self._ends = shared, ends
+        self._paths: dict[int, tuple[Framing, SinglePackets]] = {}
+        self._seen = 0
+
+    def is_single_write(self, datagram_bytes: int, port: int, *, size: int, flags: int) -> bool:
+        """Whether this is an intact WRITE of one packet, FECN and BECN 0, that need not be looked at in full."""
+        shared = self._shared
+        if size:
+            if not shared.payload.is_constant or (self._seen + 1) % shared.options.verify_every == 0:
+                return False
+            self._seen += 1
+        (icrc,) = ICRC.unpack_from(shared.buffer, datagram_bytes - 4)
+        singles = (self._paths.get(port) or self._meet(port))[1]
+        return singles.is_write(shared.write_head, size=size, datagram_bytes=datagram_bytes, flags=flags, icrc=icrc)
+
+    def is_ack(self, port: int) -> bool:
+        """Whether this is an intact ACK, FECN and BECN 0."""
+        (icrc,) = ICRC.unpack_from(self._shared.buffer, ACK_BYTES - 4)
+        return (self._paths.get(port) or self._meet(port))[1].is_ack(self._shared.ack_head, icrc=icrc)
+
+    def is_intact_in_full(self, datagram_bytes: int, port: int) -> bool:
+        """Whether the first packet's ICRC is right, whatever its payload."""
+        return self._framing(port).is_intact_in_full(self._shared.buffer[:datagram_bytes])
+
+    def problem(
+        self, size: int, port: int, *, header: int, length: int, opcode: int, packet: int, is_next: bool
+    ) -> str | None:
+        """What is wrong with a lone packet, "icrc" or "payload"; None: nothing is.
+
+        Args:
+            size: bytes of the packet.
+            header: of them, BTH and extension headers.
+            length: of them, payload.
+            packet: packets of its message before it, if `is_next`.
+        """
+        shared = self._shared
+        datagram = shared.buffer[:size]
+        slot, knows_slot = 0, True
+        if length and opcode not in _STARTING:
+            slot, knows_slot = shared.payload.slot(packet), is_next
+        if not self._framing(port).is_intact(datagram, header_bytes=header, slot=slot, size=length):
+            return "icrc"
+        if not (length and knows_slot and (self._is_sample() or not shared.payload.is_constant)):
+            return None
+        is_same = bytes(datagram[header : header + length]) == bytes(shared.payload.take(slot, length))
+        return None if is_same else "payload"
+
+    def is_run_right(self, stride: int, count: int, port: int, *, packet: int) -> bool:
+        """Whether payload and ICRC of predicted MIDDLE packets are right.
+
+        Random payload is compared always, a constant one where this is a sample; the first ICRC where it is a sample.
+
+        Args:
+            packet: packets of the message before them.
+        """
+        payload, is_sample = self._shared.payload, self._is_sample()
+        if payload.is_constant and not is_sample:
+            return True
+        first = payload.slot(packet)
+        expected = payload.rows[first : first + count]
+        if len(expected) < count:
+            expected = np.concatenate((expected, payload.rows[: count - len(expected)]))
+        if (self._shared.inspection.rows(stride, count)[:, 12:-4] != expected).any():
+            return False
+        return not is_sample or self.is_intact_in_full(stride, port)
+
+    def _is_sample(self) -> bool:
+        self._seen += 1
+        return self._seen % self._shared.options.verify_every == 0
+
+    def _framing(self, port: int) -> Framing:
+        return (self._paths.get(port) or self._meet(port))[0]
+
+    def _meet(self, port: int) -> tuple[Framing, SinglePackets]:
+        if len(self._paths) >= KNOWN_PORTS:
+            self._paths.clear()
+        shared, ends = self._shared, self._ends
+        path = UdpPath(packed(ends.peer_host), packed(ends.host), port)
+        framing = Framing(path, ends.own_qpn, shared.staging)
+        known = self._paths[port] = framing, SinglePackets(framing, path_mtu=shared.payload.path_mtu)
+        return known
