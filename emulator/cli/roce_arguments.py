@@ -14,13 +14,13 @@ from agents.transports.roce.options import (
     FASTEST_BPS,
     MOST_QPS,
     NCCL_TIMEOUT,
-    NO_CAP,
     SOURCE_PORTS,
     RoceOptions,
     spelled,
 )
 from emulator.cli.arguments import argument, at_least
 from emulator.errors import PlanError
+from emulator.planner.capping import NO_CAP
 from emulator.results.manifest import Parameter
 from emulator.units import parse_rate, parse_size
 
@@ -100,8 +100,9 @@ def roce_options(args: argparse.Namespace) -> tuple[Mapping[str, str], Mapping[s
         if given:
             raise PlanError(f"--{spelled(next(iter(given)))} is for --transport roce, not for {args.transport}")
         return {}, {}
-    described = RoceOptions.parse(given).described(getattr(args, "port_rates_bps", ()))
-    return given, {f"roce.{name}": Parameter(value, unit) for name, (value, unit) in described.items()}
+    options = RoceOptions.parse(given)
+    described = options.described(getattr(args, "port_rates_bps", ()))
+    return {name: str(getattr(options, name)) for name in given}, {f"roce.{name}": Parameter(value, unit) for name, (value, unit) in described.items()}
 
 
 def _timeout(text: str) -> int:

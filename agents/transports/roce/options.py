@@ -10,6 +10,7 @@ from agents.roce.congestion import CongestionControl, FixedRate
 from agents.roce.dcqcn import ReactionPoint, preset
 from agents.roce.messages import PATH_MTUS, ConnectionSettings
 from emulator.errors import PlanError
+from emulator.planner.capping import NO_CAP, port_cap_bps
 from emulator.units import parse_rate, parse_size
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
@@ -17,7 +18,6 @@ ECN_CODE_POINTS = {"off": 0, "ect1": 1, "ect0": 2}
 NOMINAL_LINE_RATE_BPS = 100_000_000_000
 """DCQCN's line rate where nobody says any."""
 FASTEST_BPS = 10**13
-NO_CAP = -1
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
 
@@ -102,9 +102,7 @@ class RoceOptions:
 
     def port_cap_bps(self, port_rate_bps: int | None) -> int:
         """What all ranks at a port of that rate send together at most, bit/s; 0: no cap."""
-        if self.rate_cap_bps < 0:
-            return 0
-        return min((rate for rate in (self.rate_cap_bps, port_rate_bps) if rate), default=0)
+        return port_cap_bps(self.rate_cap_bps, port_rate_bps)
 
     def line_rate_bps(self, port_rate_bps: int | None) -> int:
         """Where DCQCN starts at a port of that rate: the lowest rate that is known, else a nominal one."""
