@@ -116,6 +116,7 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
     """What a command needs to play something."""
     group = parser.add_argument_group("play")
     group.add_argument("--topology", metavar="FILE", type=Path, help="hosts, addresses, rates (default: loopback)")
+    group.add_argument("--lab", metavar="ID", help="the lab to play in, where several are of the topology's file")
     group.add_argument(
         "--allow-network",
         metavar="PREFIX",

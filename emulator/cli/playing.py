@@ -14,12 +14,14 @@ from pathlib import Path
 
 from agents.roce.packet import UDP_PORT
 from emulator.cli.dialling import listening
+from emulator.cli.entering import enter_lab
 from emulator.cli.progress import RunProgress
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.cli.visible import visible
 from emulator.controller.job import Job, JobOptions
 from emulator.errors import EmulatorError
+from emulator.lab.playing import LabPlace
 from emulator.planner.algorithms import parse_overrides
 from emulator.results.record import Run, read_run
 from emulator.topology.load import load_topology
@@ -38,7 +40,7 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
     """
     topology = _topology(args, ranks=len(workload.programs))
     take_transport_defaults(args, topology)
-    job = Job(loaded, workload, topology, _options(args))
+    job = Job(loaded, workload, topology, _options(args, enter_lab(args, topology)))
     nodes = sum(len(program.communications) for program in workload.programs)
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
@@ -86,7 +88,7 @@ def _free_block() -> int:
     return 0  # all taken: binding will say so
 
 
-def _options(args: argparse.Namespace) -> JobOptions:
+def _options(args: argparse.Namespace, place: LabPlace | None) -> JobOptions:
     now = datetime.datetime.now(datetime.UTC).astimezone()
     transport_options, transport_parameters = roce_options(args)
     return JobOptions(
@@ -110,4 +112,6 @@ def _options(args: argparse.Namespace) -> JobOptions:
         listening=listening(args),
         is_by_hand=args.is_by_hand,
         join_timeout_s=args.join_timeout,
+        entrances=place.prefixes if place else {},
+        lab=place.facts() if place else None,
     )

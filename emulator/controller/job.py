@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class JobOptions:
         listening: where agents of other machines dial in; None: all are local.
         is_by_hand: no agent is started here, all dial in.
         join_timeout_s: how long to wait for them.
+        entrances: host → a command that becomes another one inside it, put before it; such a host has its own agent.
+        lab: what the manifest says of the lab; None where there is none.
     """
 
     run_id: str
@@ -74,6 +76,8 @@ class JobOptions:
     listening: Listening | None = None
     is_by_hand: bool = False
     join_timeout_s: float | None = None
+    entrances: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lab: Mapping[str, Any] | None = None
 
 
 class JobObserver(Protocol):
@@ -181,6 +185,7 @@ class Job:
             silence_timeout_s=options.timeout_s,
             transport_options=options.transport_options,
             local=self._assignment.local,
+            prefixes=options.entrances,
             interfaces=[self._topology.interface_of(rank).name for rank in range(ranks)],
             networks={
                 name: networks_beside(self._topology, self._assignment.ranks_of[name])
@@ -212,7 +217,7 @@ class Job:
                 nodes=loaded.nodes,
                 communication_nodes=sum(len(program.communications) for program in self._workload.programs),
             ),
-            topology=describe_topology(topology),
+            topology={**describe_topology(topology), **({"lab": options.lab} if options.lab else {})},
             dut=describe_dut(topology),
             parameters=self._parameters(),
             scaling=Scaling(options.scale_bytes, _compute_label(options.compute_factor), options.element_bytes),
@@ -279,9 +284,7 @@ class Job:
 class _Recorder:
     """Turns what a session reports into rows of the run folder. Implements SessionObserver."""
 
-    def __init__(
-        self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver, companion: RunCompanion
-    ) -> None:
+    def __init__(self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver, companion: RunCompanion) -> None:
         self._writer, self._catalogue, self._observer, self._companion = writer, catalogue, observer, companion
         self._done: dict[int, int] = {}
 
@@ -328,7 +331,9 @@ class _Recorder:
 
 
 def _assign(topology: Topology, options: JobOptions) -> Assignment:
-    assignment = assign_ranks(topology, local_agents=options.agents, is_by_hand=options.is_by_hand)
+    assignment = assign_ranks(
+        topology, local_agents=options.agents, is_by_hand=options.is_by_hand, apart=options.entrances
+    )
     if options.listening is not None:
         options.listening.check(topology)
     elif assignment.remote:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
@@ -18,6 +19,11 @@ class Way:
     interface: str
     source: str
     destination: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it never leaves the host, as its addresses say."""
+        return ip_address(self.source).is_loopback
 
 
 def ways(topology: Topology, ranks: Sequence[int]) -> Iterator[Way]:
@@ -60,6 +66,8 @@ def require_egress(
 
 
 def _devices(wanted: Sequence[Way], namespace: str | None) -> list[str | None]:
+    if not wanted:
+        return []
     where = ("-n", namespace) if namespace is not None else ()
     asked = "".join(f"route get {way.destination} from {way.source}\n" for way in wanted)
     done = subprocess.run(

@@ -34,6 +34,11 @@ class LabPlace:
         """Host → its namespace."""
         return {node.name: node.namespace for node in self.state.design.nodes if node.is_host}
 
+    @property
+    def devices(self) -> Mapping[tuple[str, str], str]:
+        """(node, port) → the name of its device."""
+        return {(node.name, port.name): port.device for node in self.state.design.nodes for port in node.ports}
+
     def facts(self) -> Mapping[str, Any]:
         """For the record: what realises the topology, and with which parameters; rates in bit/s, sizes in bytes."""
         state = self.state

@@ -12,6 +12,8 @@ CUTTER_BPS = 100_000_000_000
 """Rate of the bucket that only cuts: as good as none."""
 HASH_POLICY = 1
 """Of equal-cost paths: over addresses, protocol and ports."""
+MODERATION = (("gro_flush_timeout", 50_000), ("napi_defer_hard_irqs", 2))
+"""Of a host's receiver: ns that a frame may wait for the next one, and polls without any before it asks to be woken."""
 _FIRST_TABLE = 1000
 
 
@@ -41,9 +43,10 @@ def node_batches(node: Node, design: Design) -> Iterator[Batch]:
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
         yield Batch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
+    for port in node.ports:
+        yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(node, design)))
     if node.is_host:
-        for port in node.ports:
-            yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(design)))
+        yield from (_moderation(node, port, which, value) for port in node.ports for which, value in MODERATION)
     shaping = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
     if shaping:
         yield Batch(("tc", "-n", node.namespace, "-batch", "-"), shaping)
@@ -118,10 +121,20 @@ def _rules(port: Port, table: int) -> Iterator[str]:
         yield f"{_family(prefix)}rule add from {prefix} table {table}"
 
 
-def _offloads(design: Design) -> Sequence[str]:
-    """Frames are cut at the host's edge, as by a NIC; Open vSwitch reads them with their checksums filled in."""
-    checksums = ("tx", "off") if any(node.kind == OVS for node in design.nodes) else ()
-    return ("tx-udp-segmentation", "off", "tso", "off", "gro", "on", *checksums)
+def _offloads(node: Node, design: Design) -> Sequence[str]:
+    """Frames are cut at the host's edge, as by a NIC; a host merges what it received, a switch does not.
+
+    The kernel merges only what comes from a device that does not promise to cut. Open vSwitch reads frames from a raw
+    socket: their checksums must be there.
+    """
+    checksums = ("tx", "off") if any(one.kind == OVS for one in design.nodes) else ()
+    merging = "on" if node.is_host else "off"
+    return ("tx-udp-segmentation", "off", "tso", "off", "gro", merging, *checksums)
+
+
+def _moderation(node: Node, port: Port, which: str, value: int) -> Batch:
+    """As a NIC's interrupt moderation: frames that come close together are taken together."""
+    return Batch((*inside(node), "tee", f"/sys/class/net/{port.device}/{which}"), [str(value)])
 
 
 def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:
