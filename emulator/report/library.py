@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 VEGA_LITE = "6.4"
-_SNIPPET = "window.vega = vega; window.vegaEmbed = vegaEmbed;"
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 @cache

@@ -120,6 +120,7 @@ class Chart:
         picture: how it is drawn.
         table: the numbers; folded away under the picture.
         choice_title: of the field that the reader chooses by, where the picture has one.
+        is_wide: takes the whole width of the page.
     """
 
     KIND: ClassVar[str] = "chart"
@@ -130,6 +131,7 @@ class Chart:
     picture: Picture
     table: Table | None = None
     choice_title: str = ""
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class Drawing:
     template: str
     drawing: Any
     table: Table | None = None
+    is_wide: bool = True
 
 
 Block: TypeAlias = Figures | Bar | Table | Facts | Text | Chart | Drawing

@@ -14,6 +14,23 @@ Columns: TypeAlias = Mapping[str, Values]
 """Column name → values; all of one length."""
 
 
+class Rows:
+    """Rows of a data set, collected as columns."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {}
+
+    def add(self, **row: str | float | bool | None) -> None:
+        """Append a row; each has the same columns."""
+        for name, value in row.items():
+            self.columns.setdefault(name, []).append(value)
+
+    def extend(self, count: int, **columns: Any) -> None:
+        """Append so many rows: lists by column, or one value for all of them."""
+        for name, value in columns.items():
+            self.columns.setdefault(name, []).extend(value if isinstance(value, list) else [value] * count)
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture.

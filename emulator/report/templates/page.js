@@ -31,6 +31,10 @@
       if (bytes >= factor) return `${bytes % factor ? (bytes / factor).toFixed(2) : bytes / factor} ${unit}`;
     return `${bytes} B`;
   };
+  const isRound = value => {  // ticks of a log scale that are labelled: 1, 2, 5 of a decade, and all between whole ones
+    const leading = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+    return Math.abs(leading - Math.round(leading)) > 1e-6 || [1, 2, 5, 10].includes(Math.round(leading));
+  };
   const significant = value => value === null ? "–" : value === 0 ? "0" : precise(value, 3);
 
   // --- pictures --------------------------------------------------------------------------------------------------
@@ -73,7 +77,6 @@
     const script = document.createElement("script");
     script.textContent = await new Response(plain).text();
     document.head.append(script);
-    for (const [name, call] of Object.entries({ duration, size, significant })) window.vega.expressionFunction(name, call);
   };
 
   const draw = async (name, figure) => {
@@ -83,6 +86,7 @@
     const document_ = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...wanted[name].document };
     const result = await window.vegaEmbed(canvas, { ...document_, datasets: chosen(name, figure) }, {
       actions: false, ast: true, renderer: "svg", config, tooltip: { disableDefaultStyle: true, theme: "plain" },
+      logLevel: 1, expressionFunctions: { duration, size, significant, isRound },
     });
     canvas.querySelector("svg")?.setAttribute("aria-hidden", "true");
     views.set(name, result.view);

@@ -1,0 +1,183 @@
+"""How the numbers came about, in the order of BMWG's reporting format: what was tested, how, and how it repeats.
+
+Source: draft-calabria-bmwg-ai-fabric-training-bench-04, Reporting Format and Result Comparability.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from emulator.report.comparability import comparability
+from emulator.report.facts import RunFacts, key_of
+from emulator.report.page import Block, Column, Facts, Section, Table, Text
+from emulator.report.topology_drawing import rate_in_words, topology_drawing
+from emulator.results.manifest import HostFacts, Manifest
+from emulator.results.table import NONE, describe_scaling, duration_cell, number_cell, warning_in_words
+from emulator.units import format_duration, format_size
+
+DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench-04"
+_ABOUT = (
+    f"In the order of the reporting format of {DRAFT} (Internet-Draft of 12 August 2026, work in progress), as far as "
+    "it applies to a software tester. It defines what is measured and how it is reported, and no acceptance criteria; "
+    "neither does this report."
+)
+_DUT = ("name", "kind", "vendor", "model", "asic", "os", "firmware")
+
+
+def description(facts: RunFacts) -> Section:
+    """Everything that a reader needs to judge the numbers and to repeat them."""
+    blocks: list[Block] = [
+        _dut(facts.manifest),
+        _measurement(facts),
+        topology_drawing(facts),
+        _configuration(facts),
+        _hosts(facts.manifest.hosts),
+        _trials(facts),
+        _parameters(facts.manifest),
+        _repeatability(facts),
+        comparability(facts),
+    ]
+    return Section("description", "Test description", blocks, _ABOUT)
+
+
+def _dut(manifest: Manifest) -> Block:
+    if not manifest.dut:
+        text = "The topology names no device under test: what is measured is everything between the endpoints."
+        return Facts("dut", "Device under test", [("name", NONE)], text)
+    dut = manifest.dut
+    known = [(name, _words(dut.get(name))) for name in _DUT if name in dut]
+    more = [(name, _words(value)) for name, value in dut.items() if name not in _DUT]
+    return Facts("dut", "Device under test", [*known, *more])
+
+
+def _words(value: Any) -> str:
+    """Anything that a manifest holds, in a line."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_words(one)}" for name, one in value.items()) or NONE
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_words, value)) or NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _configuration(facts: RunFacts) -> Facts:
+    manifest = facts.manifest
+    digest = manifest.topology.get("digest")
+    return Facts(
+        "configuration",
+        "What was run",
+        [
+            ("Command", shlex.join(manifest.command_line)),
+            ("Run", f"{manifest.run_id}, {manifest.created}"),
+            ("Trace", f"{manifest.trace.path}, {_trace_size(manifest)}"),
+            ("Trace's SHA-256", manifest.trace.digest),
+            (
+                "Topology",
+                f"{manifest.topology.get('name') or NONE}, from {manifest.topology.get('source') or 'defaults'}",
+            ),
+            ("Topology's SHA-256", str(digest) if digest else NONE),
+            ("Scaling", describe_scaling(manifest.scaling) or "none: sizes and compute times are the trace's"),
+            ("Seed", str(manifest.seed)),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
+        ],
+    )
+
+
+def _trace_size(manifest: Manifest) -> str:
+    return f"{manifest.trace.nodes:,} nodes, {manifest.trace.communication_nodes:,} of them communication"
+
+
+def _measurement(facts: RunFacts) -> Facts:
+    tester, clock = facts.summary.tester, facts.manifest.clock
+    late = tester.post_lateness_median_ns
+    error = format_duration(clock.error_ns) if clock.error_ns else "none: there is one clock"
+    memory = NONE if tester.peak_rss_bytes is None else format_size(tester.peak_rss_bytes)
+    return Facts(
+        "measurement",
+        "Where and how it was measured",
+        [
+            ("Observation point", f"{tester.observation_point}: software timestamps at the sockets"),
+            ("Clock", clock.source),
+            ("Largest offset corrected", format_duration(clock.offset_ns) if clock.offset_ns else "none"),
+            ("Clock error at most", error),
+            ("Posts late by", f"{duration_cell(late)} (median; of the agent where it is largest)"),
+            ("Memory of an agent", f"{memory} (largest)"),
+            ("Accuracy class", "a software generator: outside BMWG's class of timestamps within 100 ns"),
+        ],
+    )
+
+
+def _hosts(hosts: Sequence[HostFacts]) -> Block:
+    if not hosts:
+        return Text("hosts", "What the agents' hosts are is known when the run ends.", "note")
+    lines: list[tuple[str, str]] = []
+    for host in hosts:
+        said = ", ".join(f"{name} {value}" for name, value in host.facts.items() if name != "pid")
+        lines.append((host.agent, f"{host.ranks} ranks; {said or NONE}"))
+        lines += [(f"{host.agent} {nic.get('interface', 'NIC')}", _nic(nic)) for nic in host.nics]
+    if not any(host.nics for host in hosts):
+        lines.append(("NICs", f"{NONE} (no interface was reported)"))
+    return Facts("hosts", "Hosts of the tester", lines)
+
+
+def _nic(nic: Mapping[str, Any]) -> str:
+    speed = rate_in_words(nic.get("speed_bps"))
+    driver, firmware, mtu = (_words(nic.get(name)) for name in ("driver", "firmware", "mtu"))
+    return f"driver {driver}, firmware {firmware}, {speed}, MTU {mtu}"
+
+
+def _parameters(manifest: Manifest) -> Table:
+    rows = [[name, _words(one.value), one.unit or ""] for name, one in manifest.parameters.items()]
+    titles = [Column("parameter", is_number=False), Column("value"), Column("unit", is_number=False)]
+    return Table("parameters", "Parameters as they were in effect", titles, rows, is_folded=True)
+
+
+def _trials(facts: RunFacts) -> Facts:
+    trials, totals = facts.summary.trials, facts.summary.totals
+    lines = [
+        ("Iterations attempted", str(trials.attempted)),
+        ("of these warm-up", str(trials.warmup)),
+        ("included", str(trials.included)),
+        ("excluded", str(len(trials.excluded))),
+        *((f"iteration {one.iteration}", one.why) for one in trials.excluded),
+        ("Samples", f"{totals.samples:,} (communication nodes × ranks × iterations)"),  # noqa: RUF001
+        ("Incomplete", f"{totals.incomplete:,} measurements lacked a member and are left out"),
+        ("Below zero", f"{totals.negative:,} measurements had a negative time and are left out"),
+        ("Early payload", f"{totals.early:,} samples, which have no speed"),
+    ]
+    return Facts("trials", "Trials and anomalies", [*lines, *_anomalies(facts)])
+
+
+def _anomalies(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    if facts.manifest.reason:
+        yield "Ended", facts.manifest.reason
+    for what, count in facts.summary.warnings.items():
+        yield "Warning", warning_in_words(what, count)
+
+
+def _repeatability(facts: RunFacts) -> Table:
+    """CV of the primary metric of every class, and of JCT, within this run."""
+    rows = []
+    one = facts.summary.iteration
+    if one is not None:
+        rows.append(["iteration (JCT)", "JCT", str(one.count), str(one.count), _percent(one.jct_variation)])
+    for row in facts.summary.classes:
+        found = facts.distribution(row)
+        rows.append([str(key_of(row)), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
+    titles = [Column("class", is_number=False), Column("metric", is_number=False), Column("n"), Column("iterations")]
+    about = (
+        "Coefficient of variation = standard deviation / mean, within this run. How runs repeat takes several runs: "
+        "charkha compare."
+    )
+    return Table(
+        "repeatability", "Repeatability within the run", [*titles, Column("CV %")], rows, about, is_folded=True
+    )
+
+
+def _percent(fraction: float | None) -> str:
+    return NONE if fraction is None else number_cell(100 * fraction)

@@ -1,0 +1,48 @@
+"""From a run folder to a report file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emulator.report.facts import RunFacts, read_facts
+from emulator.report.page import render
+from emulator.report.run_page import run_page
+from emulator.results.record import Run
+from emulator.results.stream import publish, writing
+
+REPORT = "report.html"
+"""Its name in a run folder."""
+
+
+def write_report(run: Run, path: Path | None = None) -> Path:
+    """Write the report of a run; returns where it is.
+
+    Args:
+        run: closed, or left by a crash.
+        path: of the file; None = report.html in the run folder. A file that is there is replaced.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+        HostError: the file cannot be written.
+    """
+    target = run.folder / REPORT if path is None else path
+    write_page(report_html(read_facts(run)), target)
+    return target
+
+
+def report_html(facts: RunFacts) -> str:
+    """The whole report, with everything it needs."""
+    return render(run_page(facts))
+
+
+def write_page(html: str, path: Path) -> None:
+    """Write a page; the file appears under its name only when it is whole.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.tmp")
+    with writing(path):
+        # A path need not be text, and may be shown: what is no character becomes a reference to none.
+        unfinished.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")
+        publish(unfinished, path)
