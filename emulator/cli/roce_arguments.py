@@ -102,7 +102,8 @@ def roce_options(args: argparse.Namespace) -> tuple[Mapping[str, str], Mapping[s
         return {}, {}
     options = RoceOptions.parse(given)
     described = options.described(getattr(args, "port_rates_bps", ()))
-    return {name: str(getattr(options, name)) for name in given}, {f"roce.{name}": Parameter(value, unit) for name, (value, unit) in described.items()}
+    parameters = {f"roce.{name}": Parameter(value, unit) for name, (value, unit) in described.items()}
+    return {name: str(getattr(options, name)) for name in given}, parameters
 
 
 def _timeout(text: str) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from agents.transports.roce.options import RoceOptions
 from emulator.cli.arguments import add_play_options
 from emulator.cli.roce_arguments import add_roce_options, roce_options
 from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.errors import PlanError
+from emulator.results.manifest import Parameter
 from emulator.topology.load import load_topology
-from emulator.topology.model import Host, Topology
+from emulator.topology.model import Host, Topology, default_loopback
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -27,7 +30,7 @@ def options(arguments: Sequence[str], topology: Topology) -> argparse.Namespace:
     return args
 
 
-def topology(transport: Mapping[str, str | int]) -> Topology:
+def topology(transport: Mapping[str, str | int | bool]) -> Topology:
     return Topology("t", (Host("h0"),), (0,), ("127.0.0.1",), source="t.yaml", transport=transport)
 
 
@@ -51,6 +54,68 @@ def test_the_command_line_goes_before_the_topology() -> None:
     assert options(["--transport", "zmq"], named).message_bytes == 1 << 20  # they are roce's parameters
 
 
+EVERY_OPTION: Mapping[str, tuple[str | int | bool, str, str | int]] = {
+    # what a file says (YAML makes `off` a boolean), what the command line says, what is in effect of the file's
+    "qps": (4, "2", 4),
+    "path_mtu": (512, "256", 512),
+    "window_bytes": ("256K", "64K", 256 << 10),
+    "qp_timeout": ("nccl", "9", 20),
+    "retry_count": (3, "2", 3),
+    "congestion": ("dcqcn", "none", "dcqcn"),
+    "dcqcn_preset": ("paper", "otg", "paper"),
+    "flow_rate": ("5Gbit", "1Gbit", 5 * 10**9),
+    "rate_cap": (False, "1Gbit", -1),
+    "dscp": (10, "11", 10),
+    "ack_dscp": (12, "13", 12),
+    "cnp_dscp": (14, "15", 14),
+    "ecn": (False, "ect1", "off"),
+    "source_port": ("random", "fixed", "random"),
+    "payload": ("random", "constant", "random"),
+    "receiver": ("ooo", "gbn", "ooo"),
+    "verify_every": (7, "8", 7),
+}
+
+
+def test_every_option_is_tried_below() -> None:
+    assert set(EVERY_OPTION) == {field.name.removesuffix("_bps") for field in fields(RoceOptions)}
+
+
+@pytest.mark.parametrize("name", EVERY_OPTION)
+def test_the_topology_may_set_every_option_and_the_command_line_overrides_it(name: str) -> None:
+    said, argument, effective = EVERY_OPTION[name]
+    field = f"{name}_bps" if name in ("flow_rate", "rate_cap") else name
+    spelling = f"--{name.replace('_', '-')}"
+    for key in (name, field, name.replace("_", "-")):
+        given, _ = roce_options(options([], topology({"name": "roce", key: said})))
+        assert getattr(RoceOptions.parse(given), field) == effective
+    overridden, _ = roce_options(options([spelling, argument], topology({"name": "roce", name: said})))
+    alone, _ = roce_options(options([spelling, argument], topology({"name": "roce"})))
+    assert overridden == alone
+    assert getattr(RoceOptions.parse(alone), field) != effective
+
+
+def test_ports_with_a_rate_have_dcqcn_at_that_rate_and_loopback_has_none() -> None:
+    _, lab = roce_options(options([], load_topology(TOPOLOGIES / "rail-4x4.yaml", ranks=16)))
+    rate = load_topology(TOPOLOGIES / "rail-4x4.yaml", ranks=16).rate_bps(0)
+    assert lab["roce.congestion"].value == "dcqcn"
+    assert lab["roce.dcqcn.line_rate_bps"] == Parameter(rate, "bit/s")
+    assert lab["roce.rate_cap_bps"] == Parameter(rate, "bit/s")
+    _, loopback = roce_options(options(["--transport", "roce"], default_loopback(2)))
+    assert loopback["roce.congestion"].value == "none"
+    assert loopback["roce.rate_cap_bps"].value == 0
+
+
+def test_one_port_without_a_rate_is_enough_to_leave_congestion_control_off(tmp_path: Path) -> None:
+    path = tmp_path / "half.yaml"
+    path.write_text(
+        "hosts:\n  - {name: a, address: 127.9.0.1, rate: 1Gbit}\n  - {name: b, address: 127.9.0.2}\n"
+        "transport: {name: roce}\n"
+    )
+    args = options([], load_topology(path, ranks=2))
+    assert args.roce_congestion is None
+    assert options(["--congestion", "dcqcn"], load_topology(path, ranks=2)).roce_congestion == "dcqcn"
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "path_mtu"),
     [
@@ -71,6 +136,9 @@ def test_packets_fit_the_links(name: str, arguments: list[str], path_mtu: int | 
             {"name": "roce", "colour": "red"},
             "t.yaml: transport roce has no parameter 'colour'; it has message_bytes, q",
         ),
+        ({"name": "roce", "qps": 0}, "t.yaml: transport: qps 0: from 1 to 64"),
+        ({"name": "roce", "flow_rate": "5G"}, "t.yaml: transport: flow-rate '5G': a rate with its unit"),
+        ({"name": "roce", "payload": True}, "t.yaml: transport: payload on: there are constant, random"),
         ({"name": "zmq", "qps": 2}, "t.yaml: transport zmq has no parameter 'qps'; it has message_bytes"),
         ({"name": "zmq", "message_bytes": "much"}, "t.yaml: transport message_bytes: 'much' is no size"),
         ({"name": "zmq", "message_bytes": 0}, "t.yaml: transport message_bytes: 0 is outside"),
