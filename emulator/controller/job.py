@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,11 +19,13 @@ from emulator.controller.listening import Listening
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.errors import PlanError, RunInterrupted
+from emulator.planner.capping import PortShare, port_shares
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
 from emulator.planner.overhead import DEFAULT_MTU, WireOverhead, transport_overhead
 from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
 from emulator.results.catalogue import Catalogue, Completions
+from emulator.results.limits import limits_met
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
 from emulator.results.observations import RankSummary, join_ends
 from emulator.results.record import Run, RunWriter
@@ -186,6 +188,7 @@ class Job:
             transport_options=options.transport_options,
             local=self._assignment.local,
             prefixes=options.entrances,
+            port_shares=self._port_shares(),
             interfaces=[self._topology.interface_of(rank).name for rank in range(ranks)],
             networks={
                 name: networks_beside(self._topology, self._assignment.ranks_of[name])
@@ -194,6 +197,13 @@ class Job:
             listening=options.listening,
             join_timeout_s=options.join_timeout_s,
         )
+
+    def _port_shares(self) -> Mapping[int, PortShare]:
+        """For the transport that paces."""
+        if self._options.transport != "roce":
+            return {}
+        asked_bps = int(self._options.transport_options.get("rate_cap_bps", "0"))
+        return port_shares(self._topology, self._assignment.ranks_of, asked_bps=asked_bps)
 
     def _catalogue(self) -> Catalogue:
         ideal_ns: IntArray | None = self._ideal_ns if np.any(self._ideal_ns != UNKNOWN_NS) else None
@@ -250,6 +260,8 @@ class Job:
                 agent=name,
                 ranks=len(ranks_of[name]),
                 facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
+                nics=tuple(map(asdict, facts.nics)),
+                transport=dict(sorted(facts.transport.items())),
                 clock_offset_ns=clocks[name].offset_ns if name in clocks else 0,
                 clock_error_ns=clocks[name].error_ns if name in clocks else 0,
                 peak_rss_bytes=facts.peak_rss_bytes or None,
@@ -259,7 +271,14 @@ class Job:
         ]
         trials = recorder.trials(len(self._workload.programs))
         dut = {**manifest.dut, **self._companion.facts()}
-        return replace(manifest, dut=dut, hosts=tuple(hosts), trials=trials, clock=describe_clock(clocks))
+        return replace(
+            manifest,
+            dut=dut,
+            hosts=tuple(hosts),
+            trials=trials,
+            clock=describe_clock(clocks),
+            warnings={**manifest.warnings, **limits_met(hosts)},
+        )
 
     def _write_trace(self, run: Run, folder: Path) -> None:
         folder.mkdir()

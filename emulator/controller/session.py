@@ -26,9 +26,12 @@ from emulator.controller.listening import Listening
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
+from emulator.planner.capping import PortShare
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.program import PlaySettings
 from emulator.results.catalogue import Completions
+from emulator.results.manifest import Parameter
+from emulator.results.nics import NicFacts
 from emulator.results.observations import FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
 from emulator.wire import control
@@ -57,6 +60,7 @@ class RunPlan:
         ranks_of: agent name → ranks it plays.
         local: agents that are started on this host; all others dial in.
         interfaces: per rank, the name of its host's interface; empty where nobody needs it.
+        port_shares: per rank, what its agent has to know of its port; empty where nothing is paced.
         networks: agent → prefixes of ranks elsewhere on its own link.
         listening: where agents dial in besides the local ones.
         join_timeout_s: agents that are not there by then end the run.
@@ -80,6 +84,7 @@ class RunPlan:
     transport_options: Mapping[str, str] = field(default_factory=dict)
     local: frozenset[str] | None = None
     interfaces: Sequence[str] = ()
+    port_shares: Mapping[int, PortShare] = field(default_factory=dict)
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     listening: Listening | None = None
     join_timeout_s: float | None = None
@@ -93,9 +98,11 @@ class RunPlan:
 
 @dataclass(slots=True)
 class AgentFacts:
-    """What an agent said about itself, first and last."""
+    """What an agent said about itself, first and last; `nics` carry its ranks' addresses."""
 
     hello: control.Hello
+    nics: Sequence[NicFacts] = ()
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     post_lateness_median_ns: int = 0
 
@@ -221,7 +228,8 @@ class RunSession:
                 self._pump(name, self._stream_of_rank[rank])
             case control.Progress():
                 self._note_progress(name, value)
-            case control.Bound(places):
+            case control.Bound(places, nics):
+                self.outcome.agents[name].nics = nics
                 self._handle(state.RanksBound(name, places))
             case control.Ready():
                 self._handle(state.AgentReady(name))
@@ -287,6 +295,7 @@ class RunSession:
                 len(plan.workload.programs[rank]),
                 plan.workload.window,
                 plan.interfaces[rank] if plan.interfaces else "",
+                *plan.port_shares.get(rank, ()),
             )
             for rank in plan.ranks_of[agent]
         ]
@@ -330,7 +339,7 @@ class RunSession:
 
     def _note_farewell(self, agent: str, farewell: control.Farewell) -> None:
         facts = self.outcome.agents[agent]
-        facts.peak_rss_bytes = farewell.peak_rss_bytes
+        facts.transport, facts.peak_rss_bytes = farewell.transport, farewell.peak_rss_bytes
         facts.post_lateness_median_ns = farewell.post_lateness_median_ns
         self.outcome.flows.extend(farewell.flows)
         self._handle(state.AgentSaidFarewell(agent))
