@@ -64,7 +64,21 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Loading all this takes most of a second, in which a Ctrl-C must end as at any other time.
-    from emulator.cli import agent, audit, bench, check, controller, export, generate, lab, plan, report, run
+    from emulator.cli import (
+        agent,
+        audit,
+        bench,
+        check,
+        compare,
+        controller,
+        export,
+        generate,
+        lab,
+        plan,
+        report,
+        run,
+        runs,
+    )
 
     parser = argparse.ArgumentParser(
         prog="charkha",
@@ -77,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, bench, report, check, plan, generate, audit, export, lab, controller, agent):
+    for command in (run, bench, report, check, plan, compare, runs, generate, audit, export, lab, controller, agent):
         command.add_parser(subparsers)
     return parser
 

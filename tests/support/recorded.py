@@ -1,0 +1,49 @@
+"""Groups of runs whose times were recorded (tests/data/recorded-times.parquet), without their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from emulator.results.classes import ClassKey
+from emulator.results.comparison.groups import MeasuredRun, RunGroup
+from emulator.results.measurements import Measurements, Times
+from tests.support.runs import manifest
+
+FILE = Path(__file__).resolve().parents[1] / "data" / "recorded-times.parquet"
+
+
+@cache
+def recorded(name: str) -> Sequence[MeasuredRun]:
+    """The runs of a set: zmq, roce, paced, slower; in the order they were made."""
+    runs: dict[int, dict[ClassKey, list[tuple[int, int]]]] = {}
+    for row in pq.read_table(FILE, filters=[("set", "=", name)]).to_pylist():
+        key = ClassKey(row["collective"], row["members"], row["size_bytes"], row["algorithm"])
+        runs.setdefault(row["run"], {}).setdefault(key, []).append((row["iteration"], row["time_ns"]))
+    return [_run(name, number, classes) for number, classes in runs.items()]
+
+
+def _run(name: str, number: int, classes: dict[ClassKey, list[tuple[int, int]]]) -> MeasuredRun:
+    times = {key: Times(*np.array(rows, np.int64).T) for key, rows in classes.items()}
+    created = f"2026-01-02T{number // 60:02}:{number % 60:02}:00+00:00"
+    facts = manifest(run_id=f"{name}-{number}", created=created)
+    return MeasuredRun(Path(f"{name}-{number}"), facts, Measurements(times, 0))
+
+
+def slowed(run: MeasuredRun, factor: float) -> MeasuredRun:
+    """The same run with every time stretched."""
+    classes = {
+        key: replace(times, time_ns=np.rint(times.time_ns * factor).astype(np.int64))
+        for key, times in run.measurements.classes.items()
+    }
+    return replace(run, measurements=replace(run.measurements, classes=classes))
+
+
+def group(name: str, runs: Sequence[MeasuredRun]) -> RunGroup:
+    """Runs as a group."""
+    return RunGroup(name, runs)
