@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         report,
         run,
         runs,
+        watch,
     )
 
     parser = argparse.ArgumentParser(
@@ -91,7 +92,22 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, bench, report, check, plan, compare, runs, generate, audit, export, lab, controller, agent):
+    for command in (
+        run,
+        bench,
+        report,
+        check,
+        plan,
+        compare,
+        runs,
+        generate,
+        audit,
+        export,
+        lab,
+        controller,
+        agent,
+        watch,
+    ):
         command.add_parser(subparsers)
     return parser
 

@@ -11,6 +11,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from emulator.results.schema import Columns
 from emulator.units import BITS_PER_BYTE
 
 
@@ -75,6 +76,15 @@ class RunProgress:
     def completed(self, nodes: int) -> None:
         """See JobObserver."""
         self._progress.advance(self._task, nodes)
+
+    def recorded(self, samples: Columns) -> None:
+        """See JobObserver."""
+
+    def iteration_done(self, iteration: int, jct_ns: int) -> None:
+        """See JobObserver."""
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """See JobObserver."""
 
     def moved(self, bytes_sent: int) -> None:
         """See JobObserver."""

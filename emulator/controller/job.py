@@ -30,6 +30,7 @@ from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter,
 from emulator.results.observations import RankSummary, join_ends
 from emulator.results.record import Run, RunWriter
 from emulator.results.roofline import sequential_roofline_ns
+from emulator.results.schema import Columns
 from emulator.topology.model import Topology
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
@@ -97,8 +98,20 @@ class JobObserver(Protocol):
         """So many more communication nodes are done."""
         ...
 
+    def recorded(self, samples: Columns) -> None:
+        """The same nodes as rows of the samples, see `SAMPLES_SCHEMA`; all of one iteration."""
+        ...
+
+    def iteration_done(self, iteration: int, jct_ns: int) -> None:
+        """All ranks completed the iteration, so long after the first of them started."""
+        ...
+
     def moved(self, bytes_sent: int) -> None:
         """Payload sent since the run began, bytes."""
+        ...
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """An agent gave a sign of life: its payload and completed nodes since the run began."""
         ...
 
     def writing_trace(self) -> None:
@@ -139,6 +152,11 @@ class Job:
         )
 
     @property
+    def run_id(self) -> str:
+        """Of the run."""
+        return self._options.run_id
+
+    @property
     def dialling(self) -> list[str]:
         """Agents that are started elsewhere."""
         return self._assignment.remote
@@ -151,7 +169,7 @@ class Job:
             HostError: the folder cannot be written, an agent cannot start.
             InputError: the folder is in use.
         """
-        with RunWriter(folder, self._manifest()) as writer:
+        with self._companion, RunWriter(folder, self._manifest()) as writer:
             recorder = _Recorder(writer, self._catalogue(), observer, self._companion)
             session = RunSession(self._plan(), recorder)
             try:
@@ -305,7 +323,7 @@ class _Recorder:
 
     def __init__(self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver, companion: RunCompanion) -> None:
         self._writer, self._catalogue, self._observer, self._companion = writer, catalogue, observer, companion
-        self._done: dict[int, int] = {}
+        self._done: dict[int, list[RankSummary]] = {}
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         self._observer.waiting_for(agents)
@@ -313,21 +331,30 @@ class _Recorder:
     def iteration_started(self, iteration: int) -> None:
         if not self._done:
             self._companion.begin()
-        self._done[iteration] = 0
+        self._done[iteration] = []
         self._observer.iteration_started(iteration)
 
     def completed(self, completions: Completions) -> None:
-        self._writer.add_samples(self._catalogue.samples(completions))
+        samples = self._catalogue.samples(completions)
+        self._writer.add_samples(samples)
         self._observer.completed(len(completions.rank))
+        self._observer.recorded(samples)
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
-        self._done[iteration] += len(summaries)
         self._writer.add_iteration(iteration, summaries)
+        done = self._done[iteration]
+        done += summaries
+        if len(done) == self._catalogue.ranks:
+            start_ns, end_ns = min(one.start_ns for one in done), max(one.end_ns for one in done)
+            self._observer.iteration_done(iteration, end_ns - start_ns)
 
     def moved(self, bytes_sent: int) -> None:
         self._add_counters()
         self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
         self._observer.moved(bytes_sent)
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        self._observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
 
     def flush(self) -> None:
         self._add_counters()
@@ -340,7 +367,7 @@ class _Recorder:
 
     def trials(self, ranks: int) -> Trials:
         """Accounting of iterations; one that not all ranks completed is excluded."""
-        broken = [one for one, done in self._done.items() if one >= 0 and done < ranks]
+        broken = [one for one, done in self._done.items() if one >= 0 and len(done) < ranks]
         return Trials(
             attempted=len(self._done),
             warmup=sum(one < 0 for one in self._done),

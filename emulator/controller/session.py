@@ -142,6 +142,10 @@ class SessionObserver(Protocol):
         """Payload all agents have sent since the run began, in bytes."""
         ...
 
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """An agent gave a sign of life: its payload and completed nodes since the run began."""
+        ...
+
 
 class RunSession:
     """Runs a RunPlan once. Implements AgentListener."""
@@ -336,6 +340,9 @@ class RunSession:
             self._moved_at = time.monotonic()
         self._progress[agent] = progress
         self._observer.moved(sum(said.bytes_sent for said in self._progress.values()))
+        self._observer.agent_moved(
+            agent, bytes_sent=progress.bytes_sent, nodes_done=progress.events, waiting_on=progress.waiting_on
+        )
 
     def _note_farewell(self, agent: str, farewell: control.Farewell) -> None:
         facts = self.outcome.agents[agent]

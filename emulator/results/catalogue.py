@@ -68,6 +68,11 @@ class Catalogue:
         self._ideal_ns = ideal_ns
         self._ranks = [_RankRows(program, workload.groups, algorithm_of) for program in workload.programs]
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks the workload has."""
+        return len(self._ranks)
+
     def samples(self, done: Completions) -> Columns:
         """Columns for `RunWriter.add_samples`, rows ordered by rank.
 

@@ -42,7 +42,7 @@ class Silent:
     """A SessionObserver."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 @dataclass

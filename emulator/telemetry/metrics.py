@@ -1,0 +1,151 @@
+"""Metrics for Prometheus, over HTTP from a thread of prometheus_client: what a run, or an agent, is doing now."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from emulator.errors import HostError, InputError
+from emulator.results.schema import Columns
+from emulator.telemetry.digest import IterationDigest
+from emulator.telemetry.reporter import RunFacts
+from emulator.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_CLASS = ("collective", "group_size", "size_bytes", "algorithm")
+LOCAL = "127.0.0.1"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`[HOST:]PORT`, this host alone where no host is given.
+
+    Raises:
+        InputError: no such address.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise InputError(f"{text!r} is no place for metrics: give [HOST:]PORT")
+    return host.strip("[]") or LOCAL, int(port)
+
+
+class MetricsEndpoint:
+    """Serves a registry at `http://HOST:PORT/metrics`; a context manager.
+
+    Args:
+        registry: of prometheus_client.
+        address: host and port; port 0: any that is free.
+    """
+
+    def __init__(self, registry: CollectorRegistry, address: tuple[str, int]) -> None:
+        self._registry, self._address = registry, address
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            HostError: the address cannot be used.
+        """
+        from prometheus_client import start_http_server
+
+        host, port = self._address
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
+        except OSError as error:
+            raise HostError(f"metrics cannot be served at {host}:{port} ({error.strerror}): choose another") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host}:{port}/metrics"
+
+
+def new_registry() -> CollectorRegistry:
+    """An empty registry.
+
+    Raises:
+        HostError: prometheus_client is missing.
+    """
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError as error:
+        raise HostError("metrics need prometheus-client: pip install 'charkha[telemetry]'") from error
+    return CollectorRegistry()
+
+
+class RunMetrics:
+    """A JobObserver that keeps the metrics of a run up to date.
+
+    Args:
+        registry: theirs.
+        facts: of the run.
+    """
+
+    def __init__(self, registry: CollectorRegistry, facts: RunFacts) -> None:
+        from prometheus_client import Counter, Gauge, Info
+
+        info = Info("charkha_run", "the run that is going on", registry=registry)
+        info.info({"run_id": facts.run_id, "trace": facts.trace, "run_folder": facts.run_folder})
+        self._ranks = Gauge("charkha_ranks", "ranks of the trace", registry=registry)
+        self._ranks.set(facts.ranks)
+        self._nodes = Gauge("charkha_communication_nodes", "to be completed in the whole run", registry=registry)
+        self._nodes.set(facts.nodes)
+        self._iteration = Gauge("charkha_iteration", "being played, negative for warm-up", registry=registry)
+        self._done = Counter("charkha_communication_nodes_done", "completed", registry=registry)
+        self._jct = Gauge("charkha_jct_seconds", "first start to last end of the last iteration", registry=registry)
+        self._sent = Gauge("charkha_agent_payload_bytes", "sent since the run began", ("agent",), registry=registry)
+        self._cct = Gauge("charkha_cct_seconds", "median of the last iteration", _CLASS, registry=registry)
+        self._busbw = Gauge(
+            "charkha_busbw_bytes_per_second", "at the median cct of the last iteration", _CLASS, registry=registry
+        )
+        self._digest = IterationDigest()
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """See JobObserver."""
+
+    def iteration_started(self, iteration: int) -> None:
+        """See JobObserver."""
+        self._iteration.set(iteration)
+
+    def completed(self, nodes: int) -> None:
+        """See JobObserver."""
+        self._done.inc(nodes)
+
+    def recorded(self, samples: Columns) -> None:
+        """See JobObserver."""
+        self._digest.add(samples)
+
+    def moved(self, bytes_sent: int) -> None:
+        """See JobObserver."""
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """See JobObserver."""
+        self._sent.labels(agent).set(bytes_sent)
+
+    def iteration_done(self, iteration: int, jct_ns: int) -> None:
+        """See JobObserver."""
+        self._jct.set(jct_ns / NS_PER_S)
+        for one in self._digest.take(iteration) or ():
+            labels = (one.collective, one.members, one.size_bytes, one.algorithm)
+            if one.cct_p50_ns is not None:
+                self._cct.labels(*labels).set(one.cct_p50_ns / NS_PER_S)
+            if one.busbw_bytes_per_s is not None:
+                self._busbw.labels(*labels).set(one.busbw_bytes_per_s)
+
+    def writing_trace(self) -> None:
+        """See JobObserver."""
