@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from types import TracebackType
@@ -95,9 +96,15 @@ class ControlLink:
         return control.decode(message)
 
     async def drained(self) -> None:
-        """Everything queued has been written, and the stream closed on our side."""
+        """The controller has read everything queued, and ended the conversation, or is gone.
+
+        A stream that is given up before takes along what the controller has not read yet.
+        """
         self._outgoing.put_nowait(None)
         await self._writer
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            while await self._call.read() is not _AIO.EOF:
+                pass
 
     async def _ended(self) -> str:
         code, details = await self._call.code(), await self._call.details()
