@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emulator.cli.arguments import add_play_options, argument, at_least
 from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.roce_arguments import add_roce_options
-from emulator.cli.telemetry_arguments import add_telemetry_options
+from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
 from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
 from emulator.results.record import Run
@@ -52,7 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("-f", "--factor", metavar="FACTOR", type=at_least(2), default=2, help="default: 2")
     add_play_options(parser, iterations=20, warmup=1)
     add_roce_options(parser)
-    add_telemetry_options(parser)
+    add_profile_option(parser)
     parser.set_defaults(handler=run, is_by_hand=False, compute=1.0, scale_bytes=Fraction(1), element_bytes=None)
 
 

@@ -11,8 +11,8 @@ from emulator.cli.arguments import add_compute_option, add_play_options, add_tra
 from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
 from emulator.cli.roce_arguments import add_roce_options
-from emulator.cli.telemetry_arguments import add_telemetry_options
 from emulator.cli.terminal import console
+from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
 from emulator.results.record import Run
 from emulator.results.summary import summarise
@@ -46,8 +46,8 @@ def add_run_options(parser: argparse.ArgumentParser, *, is_by_hand: bool) -> Non
     add_trace_options(parser)
     add_play_options(parser, iterations=5, warmup=1)
     add_roce_options(parser)
-    add_telemetry_options(parser)
     add_compute_option(parser)
+    add_profile_option(parser)
     parser.set_defaults(handler=run, is_by_hand=is_by_hand)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emulator.dut import ports as port_commands
-from emulator.dut.nftables import compile_rule, is_at_egress
+from emulator.dut.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.dut.profile import Above, Delay, Mark, Police, PortDown, Profile, Rule, Shape
 from emulator.lab.model import Design, Node, Port
 from emulator.lab.recipe import Batch, inside
@@ -33,19 +33,24 @@ class Change:
     counter: tuple[str, str] | None = None
 
 
-def plan_changes(profile: Profile, design: Design, nodes: Sequence[str]) -> list[Change]:
+def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
     """A profile on a lab.
 
     Args:
         profile: as read.
         design: of the lab.
         nodes: the switches that rules hold for where they name no port.
+        frame_bytes: of the wire that a full frame of the run's traffic takes.
 
     Raises:
         TopologyError: a port that does not exist, a share of a rate that nobody says, a behaviour that this kind of
             switch cannot have; it names file, line and key.
     """
-    changes = [change for n, rule in enumerate(profile.rules) for change in _changes(profile, rule, n, design, nodes)]
+    changes = [
+        change
+        for number, rule in enumerate(profile.rules)
+        for change in _changes(profile, rule, number, design, nodes, frame_bytes)
+    ]
     _refuse_overlaps(profile, changes)
     return changes
 
@@ -55,7 +60,9 @@ def nft(node: Node, text: str, *options: str) -> Batch:
     return Batch((*inside(node), "nft", *options, "-f", "-"), text.splitlines())
 
 
-def _changes(profile: Profile, rule: Rule, number: int, design: Design, nodes: Sequence[str]) -> Iterator[Change]:
+def _changes(
+    profile: Profile, rule: Rule, number: int, design: Design, nodes: Sequence[str], frame_bytes: int
+) -> Iterator[Change]:
     leaving = _by_switch(profile, rule, "port", rule.ports, design)
     arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
     found = False
@@ -68,7 +75,18 @@ def _changes(profile: Profile, rule: Rule, number: int, design: Design, nodes: S
         if isinstance(rule.action, Shape | Delay | PortDown):
             yield _port_change(profile, rule, node, ports)
         else:
-            yield _frame_change(profile, rule, number, node, ports, arriving.get(node.name, []))
+            came = arriving.get(node.name, [])
+            _refuse_arriving(profile, rule, node, came)
+            compiled = compile_rule(
+                rule,
+                number,
+                kind=node.kind,
+                ports=ports,
+                arriving=came,
+                rates=_rates(profile, rule, ports),
+                frame_bytes=frame_bytes,
+            )
+            yield _frame_change(rule, node, ports, compiled)
     if not found:
         raise profile.error("no switch of the device under test has all of its ports", rule)
 
@@ -88,14 +106,13 @@ def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], desi
     return found
 
 
-def _frame_change(
-    profile: Profile, rule: Rule, number: int, node: Node, ports: Sequence[Port], arriving: Sequence[Port]
-) -> Change:
+def _refuse_arriving(profile: Profile, rule: Rule, node: Node, arriving: Sequence[Port]) -> None:
     if arriving and is_at_egress(rule, node.kind):
         why = f"at {node.name} ({node.kind}) this is done where frames leave, where nothing says how they came"
         raise profile.error(why, rule, "arriving")
-    rates = _rates(profile, rule, ports)
-    compiled = compile_rule(rule, number, kind=node.kind, ports=ports, arriving=arriving, rates=rates)
+
+
+def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: CompiledRule) -> Change:
     return Change(
         rule=rule,
         node=node,

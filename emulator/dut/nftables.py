@@ -6,6 +6,9 @@ a frame leaves and not where it came from.
 
 Every rule has a base chain of its own, so that it can come and go while others stay; counters are objects of the table,
 and stay too.
+
+A rate is held in full frames: nftables counts bytes too, but lets a whole second's worth of them pass as a burst.
+Frames of less than half the length are not counted, and pass.
 """
 
 from __future__ import annotations
@@ -17,10 +20,14 @@ from ipaddress import ip_network
 from emulator.dut.opcodes import OpcodeClass
 from emulator.dut.profile import Above, Drop, Duplicate, Every, Mark, Match, Police, Rule, Selection, Share
 from emulator.lab.model import BRIDGE, ROUTER, Port
+from emulator.planner.overhead import ETHERNET_BYTES
 from emulator.units import BITS_PER_BYTE
 
 TABLE = "charkha"
 ROCE_PORT = 4791
+COPY_MARK = 0xC4A2
+"""Of the kernel's own, on frames that were copied; it never leaves the switch."""
+_MINUTE_S = 60
 _PARTS = 1_000_000
 _FORWARD = {BRIDGE: "bridge", ROUTER: "inet"}
 FAMILIES = ("bridge", "inet", "netdev")
@@ -74,7 +81,14 @@ def is_at_egress(rule: Rule, kind: str) -> bool:
 
 
 def compile_rule(
-    rule: Rule, number: int, *, kind: str, ports: Sequence[Port], arriving: Sequence[Port], rates: Mapping[str, int]
+    rule: Rule,
+    number: int,
+    *,
+    kind: str,
+    ports: Sequence[Port],
+    arriving: Sequence[Port],
+    rates: Mapping[str, int],
+    frame_bytes: int,
 ) -> CompiledRule:
     """A rule about frames for one switch.
 
@@ -85,9 +99,10 @@ def compile_rule(
         ports: where frames leave; all those of the switch where the rule names none.
         arriving: where they came in; empty for any.
         rates: device → bit/s that its frames may come to, where the rule says "above".
+        frame_bytes: of the wire that a full frame takes.
     """
     name = f"rule_{number}"
-    writer = _Writer(rule, name, rates)
+    writer = _Writer(rule, name, rates, frame_bytes)
     if is_at_egress(rule, kind):
         lines = {port.device: writer.lines(f"{name}_{at}", "", port) for at, port in enumerate(ports)}
         bases = [
@@ -111,8 +126,8 @@ def compile_rule(
 class _Writer:
     """Writes the lines of one rule; chains that they jump to are gathered in `chains`."""
 
-    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int]) -> None:
-        self._rule, self._name, self._rates = rule, name, rates
+    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int) -> None:
+        self._rule, self._name, self._rates, self._frame_bytes = rule, name, rates, frame_bytes
         self.chains: list[Chain] = []
 
     def lines(self, prefix: str, where: str, port: Port | None) -> list[str]:
@@ -132,7 +147,9 @@ class _Writer:
             case Police(above):
                 yield f"{self._beyond(above, port)}{self._count}drop"
             case Duplicate(selection) if port is not None:
-                yield f'{_pick(selection)}{self._count}dup to "{port.device}"'
+                # A copy leaves by the same hook: the mark keeps it from being copied and counted again.
+                copy = f'meta mark set {COPY_MARK:#x} dup to "{port.device}"'
+                yield f"meta mark != {COPY_MARK:#x} {_pick(selection)}{self._count}{copy}"
             case Mark(Above() as above):
                 self._chain(f"{self._name}_mark", self._marks(""))
                 yield f"{self._beyond(above, port)}jump {self._name}_mark"
@@ -148,7 +165,10 @@ class _Writer:
 
     def _beyond(self, above: Above, port: Port | None) -> str:
         bps = self._rates[port.device] if port is not None else 0
-        return f"limit rate over {bps // BITS_PER_BYTE} bytes/second burst {above.burst_bytes} bytes "
+        per_minute = max(1, bps * _MINUTE_S // (BITS_PER_BYTE * self._frame_bytes))
+        burst = max(1, above.burst_bytes // self._frame_bytes)
+        half = (self._frame_bytes - ETHERNET_BYTES) // 2
+        return f"meta length > {half} limit rate over {per_minute}/minute burst {burst} packets "
 
     def _chain(self, name: str, lines: Sequence[str]) -> None:
         if name not in [chain.name for chain in self.chains]:

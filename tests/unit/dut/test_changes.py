@@ -13,7 +13,7 @@ LEAF_SPINE = Path(__file__).parents[3] / "topologies" / "leaf-spine-2x2.yaml"
 
 def changes(folder: Path, *rules: str, kind: str = "bridge", rate: str | None = "100Mbit") -> list[Change]:
     profile = profile_of(folder, "".join(f"  - {rule}\n" for rule in rules))
-    return plan_changes(profile, two_hosts(folder, kind=kind, rate=rate), ["sw0"])
+    return plan_changes(profile, two_hosts(folder, kind=kind, rate=rate), ["sw0"], frame_bytes=1250)
 
 
 def commands(change: Change, which: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_rules_hold_for_the_device_under_test_or_for_the_ports_they_name(tmp_pat
     design = make_design(load_topology(LEAF_SPINE, ranks=0), "test")
 
     def where(rule: str) -> list[str]:
-        planned = plan_changes(profile_of(tmp_path, f"  - {rule}\n"), design, ["leaf0", "spine1"])
+        planned = plan_changes(profile_of(tmp_path, f"  - {rule}\n"), design, ["leaf0", "spine1"], frame_bytes=1250)
         return [change.node.name for change in planned]
 
     assert where("drop: {every: 2}") == ["leaf0", "spine1"]

@@ -11,7 +11,9 @@ from tests.support.profiles import profile_of, two_hosts
 
 
 def install(folder: Path, rule: str, *, kind: str = "bridge") -> str:
-    (change,) = plan_changes(profile_of(folder, f"  - {rule}\n"), two_hosts(folder, kind=kind), ["sw0"])
+    (change,) = plan_changes(
+        profile_of(folder, f"  - {rule}\n"), two_hosts(folder, kind=kind), ["sw0"], frame_bytes=1250
+    )
     return "\n".join(change.start[0].lines).expandtabs(4)
 
 
@@ -63,16 +65,16 @@ def test_what_exceeds_a_port_s_rate_is_marked_if_it_can_be(tmp_path: Path) -> No
             }
             chain rule_0 {
                 type filter hook forward priority 0; policy accept;
-                oifname "p0" udp dport 4791 limit rate over 11875000 bytes/second burst 16384 bytes jump rule_0_mark
-                oifname "p1" udp dport 4791 limit rate over 11875000 bytes/second burst 16384 bytes jump rule_0_mark
+                oifname "p0" udp dport 4791 meta length > 606 limit rate over 570000/minute burst 13 packets jump rule_0_mark
+                oifname "p1" udp dport 4791 meta length > 606 limit rate over 570000/minute burst 13 packets jump rule_0_mark
             }
         }
-    """)
+    """)  # noqa: E501
 
 
 def test_a_policer_takes_any_traffic_of_a_port(tmp_path: Path) -> None:
     text = install(tmp_path, '{police: {rate: 40Mbit, burst: 8K}, traffic: any, port: "sw0:p1"}')
-    line = 'oifname "p1" limit rate over 5000000 bytes/second burst 8192 bytes counter name rule_0 drop'
+    line = 'oifname "p1" meta length > 606 limit rate over 240000/minute burst 6 packets counter name rule_0 drop'
     assert line in text
     assert "udp" not in text
 
@@ -97,7 +99,8 @@ def test_at_an_open_vswitch_rules_sit_where_frames_leave(tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["bridge", "router", "ovs"])
 def test_copies_leave_by_the_port_of_the_frame(tmp_path: Path, kind: str) -> None:
     text = install(tmp_path, '{duplicate: {share: 1%}, port: "sw0:p1"}', kind=kind)
-    assert 'numgen random mod 1000000 < 10000 counter name rule_0 dup to "p1"' in text
+    picked = "meta mark != 0xc4a2 numgen random mod 1000000 < 10000 counter name rule_0"
+    assert f'{picked} meta mark set 0xc4a2 dup to "p1"' in text
     assert 'hook egress device "p1"' in text
 
 
@@ -112,7 +115,7 @@ def test_addresses_of_ipv6(tmp_path: Path) -> None:
 
 def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: Path) -> None:
     rule = profile_of(tmp_path, "  - {drop: {every: 2}, opcode: [ack, nak]}\n")
-    (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"])
+    (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"], frame_bytes=1250)
     names = ("rule_0", "rule_0_pick")
     flushed = [f"flush chain bridge charkha {name}" for name in names]
     assert list(change.stop[0].lines) == [*flushed, *(f"delete chain bridge charkha {name}" for name in names)]

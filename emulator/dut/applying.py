@@ -1,0 +1,162 @@
+"""A profile in force: its changes made and taken back, whatever becomes of the run.
+
+What would take it back is on disk before it is made: the next run in the lab, or the lab's removal, ends what a killed
+run left.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from emulator.dut.changes import Change, nft
+from emulator.dut.nftables import clean_text
+from emulator.errors import HostError, PlanError
+from emulator.lab.commands import attempt, require_tools
+from emulator.lab.model import Design, Node
+from emulator.lab.recipe import Batch
+from emulator.lab.state import Owner
+
+_FILE = "profile.json"
+_UNKNOWN_QDISC = "qdisc kind is unknown"
+
+
+class AppliedProfile:
+    """A context manager: tries all changes on entering, takes back those that are in force on leaving.
+
+    Args:
+        name: of the profile.
+        changes: of its rules.
+        design: of the lab.
+        folder: of the lab's state.
+    """
+
+    def __init__(self, name: str, changes: Sequence[Change], *, design: Design, folder: Path) -> None:
+        self._name, self._changes, self._design = name, changes, design
+        self._path = folder / _FILE
+        self._active: list[Change] = []
+
+    def __enter__(self) -> AppliedProfile:
+        """End what another run left, and see that every change can be made.
+
+        Raises:
+            HostError: the host lacks a tool or a kernel module.
+            PlanError: another run that goes on has a profile in force here.
+        """
+        self._end_left_over()
+        if self._changes:
+            require_tools(("nft", "tc", "ip"))
+            self._note()
+        try:
+            for change in self._changes:
+                for batch in change.check:
+                    _run(change, batch)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def start(self, change: Change) -> None:
+        """Make a change.
+
+        Raises:
+            HostError: it cannot be made.
+        """
+        self._active.append(change)
+        self._note()
+        for batch in change.start:
+            _run(change, batch)
+
+    def stop(self, change: Change) -> None:
+        """Take a change back; its counter stays.
+
+        Raises:
+            HostError: it cannot be taken back.
+        """
+        for batch in change.stop:
+            _run(change, batch)
+        self._active.remove(change)
+        self._note()
+
+    def close(self) -> None:
+        """Take back all that is in force; idempotent."""
+        if not self._changes:
+            return
+        _take_back([batch for change in reversed(self._active) for batch in change.stop])
+        _clean(_switches(self._design))
+        self._active = []
+        self._path.unlink(missing_ok=True)
+
+    def _note(self) -> None:
+        """Say on disk what takes the changes back."""
+        stops = [[list(batch.command), list(batch.lines)] for change in self._active for batch in change.stop]
+        me = Owner.me()
+        document = {"profile": self._name, "owner": [me.pid, me.began], "stops": stops}
+        part = self._path.with_suffix(".part")
+        part.write_text(json.dumps(document), encoding="utf-8")
+        part.replace(self._path)
+
+    def _end_left_over(self) -> None:
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+            owner, stops = Owner(*document["owner"]), document["stops"]
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError, TypeError) as error:
+            lab_id = self._design.lab_id
+            raise HostError(f"{self._path} cannot be read: `charkha lab down {lab_id}`, and raise it again") from error
+        if owner.is_alive and owner != Owner.me():
+            problem = f"process {owner.pid} has profile {document['profile']} in force in lab {self._design.lab_id}"
+            raise PlanError(f"{problem}: wait for it, or end it")
+        _take_back([Batch(tuple(command), lines) for command, lines in stops])
+        _clean(_switches(self._design))
+        self._path.unlink()
+
+
+def profile_in_force(folder: Path) -> str | None:
+    """Name of the profile that a lab has in force, or that a killed run left there; None where there is none.
+
+    Args:
+        folder: of the lab's state.
+    """
+    try:
+        return str(json.loads((folder / _FILE).read_text(encoding="utf-8"))["profile"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _switches(design: Design) -> list[Node]:
+    return [node for node in design.nodes if not node.is_host]
+
+
+def _take_back(batches: Sequence[Batch]) -> None:
+    """As far as it goes: a namespace that is gone has taken its share along."""
+    for batch in batches:
+        attempt(batch)
+
+
+def _clean(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        attempt(nft(node, clean_text()))
+
+
+def _run(change: Change, batch: Batch) -> None:
+    text = "".join(f"{line}\n" for line in batch.lines)
+    done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise HostError(_refusal(change, said[0] if said else "no reason given"))
+
+
+def _refusal(change: Change, reason: str) -> str:
+    what = f"rule {change.rule.name!r} cannot be applied at {change.node.name}"
+    if _UNKNOWN_QDISC in reason:
+        return (
+            f"{what}: this kernel has no netem: `modprobe sch_netem` loads it where the kernel's modules are installed"
+        )
+    return f"{what} ({change.rule.action}): {reason}"

@@ -1,0 +1,146 @@
+"""Counters of devices while a run goes on: where they come from, and the thread that reads them.
+
+A source is opened, read and closed on one thread: a Linux thread can stand in one network namespace only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from emulator.errors import EmulatorError
+from emulator.results.schema import Columns
+
+PERIOD_S = 1.0
+_CLOSING_S = 15.0
+
+
+class Reading(NamedTuple):
+    """What a counter showed; cumulative, but for a backlog.
+
+    Attributes:
+        device: host or switch, as the topology calls it.
+        interface: port, as the topology calls it; "" for a counter of the whole device.
+    """
+
+    device: str
+    interface: str
+    counter: str
+    value: int
+
+
+class CounterSource(Protocol):
+    """Where counters of one or more devices come from."""
+
+    def open(self) -> None:
+        """Make ready to read.
+
+        Raises:
+            HostError: a device cannot be reached, or the host lacks what reading takes.
+        """
+        ...
+
+    def read(self) -> Sequence[Reading]:
+        """All counters as they stand.
+
+        Raises:
+            HostError: a device no longer answers.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; idempotent."""
+        ...
+
+
+class Sampler:
+    """Reads sources before a run, each period during it, and after it, on a thread of its own.
+
+    Args:
+        sources: a source that fails in mid-run is read no more; `problems` says so.
+        clock_ns: the time axis of the run.
+        period_s: between readings, s.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[CounterSource],
+        *,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._sources, self._clock_ns, self._period_s = list(sources), clock_ns, period_s
+        self._lock, self._over, self._opened = threading.Lock(), threading.Event(), threading.Event()
+        self._rows: list[tuple[int, Reading]] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="counters", daemon=True)
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        """Begin; returns when the first reading is taken.
+
+        Raises:
+            HostError: a source cannot be opened or read.
+        """
+        self._thread.start()
+        self._opened.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Take the last reading and end; idempotent."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSING_S)
+
+    def take(self) -> Columns | None:
+        """The rows since the last call, as columns of the run folder's table; None where there are none."""
+        with self._lock:
+            rows, self._rows = self._rows, []
+        if not rows:
+            return None
+        return {
+            "time_ns": [time_ns for time_ns, _ in rows],
+            **{name: [getattr(one, name) for _, one in rows] for name in Reading._fields},
+        }
+
+    def _work(self) -> None:
+        try:
+            for source in self._sources:
+                source.open()
+            self._read_all(self._sources)
+        except BaseException as error:  # told to whoever started this thread
+            self._failure = error
+            self._close()
+            return
+        finally:
+            self._opened.set()
+        due = time.monotonic() + self._period_s
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += self._period_s
+            self._read_living()
+        self._read_living()
+        self._close()
+
+    def _read_living(self) -> None:
+        for source in list(self._sources):
+            try:
+                self._read_all([source])
+            except (EmulatorError, OSError) as error:
+                self._sources.remove(source)
+                source.close()
+                self.problems.append(str(error))
+
+    def _read_all(self, sources: Sequence[CounterSource]) -> None:
+        for source in sources:
+            began = self._clock_ns()
+            readings = source.read()
+            middle = (began + self._clock_ns()) // 2
+            with self._lock:
+                self._rows += [(middle, reading) for reading in readings]
+
+    def _close(self) -> None:
+        for source in self._sources:
+            source.close()

@@ -1,0 +1,117 @@
+"""Counters of a lab: every device in its namespace, and what its profile counted there.
+
+Files and sockets stay in the namespace that they were opened in, so a thread visits each namespace once, and reads all
+of them from where it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pyroute2 import IPRoute, netns
+
+from emulator.dut.counters import Reading
+from emulator.dut.netdev import parse_net_dev, qdisc_counters
+from emulator.dut.profile_counters import ProfileCounter, sum_up
+from emulator.errors import HostError
+from emulator.lab.model import Node
+
+_OWN = "/proc/thread-self/ns/net"
+_NET_DEV = "/proc/thread-self/net/dev"
+_MOST_BYTES = 1 << 20
+
+
+class NamespaceCounters:
+    """Implements CounterSource for the nodes of a lab.
+
+    Args:
+        nodes: whose ports are read, under their names in the topology.
+        profile: what counts frames, by the name of its node.
+    """
+
+    def __init__(self, nodes: Sequence[Node], profile: Sequence[ProfileCounter] = ()) -> None:
+        self._nodes, self._profile = nodes, profile
+        self._open: list[_OpenNode] = []
+        self._stack = ExitStack()
+
+    def open(self) -> None:
+        """See CounterSource."""
+        own = os.open(_OWN, os.O_RDONLY)
+        try:
+            for node in self._nodes:
+                counters = [one for one in self._profile if one.node == node.name]
+                self._open.append(self._stack.enter_context(_OpenNode(node, counters)))
+        except OSError as error:
+            self.close()
+            raise HostError(f"namespaces of the lab cannot be entered ({error}): run the command with sudo") from error
+        finally:
+            netns.setns(own)
+            os.close(own)
+
+    def read(self) -> list[Reading]:
+        """See CounterSource."""
+        return [reading for node in self._open for reading in node.read()]
+
+    def close(self) -> None:
+        """See CounterSource."""
+        self._open = []
+        self._stack.close()
+
+
+class _OpenNode:
+    """A context manager: what is open of one namespace. Entering leaves the thread in it."""
+
+    def __init__(self, node: Node, profile: Sequence[ProfileCounter]) -> None:
+        self._node, self._profile = node, profile
+        self._name = {port.device: port.name for port in node.ports}
+
+    def __enter__(self) -> _OpenNode:
+        netns.setns(self._node.namespace)
+        self._stack = ExitStack()
+        self._net_dev = os.open(_NET_DEV, os.O_RDONLY)
+        self._stack.callback(os.close, self._net_dev)
+        self._namespace = os.open(_OWN, os.O_RDONLY)
+        self._stack.callback(os.close, self._namespace)
+        self._netlink = self._stack.enter_context(IPRoute())
+        links = ((link["index"], link.get("ifname")) for link in self._netlink.get_links())
+        self._index = {index: name for index, name in links if name in self._name}
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def read(self) -> Iterator[Reading]:
+        """All of the node's counters."""
+        device = self._node.name
+        for name, counters in parse_net_dev(os.pread(self._net_dev, _MOST_BYTES, 0).decode()).items():
+            if name in self._name:
+                yield from (Reading(device, self._name[name], counter, value) for counter, value in counters.items())
+        for index, counters in qdisc_counters(iter(self._netlink.get_qdiscs())).items():
+            if index in self._index:
+                port = self._name[self._index[index]]
+                yield from (Reading(device, port, counter, value) for counter, value in counters.items())
+        if self._profile:
+            yield from sum_up(device, self._profile, self._objects())
+
+    def _objects(self) -> Mapping[tuple[str, str], int]:
+        """(family, object) → packets, of the counters of our tables."""
+        own = os.open(_OWN, os.O_RDONLY)
+        try:
+            netns.setns(self._namespace)  # a child stands where the thread that starts it does
+            listed = subprocess.run(("nft", "-j", "list", "counters"), capture_output=True, check=False)
+        finally:
+            netns.setns(own)
+            os.close(own)
+        if listed.returncode:
+            raise HostError(f"counters of {self._node.name} cannot be read: {listed.stderr.decode().strip()}")
+        return _counters(json.loads(listed.stdout))
+
+
+def _counters(document: Mapping[str, Any]) -> Mapping[tuple[str, str], int]:
+    found = (entry["counter"] for entry in document["nftables"] if "counter" in entry)
+    return {(one["family"], one["name"]): one["packets"] for one in found}

@@ -1,0 +1,153 @@
+"""The device under test during one run: its counters, its profile, and what the manifest says of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from emulator.dut.applying import AppliedProfile
+from emulator.dut.changes import Change, plan_changes
+from emulator.dut.counters import PERIOD_S, CounterSource, Sampler
+from emulator.dut.namespaces import NamespaceCounters
+from emulator.dut.profile import Profile
+from emulator.dut.profile_counters import counters_of
+from emulator.dut.scenario import Course, Scenario
+from emulator.lab.model import Design
+from emulator.lab.state import LabState, LabStore
+from emulator.planner.overhead import DEFAULT_MTU, ETHERNET_BYTES
+from emulator.results.schema import Columns
+from emulator.topology.model import Topology
+from emulator.units import NS_PER_S
+
+
+class DutWatch:
+    """A context manager around a run; implements RunCompanion.
+
+    Args:
+        sources: of counters, beside those of the lab.
+        lab: that the run is played in; None on hardware.
+        profile: put into force in the lab for the length of the run; None: a clean device.
+        frame_bytes: of the wire that a full frame of the run's traffic takes.
+        topology: of the run; says which switches are under test.
+        store: of labs.
+
+    Raises:
+        TopologyError: the profile does not fit the lab.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[CounterSource],
+        *,
+        topology: Topology,
+        lab: LabState | None = None,
+        profile: Profile | None = None,
+        frame_bytes: int = DEFAULT_MTU + ETHERNET_BYTES,
+        store: LabStore | None = None,
+    ) -> None:
+        self._lab, self._profile = lab, profile
+        self._folder = (store or LabStore()).folder(lab.lab_id) if lab is not None else None
+        self._changes: list[Change] = []
+        if profile is not None and lab is not None:
+            tested = _tested(topology, lab.design)
+            self._changes = plan_changes(profile, lab.design, tested, frame_bytes=frame_bytes)
+        own = [NamespaceCounters(lab.design.nodes, counters_of(self._changes))] if lab is not None else []
+        self._sampler = Sampler([*own, *sources]) if own or sources else None
+        self._scenario: Scenario | None = None
+        self._stack = ExitStack()
+        self._is_failure_told = False
+
+    def __enter__(self) -> DutWatch:
+        """Put the profile into force, and take the first reading.
+
+        Raises:
+            HostError: the host lacks what the profile or the counters take.
+            PlanError: another run has a profile in force in this lab.
+        """
+        with ExitStack() as stack:
+            if self._lab is not None and self._folder is not None:
+                name = self._profile.name if self._profile else ""
+                applied = AppliedProfile(name, self._changes, design=self._lab.design, folder=self._folder)
+                self._scenario = Scenario(stack.enter_context(applied), self._changes)
+                stack.callback(self._scenario.end)
+                self._scenario.prepare()
+            if self._sampler is not None:
+                stack.callback(self._sampler.stop)
+                self._sampler.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def begin(self) -> None:
+        """See RunCompanion."""
+        if self._scenario is not None:
+            self._scenario.begin()
+
+    def counters(self) -> Columns | None:
+        """See RunCompanion."""
+        failure = self._scenario.failure if self._scenario is not None else None
+        if failure is not None and not self._is_failure_told:
+            self._is_failure_told = True
+            raise failure
+        return self._sampler.take() if self._sampler is not None else None
+
+    def end(self) -> None:
+        """See RunCompanion."""
+        self._is_failure_told = True  # the run is over: it is told with the facts
+        if self._scenario is not None:
+            self._scenario.end()
+        if self._sampler is not None:
+            self._sampler.stop()
+
+    def facts(self) -> Mapping[str, Any]:
+        """See RunCompanion: the profile with the times its rules came and went, and how counters were read."""
+        facts: dict[str, Any] = {}
+        if self._sampler is not None:
+            facts["counters"] = {"period_s": PERIOD_S, "problems": list(self._sampler.problems)}
+        if self._profile is not None and self._scenario is not None:
+            facts["profile"] = describe_profile(self._profile, self._scenario)
+        return facts
+
+
+def describe_profile(profile: Profile, scenario: Scenario) -> Mapping[str, Any]:
+    """A profile as it was in force: rules with their commands; times in s since the first iteration began."""
+    failure = scenario.failure
+    return {
+        "name": profile.name,
+        "digest": profile.digest,
+        "path": str(profile.path),
+        "description": profile.description,
+        "begun_ns": scenario.begun_ns,
+        "failure": None if failure is None else str(failure),
+        "rules": [_describe(course, scenario.begun_ns) for course in scenario.courses],
+    }
+
+
+def _describe(course: Course, begun_ns: int | None) -> Mapping[str, Any]:
+    change, rule = course.change, course.change.rule
+    return {
+        "name": rule.name,
+        "action": str(rule.action),
+        "at": change.node.name,
+        "kind": change.node.kind,
+        "ports": [port.name for port in change.ports],
+        "commands": [line for batch in change.start for line in batch.lines],
+        "start_s": rule.start_s,
+        "end_s": rule.end_s,
+        "started_s": _since(begun_ns, course.started_ns),
+        "ended_s": _since(begun_ns, course.ended_ns),
+    }
+
+
+def _since(begun_ns: int | None, at_ns: int | None) -> float | None:
+    return None if begun_ns is None or at_ns is None else round((at_ns - begun_ns) / NS_PER_S, 6)
+
+
+def _tested(topology: Topology, design: Design) -> list[str]:
+    """Switches under test: those that the topology's dut names, else all."""
+    switches = [node.name for node in design.nodes if not node.is_host]
+    named = [name for name in (topology.dut.nodes if topology.dut else ()) if name in switches]
+    return named or switches
