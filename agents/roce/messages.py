@@ -15,6 +15,8 @@ from agents.roce.psn import Psn
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 LARGEST_MESSAGE_BYTES = 1 << 31  # IBTA volume 1, section 9.4
+LEAST_REACH_PACKETS = 1 << 16
+"""More than any endpoint has on its way, and a 256th of all PSNs."""
 
 
 class Verb(Enum):
@@ -155,6 +157,11 @@ class ConnectionSettings:
     def timeout_ns(self) -> int:
         """The shortest time without an answer, ns. Source: IBTA volume 1, section 9.7.6.1.3."""
         return 4096 << self.timeout_exponent
+
+    @property
+    def reach_packets(self) -> int:
+        """How far from the PSN that is next the peer's can be at all: whatever is farther is not the peer's."""
+        return max(LEAST_REACH_PACKETS, 2 * self.window_packets)
 
 
 def packets_of(size: int, path_mtu: int) -> int:

@@ -67,6 +67,7 @@ class Requester:
         "failure",
         "naks",
         "opens_ns",
+        "refused_packets",
         "retransmits",
         "rnr_naks",
         "rtt_ns",
@@ -97,6 +98,8 @@ class Requester:
         self.opens_ns = NEVER
         """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
         self.naks = self.rnr_naks = self.timeouts = self.retransmits = self.sent_packets = 0
+        self.refused_packets = 0
+        """Answers to what was never sent."""
         self.rtt_ns: int | None = None
 
     @property
@@ -210,6 +213,7 @@ class Requester:
         """Take an ACK or NAK; returns the messages it completes, in order."""
         number = self._number(psn)
         if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
+            self.refused_packets += number >= self._sent or number < self._unacknowledged - self._settings.reach_packets
             return _NOTHING
         if syndrome < Syndrome.RNR:
             return self._advance(number + 1, now)

@@ -116,7 +116,9 @@ class Responder:
         self.unacknowledged = 0
         """Packets taken since the last reply."""
         self.is_broken = False
-        self.naks = self.duplicates = self.early_packets = self.largest_displacement = self.refused_packets = 0
+        self.naks = self.duplicates = self.early_packets = self.largest_displacement = 0
+        self.refused_packets = 0
+        """Packets with a PSN that cannot be the peer's, of another service, or after the connection broke."""
 
     def post_receives(self, count: int) -> None:
         """Allow `count` more messages that consume a receive request (SENDs, and WRITEs with immediate data)."""
@@ -207,6 +209,9 @@ class Responder:
             self.refused_packets += arrival.packets
             return
         ahead = distance(self.expected, arrival.psn)
+        if abs(ahead) > self._settings.reach_packets:
+            self.refused_packets += arrival.packets
+            return
         if ahead < 0:
             arrival = self._without_duplicates(arrival, -ahead)
             if not arrival.packets:

@@ -357,7 +357,10 @@ class Channel:
 
     def _arrived(self, arrival: Arrival, now: int) -> None:
         responder = self.pair.responder
+        refused = responder.refused_packets
         responder.receive(arrival)
+        if responder.refused_packets > refused:
+            self.drop("refused", responder.refused_packets - refused)
         if responder.delivered:
             delivered = responder.delivered
             responder.delivered = []
@@ -377,7 +380,10 @@ class Channel:
 
     def _answered(self, psn: Psn, syndrome: int, now: int) -> None:
         requester = self.pair.requester
+        refused = requester.refused_packets
         messages = self.pair.acknowledge(psn, syndrome, now)
+        if requester.refused_packets > refused:
+            self.drop("refused")
         if messages:
             self._link.completed(self.ends.index, messages, now)
         if requester.failure is not None:

@@ -10,7 +10,7 @@ from agents.transports.base import FlowCounters
 if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel
 
-HEADER_DROPS = ("header", "length", "opcode", "rkey")
+HEADER_DROPS = ("header", "length", "opcode", "refused", "rkey")
 _NO_DROPS: Counter[str] = Counter()
 
 

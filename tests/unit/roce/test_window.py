@@ -1,7 +1,9 @@
 from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from agents.roce.messages import ConnectionSettings, Message, Verb
+from agents.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Message, Verb
+from agents.roce.opcodes import Opcode
 from agents.roce.psn import Psn
 from agents.roce.requester import NEVER, Requester
+from agents.roce.responder import Responder
 from agents.roce.window import LEAST_PACKETS, PATIENCE_NS, SendWindow
 
 
@@ -101,3 +103,22 @@ def test_a_window_that_was_never_reduced_waits_for_an_answer() -> None:
     assert sent(requester, 100 * PATIENCE_NS) == []
     requester.handle_timer(requester.deadline_ns)
     assert sum(count for _, count in sent(requester, requester.deadline_ns)) == LEAST_PACKETS
+
+
+def test_an_answer_to_what_was_never_sent_is_refused_and_a_late_one_is_not() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    for psn in (64, 1 << 23, (1 << 24) - LEAST_REACH_PACKETS - 2):
+        requester.acknowledge(Psn(psn), NO_CREDIT_LIMIT, 1)
+    assert requester.refused_packets == 3
+    requester.acknowledge(Psn((1 << 24) - 5), Syndrome.SEQUENCE_ERROR, 1)
+    assert (requester.refused_packets, requester.naks, requester.in_flight) == (3, 0, 64)
+
+
+def test_a_packet_beyond_anybodys_window_is_refused_and_draws_no_answer() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    for psn in (LEAST_REACH_PACKETS + 1, 1 << 23, (1 << 24) - LEAST_REACH_PACKETS - 1):
+        responder.receive(Arrival(Opcode.RC_WRITE_MIDDLE, Psn(psn), size=256))
+    assert (responder.refused_packets, responder.take_reply()) == (3, None)
+    responder.receive(Arrival(Opcode.RC_WRITE_MIDDLE, Psn(LEAST_REACH_PACKETS), size=256))
+    assert responder.take_reply() == (0, Syndrome.SEQUENCE_ERROR, 0)

@@ -1,0 +1,255 @@
+"""Anything may come to port 4791: it is counted by its reason and changes nothing for the flows that are running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from random import Random
+
+import pytest
+
+from agents.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
+from agents.roce.icrc import UdpPath, icrc
+from agents.roce.messages import LEAST_REACH_PACKETS
+from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
+from agents.roce.packet import pack_icrc, pack_packet, pad_bytes
+from agents.roce.psn import Psn, add
+from agents.transports.base import FlowCounters
+from agents.transports.roce.channel import Channel, Shared
+from tests.integration.test_transport_roce import NET, RoceBed, run
+from tests.integration.transport_conformance import Listener
+
+IS_FULL = os.environ.get("CHARKHA_FULL") == "1"
+DATAGRAMS = 1_000_000 if IS_FULL else 10_000
+BATCH = 50
+"""Few enough for any receive buffer."""
+PEER, TARGET, STRANGER = f"{NET}.1", f"{NET}.2", f"{NET}.9"
+PATH_MTU = 1024
+WRITES = [Opcode(code) for code, one in MEANINGS.items() if code < 0x20 and one.operation is Operation.WRITE]
+OTHERS = [
+    Opcode(code)
+    for code, one in MEANINGS.items()
+    if code != Opcode.CNP and (one.service is not Service.RC or one.operation not in (Operation.WRITE, Operation.ACK))
+]
+
+REASONS = ("header", "icrc", "length", "opcode", "payload", "refused", "rkey", "stranger")
+
+
+class Forger:
+    """Datagrams for a queue pair, most of them right but for one thing; each with the reason it is dropped for.
+
+    Args:
+        channel: the receiver's end of the queue pair.
+        port: where they will come from, at the peer's address.
+        shared: what all its queue pairs share.
+    """
+
+    def __init__(self, random: Random, channel: Channel, *, port: int, shared: Shared) -> None:
+        self._random, self._channel, self._rkey = random, channel, shared.rkey
+        self._payload = bytes(shared.payload.take(0, PATH_MTU))
+        self._path = UdpPath.between(PEER, TARGET, source_port=port)
+        self._kinds = (
+            self.noise,
+            self.to_another_queue_pair,
+            self.with_another_icrc,
+            self.with_another_rkey,
+            self.with_other_bytes,
+            self.with_a_distant_psn,
+            self.answering_what_was_not_sent,
+            self.of_another_operation,
+            self.of_another_partition_or_version,
+        )
+
+    def next(self) -> tuple[str | None, bytes]:
+        """A datagram and its reason; None: whatever is noticed first."""
+        return self._random.choice(self._kinds)()
+
+    def noise(self) -> tuple[str | None, bytes]:
+        return None, self._random.randbytes(self._random.choice((0, 1, 11, 15, 16, 32, 60, 1040, 1041, 3000)))
+
+    def to_another_queue_pair(self) -> tuple[str | None, bytes]:
+        return "stranger", self._packet(self._write(), qp=self._random.randrange(64, 1 << 24))
+
+    def with_another_icrc(self) -> tuple[str | None, bytes]:
+        """The IP ID is not known where it is received: what 16 bits of it can explain is no damage."""
+        packet = bytearray(self._packet(self._write()))
+        for position in self._random.sample(range(12, len(packet)), k=4):
+            packet[position] ^= self._random.randrange(1, 256)
+        return None, bytes(packet)
+
+    def with_another_rkey(self) -> tuple[str | None, bytes]:
+        opcode = self._random.choice((Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY, Opcode.RC_WRITE_ONLY_IMM))
+        return "rkey", self._packet(opcode, rkey=self._rkey ^ self._random.randrange(1, 1 << 32))
+
+    def with_other_bytes(self) -> tuple[str | None, bytes]:
+        return "payload", self._packet(Opcode.RC_WRITE_ONLY, payload=self._random.randbytes(PATH_MTU))
+
+    def with_a_distant_psn(self) -> tuple[str | None, bytes]:
+        return "refused", self._packet(self._write())
+
+    def answering_what_was_not_sent(self) -> tuple[str | None, bytes]:
+        return "refused", self._packet(Opcode.RC_ACK)
+
+    def of_another_operation(self) -> tuple[str | None, bytes]:
+        return "opcode", self._packet(self._random.choice(OTHERS))
+
+    def of_another_partition_or_version(self) -> tuple[str | None, bytes]:
+        version, p_key = self._random.choice(((self._random.randrange(1, 16), 0xFFFF), (0, 0x1234)))
+        return "header", self._packet(self._write(), version=version, p_key=p_key)
+
+    def near(self, steps: int) -> bytes:
+        """A MIDDLE so many packets from the one that is next."""
+        return self._packet(Opcode.RC_WRITE_MIDDLE, psn=add(self._channel.pair.responder.expected, steps))
+
+    def in_turn(self, opcode: Opcode) -> bytes:
+        """The packet that is next."""
+        return self._packet(opcode, psn=self._channel.pair.responder.expected)
+
+    def _write(self) -> Opcode:
+        return self._random.choice(WRITES)
+
+    def _packet(
+        self,
+        opcode: Opcode,
+        *,
+        qp: int | None = None,
+        psn: Psn | None = None,
+        rkey: int | None = None,
+        payload: bytes | None = None,
+        version: int = 0,
+        p_key: int = 0xFFFF,
+    ) -> bytes:
+        if psn is None:
+            far = self._random.randrange(2 * LEAST_REACH_PACKETS, (1 << 24) - 2 * LEAST_REACH_PACKETS)
+            is_answer = MEANINGS[opcode].operation is Operation.ACK
+            psn = add(self._sent() if is_answer else self._channel.pair.responder.expected, far)
+        if payload is None:
+            payload = self._payload if opcode in WRITES else b""
+        bth = Bth(opcode, psn, qp or self._channel.ends.own_qpn, version=version, p_key=p_key)
+        bth.pad = pad_bytes(len(payload))
+        packet = pack_packet(bth, *self._extensions(opcode, rkey), payload=payload)
+        return packet + pack_icrc(icrc(self._path, packet))
+
+    def _sent(self) -> Psn:
+        """Near what the receiver itself has sent: nothing."""
+        return Psn(self._channel.pair.requester._initial)
+
+    def _extensions(self, opcode: Opcode, rkey: int | None) -> list[Extension]:
+        values = {
+            Reth: lambda: Reth(self._random.getrandbits(64), self._rkey if rkey is None else rkey, PATH_MTU),
+            ImmDt: lambda: ImmDt(self._random.getrandbits(32)),
+            Aeth: lambda: Aeth(self._random.choice((0x1F, 0x20, 0x60, 0x61, 0x62, 0x63, 0x7F)), 1),
+        }
+        return [values[kind]() if kind in values else kind.unpack(bytes(64), 0) for kind in MEANINGS[opcode].extensions]
+
+
+class Flow:
+    """Transfers in a row from one rank to another for as long as something else goes on."""
+
+    def __init__(self, sender: Listener) -> None:
+        self._sender = sender
+        self.posted: list[tuple[int, int]] = []
+
+    def keep_up(self) -> None:
+        """Have two transfers under way."""
+        while len(self.posted) - len(self._sender.acknowledgements(1)) < 2:
+            self.posted.append((len(self.posted), 1 + len(self.posted) * 7919 % 30_000))
+            self._sender.send(1, self.posted[-1:])
+
+    async def finish(self, bed: RoceBed) -> None:
+        """Wait until all of them are acknowledged."""
+        await bed.until(lambda: len(self._sender.acknowledgements(1)) == len(self.posted))
+
+
+def senders() -> tuple[socket.socket, socket.socket]:
+    """One at the peer's address, one at a stranger's, at the same port."""
+    pair = tuple(socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    pair[0].bind((PEER, 0))
+    pair[1].bind((STRANGER, pair[0].getsockname()[1]))
+    return pair[0], pair[1]
+
+
+async def forger(bed: RoceBed, flow: Flow, random: Random, *, port: int) -> Forger:
+    """For the queue pair that carries the flow's payload, once it exists."""
+    flow.keep_up()
+    await flow.finish(bed)
+    channel = bed.transports[1]._endpoints[1]._links[0].channel(1)
+    return Forger(random, channel, port=port, shared=bed.transports[1].shared)
+
+
+def sent_to_receiver(bed: RoceBed) -> FlowCounters:
+    """What the sender of the flow has counted."""
+    return next(one for one in bed.transports[0]._endpoints[0].counters() if (one.src, one.dst) == (0, 1) and one.bytes)
+
+
+@pytest.mark.timeout(3600 if IS_FULL else 120)
+def test_many_datagrams_of_anything_are_counted_by_reason_and_change_nothing() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        random, flow, certain = Random(4791), Flow(a), Counter[str]()
+        peer, stranger = senders()
+        with peer, stranger:
+            forging = await forger(bed, flow, random, port=peer.getsockname()[1])
+            for sent in range(BATCH, DATAGRAMS + 1, BATCH):
+                flow.keep_up()
+                for _ in range(BATCH):
+                    reason, datagram = forging.next()
+                    source = random.choice((peer, peer, stranger))
+                    source.sendto(datagram, (TARGET, 4791))
+                    if reason is not None:
+                        certain[reason if source is peer else "stranger"] += 1
+                await bed.until(lambda sent=sent: bed.transports[1].drops.total() >= sent)  # type: ignore[misc]
+            await flow.finish(bed)
+        drops = bed.transports[1].drops
+        assert drops.total() == DATAGRAMS
+        assert {*certain, "icrc", "length"} == set(drops) == {*REASONS}
+        assert all(drops[reason] >= count for reason, count in certain.items())
+        assert b.arrivals(0) == flow.posted
+        assert len(flow.posted) > DATAGRAMS // BATCH
+        assert a.failures(1) == b.failures(0) == 0
+        counted = sent_to_receiver(bed)
+        assert (counted.retransmits, counted.naks, counted.timeouts) == (0, 0, 0)
+
+    run(scenario, payload="random", path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_packets_of_the_peer_that_come_again_or_too_early_cost_retransmissions_and_no_more() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        random, flow = Random(4792), Flow(a)
+        peer, stranger = senders()
+        with peer, stranger:
+            forging = await forger(bed, flow, random, port=peer.getsockname()[1])
+            for _ in range(300):
+                flow.keep_up()
+                peer.sendto(forging.near(random.choice((-60, -2, -1, 1, 2, 60))), (TARGET, 4791))
+                await asyncio.sleep(0)
+            await flow.finish(bed)
+        assert b.arrivals(0) == flow.posted
+        assert a.failures(1) == b.failures(0) == 0
+        assert set(bed.transports[1].drops) <= {"payload"}
+        assert sent_to_receiver(bed).naks
+
+    run(scenario, payload="random", path_mtu=PATH_MTU, qp_timeout=18)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM], ids=lambda opcode: opcode.name)
+def test_a_packet_in_turn_that_continues_no_message_ends_the_connection_by_name(opcode: Opcode) -> None:
+    """As an endpoint of hardware does: whoever sends this is no peer that could be trusted with the rest."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        flow = Flow(a)
+        peer, stranger = senders()
+        with peer, stranger:
+            forging = await forger(bed, flow, Random(1), port=peer.getsockname()[1])
+            peer.sendto(forging.in_turn(opcode), (TARGET, 4791))
+            arrived = b.arrivals(0)
+            flow.keep_up()
+            await bed.until(lambda: a.failures(1) == 1)
+        assert a.reasons == ["the peer refused with an invalid request"]
+        assert b.arrivals(0) == arrived
+
+    run(scenario)
