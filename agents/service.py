@@ -40,7 +40,10 @@ class StayingAgent:
             RunInterrupted: SIGINT or SIGTERM came; a run that was under way is told.
             ControllerRefusal: the controller does not let this agent in.
             HostError: an interface cannot be used, or control would leave through it.
+            InputError: a file of `tls` cannot be used.
         """
+        if self.tls is not None:
+            self.tls.channel_credentials()  # files that cannot be used end it now, not at every run
         loop, runs = asyncio.get_running_loop(), asyncio.current_task()
         assert runs is not None
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -76,6 +76,11 @@ class ControlService:
 
     def __init__(self, listener: AgentListener, *, tokens: Sequence[str], run_id: str) -> None:
         self._listener, self._tokens, self._run_id = listener, [token.encode() for token in tokens], run_id
+        self._is_over = asyncio.Event()
+
+    def release(self) -> None:
+        """The server is about to stop: let go of those who wait."""
+        self._is_over.set()
 
     def handler(self) -> grpc.GenericRpcHandler[pb.AgentMessage, pb.ControllerMessage]:
         """What a gRPC server needs to route calls here."""
@@ -136,8 +141,11 @@ class ControlService:
         if not hello.stays:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
         await context.write(control.encode_controller(control.Wait(refusal)))
-        async for _ in requests:
-            pass
+        leaving = asyncio.create_task(_drain(requests))
+        over = asyncio.create_task(self._is_over.wait())
+        await asyncio.wait([leaving, over], return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        over.cancel()
 
     async def _first(self, requests: AsyncIterator[pb.AgentMessage]) -> Any:
         """The first value, None where there is none that can be understood."""
@@ -156,3 +164,10 @@ class ControlService:
             if isinstance(value, control.ClockQuery):
                 value = control.ClockQuery(time.monotonic_ns())
             await context.write(control.encode_controller(value))
+
+
+async def _drain(requests: AsyncIterator[pb.AgentMessage]) -> None:
+    """Until the agent hangs up."""
+    with contextlib.suppress(grpc.aio.BaseError):
+        async for _ in requests:
+            pass

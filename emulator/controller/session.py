@@ -451,7 +451,7 @@ class RunSession:
             raise HostError(f"{target} is too long for the name of a socket: set TMPDIR to a shorter path")
         server = grpc.aio.server(options=SERVER_OPTIONS)
         listening = self._plan.listening
-        tokens = [token] if listening is None or listening.token is None else [token, listening.token]
+        tokens = [token] if listening is None else [token, listening.token or ""]  # none: only at a Unix socket
         service = ControlService(self, tokens=tokens, run_id=self._plan.run_id)
         server.add_generic_rpc_handlers((service.handler(),))
         server.add_insecure_port(target)
@@ -461,6 +461,7 @@ class RunSession:
         try:
             yield server
         finally:
+            service.release()
             await server.stop(grace=0.3)
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:

@@ -1,0 +1,92 @@
+"""Agents started by hand over loopback: a Unix socket, a network one with a token, with TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import EXAMPLE, Finished, charkha, started
+
+TOKEN = "a-token-for-the-tests"
+HOSTS = [{"name": name, "per_rank": f"127.{third}.{os.getpid() % 250}.0/24"} for third, name in ((91, "a"), (92, "b"))]
+BENCH = ("all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--iterations", 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "t.yaml").write_text(json.dumps({"hosts": HOSTS, "agents": {"a": "west", "b": "east"}}))
+    return tmp_path
+
+
+@contextmanager
+def agents(folder: Path, target: str, *options: object) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in ("west", "east"):
+            stack.enter_context(started("agent", "--controller", target, "--name", name, *options, cwd=folder))
+        yield
+
+
+def bench(folder: Path, target: str, *options: object) -> Finished:
+    return charkha("bench", *BENCH, "--topology", "t.yaml", "--listen", target, *options, cwd=folder)
+
+
+def free_target() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"localhost:{probe.getsockname()[1]}"
+
+
+def test_a_unix_socket_needs_no_token(folder: Path) -> None:
+    target = f"unix:{folder}/control"
+    with agents(folder, target):
+        finished = bench(folder, target)
+    assert finished.code == 0, finished.stderr
+
+
+def test_both_sides_show_certificates(folder: Path) -> None:
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=30)
+
+    key = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-x509", "-days", "2")
+    openssl(*key, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=DNS:localhost")
+    openssl(*key, "-subj", "/CN=localhost", *signed, "-keyout", "own.key", "-out", "own.pem")
+    own = ("--token-file", "token", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem")
+    target = free_target()
+    with agents(folder, target, *own):
+        assert bench(folder, target, *own).code == 0
+        # Agents without TLS cannot speak to it, those with a certificate stay.
+        refused = bench(folder, target, "--token-file", "token", "--join-timeout", 1.5)
+    assert refused.code == 1
+    assert "agents to join: east, west" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east dial in from their hosts: say where"),
+        (("controller", EXAMPLE), "agents that are started by hand need an address to dial"),
+        (("run", EXAMPLE, "--listen", "127.0.0.1:1"), "--listen on a network needs a token"),
+        (("run", EXAMPLE, "--token-file", "token"), "--token-file is for --listen"),
+        (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
+        (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token has at least 16 characters"),
+        (("agent", "--controller", "127.0.0.1:1"), "a token is needed"),
+        (("agent", "--controller", "127.0.0.1"), "write HOST:PORT"),
+    ],
+    ids=range(8),
+)
+def test_what_is_not_safe_or_clear_is_refused_before_any_traffic(
+    folder: Path, command: tuple[object, ...], problem: str
+) -> None:
+    (folder / "short").write_text("short")
+    finished = charkha(*command, cwd=folder)
+    assert finished.code == 2
+    assert problem in finished.error

@@ -1,0 +1,145 @@
+"""Agents by hand on servers: control over the management network, traffic over the interface under test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Finished, charkha, started, wait_for
+from tests.support.servers import Rack, rack
+
+AHEAD_S = 7_000
+OTHER_CLOCK = ("unshare", "--time", "--monotonic", str(AHEAD_S))
+
+
+@pytest.fixture
+def two(lab_host: None, tmp_path: Path) -> Iterator[Rack]:
+    with rack(2, tmp_path) as servers:
+        yield servers
+
+
+def bench(servers: Rack, *options: object, ranks: int = 4, out: str = "run") -> Finished:
+    """A sweep of one size on the first server."""
+    sweep = ("bench", "all_reduce", "-n", ranks, "-b", "1M", "-e", "1M", "--iterations", 3)
+    where = ("--topology", servers.topology(ranks_each=2), "--listen", servers.controller, "--out", out)
+    command = (*sweep, *where, "--token-file", servers.token_file, *options)
+    return charkha(*command, cwd=servers.folder, prefix=servers.servers[0].prefix)
+
+
+def manifest(servers: Rack, out: str = "run") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((servers.folder / out / "manifest.json").read_text())
+    return found
+
+
+@pytest.mark.slow
+def test_one_run_after_another_crosses_the_dut_on_one_clock_and_leaves_nothing(two: Rack) -> None:
+    with two.agent(0), two.agent(1, before=OTHER_CLOCK) as far:
+        for transport in ("zmq", "roce"):
+            controlled, carried = two.carried_bytes("mgmt"), two.carried_bytes("dut")
+            finished = bench(two, "--transport", transport, out=transport)
+            assert finished.code == 0, finished.stderr
+            assert "waiting for agents s0, s1 to dial in" in finished.stderr
+            # A ring of four, two a server: each server sends 1.5 arrays across, and there were four iterations.
+            assert two.carried_bytes("dut") - carried > 4 * 2 * 1.5 * (1 << 20)
+            assert two.carried_bytes("mgmt") - controlled < 1 << 20
+            near_clock, far_clock = _clocks(manifest(two, transport))
+            assert near_clock == (0, 0)
+            assert abs(far_clock[0] - AHEAD_S * 10**9) <= far_clock[1]
+            assert 0 < far_clock[1] < 50_000_000
+            assert manifest(two, transport)["clock"]["error_ns"] == far_clock[1]
+            far.says("the run is over")
+        assert two.addresses(0) == two.addresses(1) == {}
+        assert "198.18" not in two.servers[1].run("ip", "route", "show")
+
+
+def _clocks(document: dict[str, Any]) -> list[tuple[int, int]]:
+    hosts = sorted(document["hosts"], key=lambda host: host["agent"])
+    return [(host["clock_offset_ns"], host["clock_error_ns"]) for host in hosts]
+
+
+@pytest.mark.slow
+def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: Rack) -> None:
+    trace = two.folder / "trace"
+    generated = ("generate", "collective", "all_reduce", "-n", 4, "-b", "4M", "--count", 400, "--out", trace)
+    assert charkha(*generated, cwd=two.folder).code == 0
+    where = ("--topology", two.topology(ranks_each=2), "--listen", two.controller, "--token-file", two.token_file)
+    with two.agent(0) as near, two.agent(1) as far:
+        prefix = two.servers[0].prefix
+        with started("run", trace, *where, "--iterations", 50, cwd=two.folder, prefix=prefix) as run:
+            begun = two.carried_bytes("dut") + (16 << 20)
+            wait_for(lambda: two.carried_bytes("dut") > begun or None, 30)
+            far.kill()
+            finished = run.finish(10)
+        assert finished.code == 1
+        assert "agent s1 is lost" in finished.stderr
+        assert "its ranks: 2-3" in finished.stderr
+        near.says("waiting for a run")
+        still = two.carried_bytes("dut")
+        assert two.addresses(0) == {}
+        left = two.addresses(1)
+        assert list(left) == ["198.18.2.1", "198.18.2.2"]
+        assert all(0 < entry["valid_life_time"] <= 180 and entry["label"] == "eth1:lease" for entry in left.values())
+        assert two.carried_bytes("dut") - still < 10_000  # neighbours may still ask for each other
+        with two.agent(1):  # started anew, it takes its addresses over
+            assert bench(two).code == 0
+        assert two.addresses(1) == {}
+
+
+def test_who_is_missing_is_named(two: Rack) -> None:
+    with two.agent(0):
+        finished = bench(two, "--join-timeout", 4)
+    assert finished.code == 1
+    assert "waiting for agents s0, s1 to dial in at 10.99.0.1:4790" in finished.stderr
+    assert "agents to join: s1" in finished.stderr
+
+
+def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
+    with two.agent(0), two.agent(1), two.agent(1, "--interface", "eth1", "--name", "spare") as spare:
+        assert bench(two).code == 0
+        spare.says("this run goes without it: agent 'spare' is not part of this run")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        (("--interface", "mgmt"), 3, "leaves through mgmt, which is under test"),
+        (("--interface", "eth7"), 3, "there is no interface eth7 here"),
+        (("--interface", "eth1", "--tls-ca", "token"), 2, "token: is no PEM file"),
+    ],
+)
+def test_an_agent_refuses_what_is_not_safe(two: Rack, options: Sequence[object], code: int, problem: str) -> None:
+    with two.agent(1, *options) as agent:
+        finished = agent.command.finish(20)
+    assert finished.code == code
+    assert problem in finished.stderr
+
+
+def test_a_wrong_token_ends_the_agent_and_not_the_run(two: Rack) -> None:
+    (two.folder / "guess").write_text("a-guess-for-the-tests")
+    with ExitStack() as stack:
+        stack.enter_context(two.agent(0))
+        stranger = stack.enter_context(two.agent(1, "--interface", "eth1", "--token-file", two.folder / "guess"))
+        stack.enter_context(two.agent(1))
+        assert bench(two).code == 0
+        finished = stranger.command.finish(20)
+    assert finished.code == 1
+    assert "the token is not the controller's" in finished.stderr
+
+
+def test_without_the_right_to_add_addresses_the_command_that_does_is_named(two: Rack) -> None:
+    unable = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
+    with two.agent(0), two.agent(1, before=unable):
+        finished = bench(two)
+        assert finished.code == 1
+        assert "agent s1: `ip address replace 198.18.2.1/32 dev eth1" in finished.stderr
+        assert "CAP_NET_ADMIN" in finished.stderr
+        two.servers[1].run("ip", "address", "add", "198.18.2.1/16", "dev", "eth1")
+        two.servers[1].run("ip", "address", "add", "198.18.2.2/16", "dev", "eth1")
+        second = bench(two, out="second")
+        assert second.code == 0, second.stderr
+    assert list(two.addresses(1)) == ["198.18.2.1", "198.18.2.2"]  # they were not ours
