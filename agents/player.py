@@ -31,6 +31,8 @@ IDLE_REPORT_NS = 2_000_000
 """A rank with nothing to compute reports its room this soon, full batch or not: others may wait for what comes next."""
 
 _NEVER = 1 << 63
+_SPANS = 256
+"""Spans of compute that are held before they are told."""
 _NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
 
 
@@ -47,6 +49,10 @@ class PlayObserver(Protocol):
 
     def iteration_done(self, iteration: int, summary: RankSummary) -> None:
         """Every node of the rank is complete."""
+        ...
+
+    def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
+        """The device was busy in these spans (start, end), ns, which are told in order."""
         ...
 
     def failed(self, rank: int, reason: str) -> None:
@@ -203,6 +209,7 @@ class RankPlayer:
         self._retire()
         self._retired = 0
         self._window.clear()
+        self._observer.computed(self.rank, iteration, usage.take_spans())
         self._observer.iteration_done(
             iteration,
             RankSummary(
@@ -307,7 +314,15 @@ class RankPlayer:
                 node = resource.end()
                 if resource is self._device:
                     self._usage.device_ends(now, node.duration_ns)
+                    if self._usage.spans > _SPANS:
+                        self._tell_spans()
                 self._complete(node, now)
+
+    def _tell_spans(self) -> None:
+        assert self._iteration is not None
+        *closed, last = self._usage.take_spans()
+        self._usage.resume_span(last)
+        self._observer.computed(self.rank, self._iteration, closed)
 
     def _set_alarm(self, when_ns: int, now: int) -> None:
         if now < self._alarm_ns <= when_ns:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from agents.clock import Clock
 from emulator.results.catalogue import Completions
-from emulator.results.observations import Completion, RankSummary
+from emulator.results.observations import Completion, ComputeSpans, RankSummary
 from emulator.units import NS_PER_S
 from emulator.wire.control import AgentValue, Credit, IterationDone
 
@@ -37,6 +37,7 @@ class Reporter:
     ) -> None:
         self._send, self._clock, self._fail, self._streamed, self._ranks = send, clock, fail, streamed, ranks
         self._batch: list[Completion] = []
+        self._spans: list[tuple[int, int, int]] = []
         self._summaries: list[RankSummary] = []
         self._alarm_set = False
         self.events = 0
@@ -61,8 +62,15 @@ class Reporter:
         self._summaries.append(summary)
         if len(self._summaries) == self._ranks:
             self.flush()
+            self._flush_spans(iteration)
             self._send(IterationDone(iteration, self._summaries))
             self._summaries = []
+
+    def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
+        """See PlayObserver."""
+        self._spans += [(rank, start_ns, end_ns) for start_ns, end_ns in spans]
+        if len(self._spans) >= BATCH:
+            self._flush_spans(iteration)
 
     def failed(self, rank: int, reason: str) -> None:
         """See PlayObserver; what was measured goes out first."""
@@ -78,6 +86,12 @@ class Reporter:
         if self._batch:
             self._send(_columns(self._batch))
             self._batch = []
+
+    def _flush_spans(self, iteration: int) -> None:
+        if self._spans:
+            rank, start_ns, end_ns = np.array(self._spans, np.int64).T
+            self._send(ComputeSpans(iteration, rank, start_ns, end_ns))
+            self._spans = []
 
 
 def _columns(batch: list[Completion]) -> Completions:

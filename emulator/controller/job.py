@@ -27,7 +27,7 @@ from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
 from emulator.results.catalogue import Catalogue, Completions
 from emulator.results.limits import limits_met
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
-from emulator.results.observations import RankSummary, join_ends
+from emulator.results.observations import ComputeSpans, RankSummary, join_ends
 from emulator.results.record import Run, RunWriter
 from emulator.results.roofline import sequential_roofline_ns
 from emulator.results.schema import Columns
@@ -339,6 +339,9 @@ class _Recorder:
         self._writer.add_samples(samples)
         self._observer.completed(len(completions.rank))
         self._observer.recorded(samples)
+
+    def computed(self, spans: ComputeSpans) -> None:
+        self._writer.add_compute(spans)
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         self._writer.add_iteration(iteration, summaries)

@@ -32,7 +32,7 @@ from emulator.planner.program import PlaySettings
 from emulator.results.catalogue import Completions
 from emulator.results.manifest import Parameter
 from emulator.results.nics import NicFacts
-from emulator.results.observations import FlowCounters, RankSummary
+from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
 from emulator.wire import control
 from emulator.wire.clock_id import clock_id
@@ -134,6 +134,10 @@ class SessionObserver(Protocol):
         """Communication nodes are done."""
         ...
 
+    def computed(self, spans: ComputeSpans) -> None:
+        """Devices were busy."""
+        ...
+
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         """One agent's ranks completed the iteration."""
         ...
@@ -225,6 +229,8 @@ class RunSession:
         match value:
             case Completions():
                 self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
+            case ComputeSpans():
+                self._observer.computed(value.earlier(self._taken_off(name, value.iteration)))
             case control.ClockReply(sent, received, replied):
                 self._note_clock(name, Exchange(sent, received, replied, time.monotonic_ns()))
             case control.Credit(rank, nodes):

@@ -17,7 +17,11 @@ from emulator.trace.model import IntArray
 
 ONE_CLOCK = Clock()
 SEVERAL_CLOCKS = "CLOCK_MONOTONIC of the controller's host; other hosts' offsets estimated over the control stream"
-_STAMPS = {Part.SAMPLES: ("post_ns", "done_ns", "arrival_ns"), Part.ITERATIONS: ("start_ns", "end_ns")}
+_STAMPS = {
+    Part.SAMPLES: ("post_ns", "done_ns", "arrival_ns"),
+    Part.ITERATIONS: ("start_ns", "end_ns"),
+    Part.COMPUTE: ("start_ns", "end_ns"),
+}
 
 
 def describe_clock(clocks: Mapping[str, ClockEstimate]) -> Clock:

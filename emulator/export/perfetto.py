@@ -1,6 +1,7 @@
 """A run as a time line for Perfetto (ui.perfetto.dev, trace_processor): a process per rank, and one for the job.
 
-Under a rank: its iterations, and a track per process group (more where its communications overlap). Under the job: a
+Under a rank: its iterations, when its device was busy, and a track per process group (more where its communications
+overlap). Under the job: a
 slice per iteration, from the first start to the last end, so that its duration is the JCT. Time stamps are those of the
 run folder, ns of the run's clock. What a slice cannot show stands in its arguments, under `debug`.
 """
@@ -50,6 +51,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
     with writing(target), target.open("wb") as file:
         line = _TimeLine(_builder(file))
         _add_iterations(line, run)
+        _add_compute(line, run)
         _add_communications(line, run)
     return ()
 
@@ -143,6 +145,13 @@ def _add_rank_iteration(line: _TimeLine, row: Mapping[str, int]) -> None:
 def _name(iteration: int) -> tuple[str, str]:
     """(name, category) of an iteration's slice."""
     return (f"iteration {iteration}", "iteration") if iteration >= 0 else (f"warm-up {iteration}", "warm-up")
+
+
+def _add_compute(line: _TimeLine, run: Run) -> None:
+    for batch in run.batches(Part.COMPUTE):
+        for span in batch.to_pylist():
+            category = "compute" if span["iteration"] >= 0 else "warm-up"
+            line.slice((f"rank {span['rank']}", "compute"), "compute", span["start_ns"], span["end_ns"], {}, category)
 
 
 def _add_communications(line: _TimeLine, run: Run) -> None:

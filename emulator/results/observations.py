@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
+from emulator.trace.model import IntArray
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -47,6 +49,26 @@ class RankSummary:
     overlap_ns: int
 
     def earlier(self, by_ns: int) -> RankSummary:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSpans:
+    """When devices of ranks were busy in an iteration: columns of equal length, a row per span.
+
+    Attributes:
+        iteration: negative for warm-up.
+        rank: whose device.
+        start_ns, end_ns: monotonic clock of the rank's host; nodes back to back are one span.
+    """
+
+    iteration: int
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+    def earlier(self, by_ns: int) -> ComputeSpans:
         """The same with all stamps set back, to another clock."""
         return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
 

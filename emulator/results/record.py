@@ -14,12 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
 from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, read_manifest, to_json
-from emulator.results.observations import FlowCounters, RankSummary
+from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.results.schema import Columns, Part, to_batch
 from emulator.results.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
 
@@ -182,6 +183,15 @@ class RunWriter:
         """
         self._add(Part.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
 
+    def add_compute(self, spans: ComputeSpans) -> None:
+        """Append when devices were busy; without any the folder has no such table.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        columns = {"rank": spans.rank, "start_ns": spans.start_ns, "end_ns": spans.end_ns}
+        self._add(Part.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
+
     def add_flows(self, flows: Sequence[FlowCounters]) -> None:
         """Append counters of flows, a row each.
 
@@ -219,6 +229,8 @@ class RunWriter:
             HostError: it cannot be written.
         """
         self.flush()
+        if part not in self._streams:
+            return
         path = self.folder / part.stream_name
         self._streams[part].close()
         unfinished = path.with_name(path.name + ".tmp")

@@ -55,6 +55,15 @@ ITERATIONS_SCHEMA = pa.schema(
     ]
 )
 
+COMPUTE_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("start_ns", pa.int64(), nullable=False),
+        pa.field("end_ns", pa.int64(), nullable=False),
+    ]
+)
+
 FLOWS_SCHEMA = pa.schema(
     [
         pa.field("src", pa.int32(), nullable=False),
@@ -97,13 +106,14 @@ class Part(Enum):
 
     SAMPLES = "samples"
     ITERATIONS = "iterations"
+    COMPUTE = "compute"
     FLOWS = "flows"
     COUNTERS = "counters"
 
     @property
     def is_optional(self) -> bool:
         """Whether a run folder may be without it; it then reads as a table without rows."""
-        return self is Part.COUNTERS
+        return self in (Part.COMPUTE, Part.COUNTERS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -124,6 +134,7 @@ class Part(Enum):
 _SCHEMAS = {
     Part.SAMPLES: SAMPLES_SCHEMA,
     Part.ITERATIONS: ITERATIONS_SCHEMA,
+    Part.COMPUTE: COMPUTE_SCHEMA,
     Part.FLOWS: FLOWS_SCHEMA,
     Part.COUNTERS: COUNTERS_SCHEMA,
 }

@@ -17,7 +17,7 @@ from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.results.catalogue import Completions
 from emulator.results.manifest import Parameter
 from emulator.results.nics import NicFacts
-from emulator.results.observations import FlowCounters, RankSummary
+from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
 
@@ -211,14 +211,24 @@ class Farewell:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Stop at once; `ranks` are those concerned, where it is about some."""
+    """Stop at once; `ranks` are those concerned, where it is about some: two whose transfers failed."""
 
     reason: str
     ranks: Sequence[int] = ()
 
 
 AgentValue: TypeAlias = (
-    Hello | Bound | Credit | Ready | Completions | IterationDone | Progress | Farewell | Abort | ClockReply
+    Hello
+    | Bound
+    | Credit
+    | Ready
+    | Completions
+    | ComputeSpans
+    | IterationDone
+    | Progress
+    | Farewell
+    | Abort
+    | ClockReply
 )
 ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
 
@@ -414,6 +424,22 @@ def _decode_completions(message: Any) -> Completions:
     return Completions(message.iteration, **columns)
 
 
+_SPAN_COLUMNS = ("rank", "start_ns", "end_ns")
+
+
+def _encode_compute_spans(target: Any, value: ComputeSpans) -> None:
+    target.iteration = value.iteration
+    for name in _SPAN_COLUMNS:
+        getattr(target, name).extend(getattr(value, name).tolist())
+
+
+def _decode_compute_spans(message: Any) -> ComputeSpans:
+    columns = [np.array(getattr(message, name), np.int64) for name in _SPAN_COLUMNS]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("columns of unequal length")
+    return ComputeSpans(message.iteration, *columns)
+
+
 def _encode_iteration_done(target: Any, value: IterationDone) -> None:
     target.iteration = value.iteration
     for summary in value.ranks:
@@ -469,6 +495,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Credit: ("credit", _copy_fields),
     Ready: ("ready", _copy_fields),
     Completions: ("completions", _encode_completions),
+    ComputeSpans: ("compute_spans", _encode_compute_spans),
     IterationDone: ("iteration_done", _encode_iteration_done),
     Progress: ("progress", _copy_fields),
     Farewell: ("farewell", _encode_farewell),
@@ -490,6 +517,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "credit": _plain(Credit),
     "ready": _plain(Ready),
     "completions": _decode_completions,
+    "compute_spans": _decode_compute_spans,
     "iteration_done": _decode_iteration_done,
     "progress": _plain(Progress),
     "farewell": _decode_farewell,

@@ -94,6 +94,9 @@ class Silent:
     def retired(self, rank: int, nodes: int) -> None:
         """See PlayObserver."""
 
+    def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
+        """See PlayObserver."""
+
     def iteration_done(self, iteration: int, summary: RankSummary) -> None:
         """See PlayObserver."""
         self.done += 1

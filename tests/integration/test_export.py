@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.record import read_run
-from emulator.results.summary import summarise
+from emulator.results.record import Run, read_run
+from emulator.results.schema import Part
+from emulator.results.summary import read_measured, summarise
 from tests.support.command import EXAMPLE, charkha
 from tests.support.perfetto_ui import trace_processor
 
@@ -36,6 +37,13 @@ def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
     assert "is no run folder" in done.error
 
 
+def _busiest_device_ns(run: Run) -> int:
+    """Compute of the rank that computed most, all measured iterations together."""
+    table = read_measured(run, Part.ITERATIONS)
+    busy = table.group_by("rank").aggregate([("compute_ns", "sum")])["compute_ns_sum"]
+    return int(max(busy.to_pylist()))
+
+
 @pytest.mark.slow
 def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
     assert charkha("export", run, "--to", "perfetto", "--out", tmp_path / "line", cwd=tmp_path).code == 0
@@ -56,6 +64,10 @@ def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
         assert wanted in usage
         [[count]] = trace.query("select count(*) from slice where category = 'communication'")
         assert int(count) == summary.totals.samples
+        busy = trace.query(
+            "select sum(dur) from slice where category = 'compute' group by track_id order by sum(dur) desc limit 1"
+        )
+        assert int(busy[0][0]) == _busiest_device_ns(read_run(run))
         [[nested]] = trace.query("select count(*) from slice where depth > 0")
         assert nested == "0"
         processes = trace.query("select name from process where name is not null order by name")

@@ -16,7 +16,7 @@ from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
 from emulator.results.catalogue import Completions
 from emulator.results.manifest import Parameter
 from emulator.results.nics import NicFacts
-from emulator.results.observations import FlowCounters, RankSummary
+from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import CommKind, Resource
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
@@ -66,6 +66,12 @@ counter = st.none() | u63
 flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8, st.none() | u31, st.none() | u31, *[counter] * 7)
 nics = st.builds(NicFacts, texts, st.none() | texts, st.none() | texts, counter, st.none() | u31)
 quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), texts)
+
+
+@st.composite
+def compute_spans(draw: st.DrawFn) -> ComputeSpans:
+    rows = draw(st.lists(st.tuples(u32, i64, i64), max_size=5))
+    return ComputeSpans(draw(iterations), *np.array(rows, np.int64).reshape(-1, 3).T)
 
 
 @st.composite
@@ -128,6 +134,7 @@ agent_values = st.one_of(
     st.builds(control.Credit, u31, u63),
     st.just(control.Ready()),
     completions(),
+    compute_spans(),
     st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
     st.builds(control.Progress, u63, u63, st.booleans(), texts),
     st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64, st.dictionaries(texts, quantities, max_size=3)),

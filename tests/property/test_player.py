@@ -98,9 +98,12 @@ def check_compute(played: Played) -> None:
             resource: int(program.duration_ns[program.resource == resource].sum())
             for resource in (Resource.CPU, Resource.DEVICE)
         }
-        for (_, rank), summary in played.summaries.items():
+        for (iteration, rank), summary in played.summaries.items():
             if rank == program.rank:
                 assert summary.compute_ns == durations[Resource.DEVICE]
+                stamps = [stamp for span in played.spans.get((iteration, rank), []) for stamp in span]
+                assert stamps == sorted(set(stamps))
+                assert sum(stamps[1::2]) - sum(stamps[::2]) == summary.compute_ns
                 assert summary.end_ns - summary.start_ns >= max(durations.values())
                 assert summary.overlap_ns <= min(summary.compute_ns, summary.communication_ns)
 

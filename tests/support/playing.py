@@ -88,6 +88,7 @@ class Played:
     arrivals: list[Arrival] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
     retired: list[tuple[int, int]] = field(default_factory=list)
+    spans: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # by (iteration, rank)
 
     def at(self, rank: int, node_id: int, iteration: int = 0) -> Completion:
         """The completion of a node."""
@@ -170,7 +171,10 @@ class _Stage:
         assert (iteration, summary.rank) not in self.played.summaries
         self.played.summaries[iteration, summary.rank] = summary
 
-    def failed(self, rank: int, reason: str) -> None:
+    def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
+        self.played.spans.setdefault((iteration, rank), []).extend(spans)
+
+    def failed(self, rank: int, peer: int, reason: str) -> None:
         self.played.failures.append((rank, reason))
 
 

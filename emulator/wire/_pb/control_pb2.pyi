@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "clock_reply")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class AgentMessage(_message.Message):
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_SPANS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_REPLY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
@@ -27,8 +28,9 @@ class AgentMessage(_message.Message):
     farewell: Farewell
     abort: Abort
     progress: Progress
+    compute_spans: ComputeSpans
     clock_reply: ClockReply
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait")
@@ -303,6 +305,18 @@ class Completions(_message.Message):
     bytes_received: _containers.RepeatedScalarFieldContainer[int]
     early: _containers.RepeatedScalarFieldContainer[bool]
     def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class ComputeSpans(_message.Message):
+    __slots__ = ("iteration", "rank", "start_ns", "end_ns")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    rank: _containers.RepeatedScalarFieldContainer[int]
+    start_ns: _containers.RepeatedScalarFieldContainer[int]
+    end_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ..., end_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class IterationDone(_message.Message):
     __slots__ = ("iteration", "ranks")

@@ -146,3 +146,17 @@ def test_tags_come_apart_again_and_fit_64_bits(serial: int) -> None:
     assert len(made) == 4
     assert {tag: tags.split(tag) for tag in made} == made
     assert all(0 <= tag < 2**64 for tag in made)
+
+
+def test_spans_of_compute_join_where_nodes_follow_one_another() -> None:
+    usage = Usage(0)
+    for begin, end in ((0, 10), (10, 15), (20, 30), (30, 30), (40, 41)):
+        usage.device_begins(begin)
+        usage.device_ends(end, end - begin)
+    assert usage.take_spans() == [(0, 15), (20, 30), (40, 41)]
+    usage.resume_span((40, 41))
+    usage.device_begins(41)
+    usage.device_ends(45, 4)
+    assert usage.take_spans() == [(40, 45)]
+    assert usage.take_spans() == []
+    assert usage.compute_ns == 30

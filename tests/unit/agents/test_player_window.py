@@ -157,10 +157,12 @@ class Heard:
     def retired(self, rank: int, nodes: int) -> None:
         self.retired_nodes += nodes
 
+    def computed(self, *_: object) -> None: ...
+
     def iteration_done(self, iteration: int, summary: object) -> None:
         self.summaries.append(summary)
 
-    def failed(self, rank: int, reason: str) -> None:
+    def failed(self, rank: int, peer: int, reason: str) -> None:
         self.failures.append((rank, reason))
 
 
