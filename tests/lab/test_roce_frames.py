@@ -45,6 +45,7 @@ def test_frames_on_loopback(place: Namespace, tmp_path: Path, family: str, optio
     check(capture)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ENDS)
 def test_frames_on_a_cable_between_two_interfaces(place: Namespace, tmp_path: Path, family: str) -> None:
     near, far = join_by_cable(place, *ENDS[family])

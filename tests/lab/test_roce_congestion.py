@@ -1,0 +1,62 @@
+"""Congestion marks that a real kernel sets: every one is seen, answered by notifications, and slows DCQCN down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.command import charkha
+from tests.support.namespaces import Namespace, captured, cut_frames
+
+
+def mark(place: Namespace, *, one_in: int) -> None:
+    """Set Congestion Experienced on one in so many packets that carry payload: RDMA WRITEs, by the BTH's opcode."""
+    place.nft(f"""
+        table inet wire
+        delete table inet wire
+        table inet wire {{
+          counter marked {{
+          }}
+          chain input {{
+            type filter hook input priority 0; policy accept;
+            udp dport 4791 @th,64,8 0x06-0x0b numgen inc mod {one_in} == 0 ip ecn set ce counter name marked
+          }}
+        }}
+    """)
+
+
+def play(place: Namespace, folder: Path, congestion: str) -> tuple[dict[str, int], dict[str, Any]]:
+    """A run's counters, summed over its flows, and the audit of its frames."""
+    sweep = ("bench", "all_reduce", "-n", 2, "-b", "2M", "-e", "2M", "--iterations", 1, "--warmup", 0, "--agents", 2)
+    options = ("--congestion", congestion, "--flow-rate", "2Gbit", "--payload", "random", "--transport", "roce")
+    with captured(place, "lo", folder / f"{congestion}.pcap") as capture:
+        finished = charkha(*sweep, *options, "--out", congestion, cwd=folder, prefix=place.prefix)
+    assert (finished.code, finished.stderr, capture.dropped) == (0, "", 0)
+    audit = charkha("audit", capture.path, "--json", cwd=folder)
+    assert audit.code == 0, audit.stdout
+    rows = pq.read_table(folder / congestion / "flows.parquet").to_pylist()
+    names = ("ecn_marks", "cnps_sent", "cnps_received", "retransmits")
+    return {name: sum(row[name] or 0 for row in rows) for name in names}, json.loads(audit.stdout)
+
+
+def goodput_bps(audit: dict[str, Any]) -> float:
+    return float(max(flow["goodput_bps"] or 0 for flow in audit["flows"]))
+
+
+@pytest.mark.slow
+def test_marks_are_seen_and_answered_and_slow_the_sender(place: Namespace, tmp_path: Path) -> None:
+    cut_frames(place, "lo")
+    mark(place, one_in=3)
+    counted, without = play(place, tmp_path, "none")
+    assert counted["ecn_marks"] == place.counters("wire")["marked"] > 100
+    assert 0 < counted["cnps_sent"] <= counted["ecn_marks"]
+    assert counted["cnps_received"] == counted["cnps_sent"] == without["total"]["cnps"]
+    mark(place, one_in=1)
+    counted, slowed = play(place, tmp_path, "dcqcn")
+    assert counted["ecn_marks"] == place.counters("wire")["marked"] > 300
+    assert counted["cnps_received"] == counted["cnps_sent"] == slowed["total"]["cnps"] > 0
+    assert goodput_bps(slowed) < 0.75 * goodput_bps(without)
