@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_play_options, argument, at_least
 from emulator.cli.playing import play, run_folder, show_interrupted
+from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
 from emulator.cli.roce_arguments import add_roce_options
 from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
@@ -51,6 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("-e", "--max-bytes", metavar="MAX", type=size, default=1 << 26, help="default: 64M")
     parser.add_argument("-f", "--factor", metavar="FACTOR", type=at_least(2), default=2, help="default: 2")
     add_play_options(parser, iterations=20, warmup=1)
+    add_repeat_options(parser)
     add_roce_options(parser)
     add_profile_option(parser)
     parser.set_defaults(handler=run, is_by_hand=False, compute=1.0, scale_bytes=Fraction(1), element_bytes=None)
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     sizes = sweep_sizes(kind, ranks=args.ranks, least=args.min_bytes, most=args.max_bytes, factor=args.factor)
     sweep = Sweep(kind, args.ranks, sizes)
     folder = run_folder(args, name=f"bench-{kind.label}-{args.ranks}r")
+    if is_repeated(args):
+        return repeat(args, lambda own, at: _play(own, sweep, at), root=folder, classes=len(sizes) + 1)
     try:
         _show(_play(args, sweep, folder), sweep, args)
     except RunInterrupted:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from emulator.cli.arguments import add_compute_option, add_play_options, add_trace_options
 from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
+from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
 from emulator.cli.roce_arguments import add_roce_options
 from emulator.cli.terminal import console
 from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
+from emulator.results.classes import count_classes
 from emulator.results.record import Run
 from emulator.results.summary import summarise
 from emulator.results.table import render, to_json
@@ -45,6 +47,7 @@ def add_run_options(parser: argparse.ArgumentParser, *, is_by_hand: bool) -> Non
     """All that `run` takes; `is_by_hand` where it starts no agents."""
     add_trace_options(parser)
     add_play_options(parser, iterations=5, warmup=1)
+    add_repeat_options(parser)
     add_roce_options(parser)
     add_compute_option(parser)
     add_profile_option(parser)
@@ -59,6 +62,12 @@ def run(args: argparse.Namespace) -> int:
     """
     loaded, workload = read_workload(args)
     folder = run_folder(args, name=Path(args.trace).name)
+    if is_repeated(args):
+
+        def play_one(own: argparse.Namespace, at: Path) -> Run:
+            return play(own, loaded, workload, folder=at)
+
+        return repeat(args, play_one, root=folder, classes=count_classes(workload))
     try:
         finished = play(args, loaded, workload, folder=folder)
     except RunInterrupted:

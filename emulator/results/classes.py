@@ -9,7 +9,7 @@ import numpy as np
 
 from emulator.results.collectives import Merged, nccl_size
 from emulator.results.summary import SEND_RECV
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.model import CommKind, IntArray, Workload
 from emulator.units import format_size
 
 JCT = "jct"
@@ -62,3 +62,19 @@ def _key(numbers: tuple[int, ...], algorithms: tuple[str, ...]) -> ClassKey:
     kind, members = CommKind(numbers[0]), numbers[1]
     size_bytes = nccl_size(kind, size_bytes=numbers[2], members=members)
     return ClassKey(SEND_RECV if kind is CommKind.SEND else kind.label, members, size_bytes, algorithms[numbers[3]])
+
+
+def count_classes(workload: Workload) -> int:
+    """Classes that a run of this workload will have, the iteration among them, before it is played.
+
+    The algorithm adds none: it follows from kind, group size and size.
+    """
+    largest: dict[int, tuple[CommKind, int, int]] = {}
+    for program in workload.programs:
+        for node in program.communications.values():
+            if node.kind is not CommKind.RECV:
+                members = len(workload.groups[node.group]) if node.kind.is_collective else 2
+                size_bytes = largest[node.instance][2] if node.instance in largest else 0
+                largest[node.instance] = node.kind, members, max(size_bytes, node.size_bytes)
+    kinds = {ClassKey(kind.label, members, size_bytes) for kind, members, size_bytes in largest.values()}
+    return 1 + sum(key.takes_time for key in kinds)

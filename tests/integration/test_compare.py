@@ -1,0 +1,36 @@
+"""Repeated runs and their comparison from the outside, over loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from emulator.results.record import read_run
+from tests.support.command import charkha, started, wait_for
+
+SMALL = ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "2K", "--iterations", 3, "--agents", 1)
+
+
+def test_repeated_runs_are_listed_and_compared(tmp_path: Path) -> None:
+    made = charkha(*SMALL, "--repeat", 2, "--out", "group", "--json", cwd=tmp_path)
+    assert made.code == 0, made.stderr
+    assert json.loads(made.stdout)["complete"] == 2
+    listed = charkha("runs", "list", ".", "--json", cwd=tmp_path)
+    assert {Path(run["folder"]).as_posix() for run in json.loads(listed.stdout)} == {"group/01", "group/02"}
+    arguments = ("--gate=strict", "--junit", "result.xml", "--json")
+    finished = charkha("compare", "group/01", "group/*2", *arguments, cwd=tmp_path)
+    assert (finished.code, finished.stderr) == (4, "")
+    (pair,) = json.loads(finished.stdout)["pairs"]
+    assert {(one["verdict"], one["needs_runs"]) for one in pair["classes"]} == {("inconclusive", 5)}
+    assert (tmp_path / "result.xml").read_text().count("<failure") == len(pair["classes"]) == 3
+
+
+def test_an_interrupt_keeps_the_runs_that_are_complete(tmp_path: Path) -> None:
+    with started(*SMALL, "--repeat", 500, "--out", "many", cwd=tmp_path) as command:
+        wait_for(lambda: (tmp_path / "many" / "02" / "manifest.json").exists() or None, 40)
+        command.process.send_signal(signal.SIGINT)
+        finished = command.finish()
+    assert finished.code == 130
+    assert "of 500 runs are complete" in finished.stdout
+    assert [read_run(tmp_path / "many" / name).manifest.status for name in ("01", "02")] == ["complete"] * 2
