@@ -198,6 +198,22 @@ class RunIcrc:
             crcs ^= self._ids[first_ip_id:id_end]
         return crcs
 
+    def constants(self, high: int, ip_ids: U32Array) -> U32Array:
+        """What `write` needs where the upper byte of the PSNs is `high`: uint32, the shape of the IP IDs."""
+        constants = np.full(ip_ids.shape, self._base ^ int(self._psn_high[high]), np.uint32)
+        if self.template.path.is_v4:
+            constants ^= self._ids[ip_ids]
+        return constants
+
+    def write(self, first_low: int, constants: U32Array, out: U32Array) -> None:
+        """Write the ICRCs of packets whose PSNs count up without a carry from their lower 16 bits: one operation.
+
+        Args:
+            first_low: the lower 16 bits of the first PSN.
+            constants: see `constants`; the shape of `out`.
+        """
+        np.bitwise_xor(self._psn_low[first_low : first_low + len(out)], constants, out=out)
+
     def icrcs(self, psn: npt.NDArray[np.integer], ip_id: npt.NDArray[np.integer] | None = None) -> U32Array:
         """ICRCs of packets that differ in PSN and IP ID.
 

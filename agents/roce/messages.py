@@ -19,6 +19,15 @@ LEAST_REACH_PACKETS = 1 << 16
 """More than any endpoint has on its way, and a 256th of all PSNs."""
 
 
+class OpcodesByPlace(NamedTuple):
+    """Of the packets of a message: the first, those between, the last, and one that is all of it."""
+
+    first: Opcode
+    middle: Opcode
+    last: Opcode
+    only: Opcode
+
+
 class Verb(Enum):
     """What a requester asks for; the value: (operation, whether immediate data comes with the end)."""
 
@@ -172,6 +181,16 @@ def packets_of(size: int, path_mtu: int) -> int:
 def opcode_of(operation: Operation, place: Place, *, has_imm: bool = False) -> Opcode:
     """The reliable connection's opcode for a packet of a message; immediate data only where a message ends."""
     return _OPCODES[operation, place, has_imm]
+
+
+def opcodes_by_place(operation: Operation, *, has_imm: bool = False) -> OpcodesByPlace:
+    """The reliable connection's opcodes for a message."""
+    return OpcodesByPlace(
+        opcode_of(operation, Place.FIRST),
+        opcode_of(operation, Place.MIDDLE),
+        opcode_of(operation, Place.LAST, has_imm=has_imm),
+        opcode_of(operation, Place.ONLY, has_imm=has_imm),
+    )
 
 
 _OPCODES: dict[tuple[Operation, Place, bool], Opcode] = {

@@ -20,7 +20,7 @@ from agents.roce.gf2 import U32Array, shift_table
 from agents.roce.headers import BTH_BYTES, Buffer
 from agents.roce.icrc import IcrcTemplate, RunIcrc, UdpPath, recover_ip_id
 from agents.roce.packet import ICRC_BYTES
-from agents.roce.psn import Psn
+from agents.roce.psn import Psn, add
 
 CONSTANT_BYTE = 0x5A
 BTH = struct.Struct(">BBHII")
@@ -28,8 +28,11 @@ ICRC = struct.Struct("<I")
 ACK_REQUEST = 1 << 31
 LARGEST_CALL_BYTES = 65_507
 MOST_SEGMENTS = 64
+_ACK_REQUEST_FIRST_BYTE = 0x80  # of a big-endian word that is read as a little-endian one
+_BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
+"""Words 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
-_CONSTANT_CALLS = 8  # calls that the slots fill: few enough to stay in a core's cache
+_CONSTANT_CALLS = 16  # calls that the slots fill: the more, the fewer operations; few enough to stay in a core's cache
 _RANDOM_CALLS = 16
 P_KEY = 0xFFFF
 
@@ -59,8 +62,8 @@ class Payload:
         self._crcs: dict[tuple[int, int], int] = {}
 
     def slot(self, packet: int) -> int:
-        """The slot of packet number `packet` of a message."""
-        return packet % self.slots
+        """The slot of packet number `packet` of a message; of constant bytes any would do."""
+        return 0 if self.is_constant else packet % self.slots
 
     def take(self, slot: int, size: int) -> memoryview:
         """The first `size` bytes of a slot."""
@@ -89,9 +92,9 @@ class Staging:
         rows = np.frombuffer(buffer, np.uint8).reshape(payload.slots, stride)
         rows[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
         shape = (payload.slots,)
-        self.starts = np.ndarray((payload.slots, 2), ">u4", buffer, 0, (stride, 4))
-        self.psns = np.ndarray(shape, ">u4", buffer, 8, (stride,))
-        self.icrcs = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
+        self.starts = np.ndarray(shape, "<u8", buffer, 0, (stride,))
+        self.psns: U32Array = np.ndarray(shape, "<u4", buffer, 8, (stride,))
+        self.icrcs: U32Array = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
         self.owner: object = None
         """Whose headers the slots carry, but for what differs from packet to packet."""
         self.steps = np.arange(payload.slots, dtype=np.uint32)
@@ -105,7 +108,7 @@ class Framing:
         self.path, self.dest_qp = path, dest_qp
         self._staging, self._payload = staging, staging.payload
         self._prefixes: dict[int, int] = {}  # UDP payload bytes → CRC of what comes before the BTH
-        self._runs: dict[int, tuple[RunIcrc, tuple[U32Array, U32Array]]] = {}
+        self._runs: dict[int, _MiddleRuns] = {}
 
     def lone(
         self, opcode: int, psn: int, extension: bytes, *, slot: int = 0, size: int = 0, ack_request: bool = False
@@ -134,22 +137,20 @@ class Framing:
                 else every packet is sent alone with ID 0.
         """
         staging, end = self._staging, slot + count
-        run, cut_crcs = self._runs.get(opcode) or self._make_run(opcode)
-        crcs = run.consecutive(psn, count)
-        crcs ^= cut_crcs[are_cut][:count]
-        if not self._payload.is_constant:
-            crcs ^= self._payload.slot_crcs[slot:end]
-        if staging.owner is not run:
-            staging.starts[:] = (opcode << 24 | P_KEY, self.dest_qp)
-            staging.owner = run
-        psns = staging.psns[slot:end]
-        np.add(staging.steps[:count], psn, out=psns)
-        if psn + count > 1 << 24:
-            psns &= 0xFFFFFF
+        runs = self._runs.get(opcode) or self._make_runs(opcode)
+        if staging.owner is not runs:
+            staging.starts[:] = runs.start
+            staging.owner = runs
+        low = psn & 0xFFFF
+        until_carry = (1 << 16) - low
+        if count <= until_carry:
+            runs.write(psn, slot, end, 0, are_cut=are_cut)
+        else:
+            runs.write(psn, slot, slot + until_carry, 0, are_cut=are_cut)
+            runs.write(add(psn, until_carry), slot + until_carry, end, until_carry, are_cut=are_cut)
         if ack_request:
-            crcs[-1] ^= run.change(8, 0x80)
-            psns[-1] |= ACK_REQUEST
-        staging.icrcs[slot:end] = crcs
+            staging.psns[end - 1] |= _ACK_REQUEST_FIRST_BYTE
+            staging.icrcs[end - 1] ^= runs.ack_change
         return staging.buffer[slot * staging.stride : end * staging.stride]
 
     def is_intact(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
@@ -190,16 +191,37 @@ class Framing:
         shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
         return shifted ^ self._payload.crc(slot, size)
 
-    def _make_run(self, opcode: int) -> tuple[RunIcrc, tuple[U32Array, U32Array]]:
-        """ICRCs of a run, and what makes of those with IP IDs that count up those with ID 0, or those of cut calls."""
+    def _make_runs(self, opcode: int) -> _MiddleRuns:
         headers = BTH.pack(opcode, 0, P_KEY, self.dest_qp, 0)
-        crc = int(self._payload.slot_crcs[0]) if self._payload.is_constant else 0
-        run = RunIcrc(IcrcTemplate(self.path, headers, self._payload.path_mtu, crc))
-        counted, zeros = run.consecutive(0, self._payload.slots), np.zeros_like(self._staging.steps)
-        of_psns = run.icrcs(self._staging.steps)
-        cut = run.icrcs(zeros, self._staging.ip_ids) ^ run.icrcs(zeros)
-        self._runs[opcode] = made = run, (counted ^ of_psns, counted ^ of_psns ^ cut)
+        made = self._runs[opcode] = _MiddleRuns(self.path, headers, self._staging)
         return made
+
+
+class _MiddleRuns:
+    """What the runs of one flow have in common, and what does not depend on their PSN's lower 16 bits."""
+
+    __slots__ = ("_constants", "_icrc", "_staging", "ack_change", "start")
+
+    def __init__(self, path: UdpPath, headers: bytes, staging: Staging) -> None:
+        self._staging, payload = staging, staging.payload
+        crc = int(payload.slot_crcs[0]) if payload.is_constant else 0
+        self._icrc = RunIcrc(IcrcTemplate(path, headers, payload.path_mtu, crc))
+        self._constants: dict[bool, tuple[int, U32Array]] = {}
+        self.ack_change = self._icrc.change(8, 0x80)
+        self.start = int.from_bytes(headers[:8], "little")
+
+    def write(self, psn: int, slot: int, end: int, index: int, *, are_cut: bool) -> None:
+        """PSNs and ICRCs of the slots, whose first packet has that index in its run; the lower 16 bits do not carry."""
+        staging, low, high, stop = self._staging, psn & 0xFFFF, psn >> 16, index + end - slot
+        known = self._constants.get(are_cut)
+        if known is None or known[0] != high:
+            ip_ids = staging.ip_ids if are_cut else np.zeros_like(staging.ip_ids)
+            known = self._constants[are_cut] = high, self._icrc.constants(high, ip_ids)
+        icrcs = staging.icrcs[slot:end]
+        self._icrc.write(low, known[1][index:stop], icrcs)
+        if not staging.payload.is_constant:
+            icrcs ^= staging.payload.slot_crcs[slot:end]
+        np.bitwise_or(_BIG_ENDIAN[low : low + end - slot], high << 8, out=staging.psns[slot:end])
 
 
 @lru_cache(maxsize=4096)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from agents.roce.messages import ResponseRun, Run, Verb, opcode_of
-from agents.roce.opcodes import Opcode, Operation, Place
+from agents.roce.messages import OpcodesByPlace, ResponseRun, Run, Verb, opcodes_by_place
+from agents.roce.opcodes import Opcode, Operation
 from agents.roce.psn import Psn, add
 
 
@@ -31,47 +30,65 @@ class Segment(NamedTuple):
     has_imm: bool
 
 
-def segments(run: Run, path_mtu: int) -> Iterator[Segment]:
+def segments(run: Run, path_mtu: int) -> list[Segment]:
     """The pieces of a run of a SEND or WRITE, or the one packet of a READ request."""
     message = run.message
     if message.verb is Verb.READ:
-        yield Segment(Opcode.RC_READ_REQUEST, run.psn, 1, run.offset, 0, True, True, False)
-        return
-    operation, has_imm = message.verb.value
+        return [Segment(Opcode.RC_READ_REQUEST, run.psn, 1, run.offset, 0, True, True, False)]
+    opcodes, is_write, has_imm = _OF_VERB[message.verb.name]
     last_bytes = message.size - (message.packets - 1) * path_mtu
     if message.packets == 1:
-        opcode = opcode_of(operation, Place.ONLY, has_imm=has_imm)
-        is_write = operation is Operation.WRITE
-        yield Segment(opcode, run.psn, 1, 0, last_bytes, run.ack_request, is_write, has_imm)
-        return
-    yield from _pieces(run, (operation, has_imm), total=message.packets, path_mtu=path_mtu, last_bytes=last_bytes)
+        return [Segment(opcodes.only, run.psn, 1, 0, last_bytes, run.ack_request, is_write, has_imm)]
+    return _pieces(
+        run,
+        opcodes,
+        total=message.packets,
+        path_mtu=path_mtu,
+        last_bytes=last_bytes,
+        is_write=is_write,
+        has_imm=has_imm,
+    )
 
 
-def response_segments(run: ResponseRun, path_mtu: int) -> Iterator[Segment]:
+def response_segments(run: ResponseRun, path_mtu: int) -> list[Segment]:
     """The pieces of a run of READ responses."""
     if run.total == 1:
-        opcode = opcode_of(Operation.READ_RESPONSE, Place.ONLY)
-        yield Segment(opcode, run.psn, 1, 0, run.last_bytes, False, False, False)
-        return
-    what = (Operation.READ_RESPONSE, False)
-    yield from _pieces(run, what, total=run.total, path_mtu=path_mtu, last_bytes=run.last_bytes)
+        return [Segment(_RESPONSES.only, run.psn, 1, 0, run.last_bytes, False, False, False)]
+    return _pieces(run, _RESPONSES, total=run.total, path_mtu=path_mtu, last_bytes=run.last_bytes)
+
+
+_OF_VERB = {
+    verb.name: (
+        opcodes_by_place(verb.value[0], has_imm=verb.value[1]),
+        verb.value[0] is Operation.WRITE,
+        verb.value[1],
+    )
+    for verb in Verb
+    if verb is not Verb.READ
+}
+_RESPONSES = opcodes_by_place(Operation.READ_RESPONSE)
 
 
 def _pieces(
-    run: Run | ResponseRun, what: tuple[Operation, bool], *, total: int, path_mtu: int, last_bytes: int
-) -> Iterator[Segment]:
-    operation, has_imm = what
+    run: Run | ResponseRun,
+    opcodes: OpcodesByPlace,
+    *,
+    total: int,
+    path_mtu: int,
+    last_bytes: int,
+    is_write: bool = False,
+    has_imm: bool = False,
+) -> list[Segment]:
+    pieces: list[Segment] = []
     offset, psn, left = run.offset, run.psn, run.packets
     asks = isinstance(run, Run) and run.ack_request
     if not offset:
-        opcode = opcode_of(operation, Place.FIRST)
-        yield Segment(opcode, psn, 1, 0, path_mtu, asks and left == 1, operation is Operation.WRITE, False)
+        pieces.append(Segment(opcodes.first, psn, 1, 0, path_mtu, asks and left == 1, is_write, False))
         offset, psn, left = offset + 1, add(psn, 1), left - 1
     middles = min(left, total - 1 - offset)
     if middles > 0:
-        opcode = opcode_of(operation, Place.MIDDLE)
-        yield Segment(opcode, psn, middles, offset, path_mtu, asks and left == middles, False, False)
+        pieces.append(Segment(opcodes.middle, psn, middles, offset, path_mtu, asks and left == middles, False, False))
         offset, psn, left = offset + middles, add(psn, middles), left - middles
     if left:
-        opcode = opcode_of(operation, Place.LAST, has_imm=has_imm)
-        yield Segment(opcode, psn, 1, offset, last_bytes, asks, False, has_imm)
+        pieces.append(Segment(opcodes.last, psn, 1, offset, last_bytes, asks, False, has_imm))
+    return pieces

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import gc
 import json
 import multiprocessing
 import os
@@ -84,6 +85,7 @@ async def play(pipe: Connection, *, runners: Callable[[RoceTransport], Any], opt
             runner.endpoint.connect(directory, runner)
         pipe.send("ready")
         pipe.recv()
+        gc.freeze()  # as agents do
         begun, cpu_begun = time.monotonic(), os.times()
         for runner in mine:
             runner.send(max(1, runner.ahead))

@@ -305,23 +305,31 @@ class Channel:
 
     def take_many(self, stride: int, count: int, port: int, now: int) -> None:
         """Take `count` packets of `stride` bytes from the start of the buffer."""
+        if self.take_run(stride, count, port, now):
+            return
+        headers = self._shared.inspection.headers(stride, count)
+        if not self._take_elsewhere(headers, stride, port, now):
+            self._take_each(stride, count, port, now)
+
+    def take_run(self, stride: int, count: int, port: int, now: int) -> bool:
+        """The same, if they are the MIDDLE packets that are due and nothing is wrong with them; False: not taken."""
         shared, responder = self._shared, self.pair.responder
         headers = shared.inspection.headers(stride, count)
         predicted = self._prediction.headers(responder.expected, count)
-        if headers != predicted and _without_ack_request(headers) != predicted:
-            if not self._take_elsewhere(headers, stride, port, now):
-                self._take_each(stride, count, port, now)
-            return
-        packet = responder.received_bytes // shared.payload.path_mtu
-        is_right = stride == shared.staging.stride and self._verification.is_run_right(
-            stride, count, port, packet=packet
-        )
-        if not (is_right and responder.take_middles(count)):
-            self._take_each(stride, count, port, now)
-            return
-        if headers != predicted:
+        asks = headers != predicted
+        if asks and _without_ack_request(headers) != predicted:
+            return False
+        if stride != shared.staging.stride or not self._verification.is_run_right(
+            stride, count, port, received_bytes=responder.received_bytes
+        ):
+            return False
+        if not responder.take_middles(count):
+            return False
+        if asks:
             responder.ack_requested = True
-        self._mind_reply(now)
+        if asks or responder.unacknowledged >= self._ack_every:
+            self._mind_reply(now)
+        return True
 
     def _take_elsewhere(self, headers: bytes, stride: int, port: int, now: int) -> bool:
         """MIDDLE packets in order among themselves, but not the next ones: the first one's ICRC stands for all."""

@@ -29,6 +29,7 @@ RECEPTIONS_PER_TURN = 16
 _DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to wait at the same socket
 _CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
+_QPN = struct.Struct(">I")
 _CE = 3
 
 
@@ -55,6 +56,8 @@ class RoceEndpoint:
         self._recvmsg_into = self._socket.recvmsg_into
         self._buffers = (self._shared.buffer,)
         self._plain: Sequence[tuple[int, int, bytes]] = []
+        self._merged: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
+        self._stride = self._shared.staging.stride
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
@@ -143,7 +146,11 @@ class RoceEndpoint:
                 return
             except OSError:  # an ICMP error that the kernel passes on: it says nothing that time does not
                 continue
-            if control != self._plain or not self._take_single(size, address):
+            if control == self._plain:
+                is_taken = self._take_single(size, address)
+            else:
+                is_taken = control == self._merged and self._take_run(size, address)
+            if not is_taken:
                 self._take(size, control, address)
             if size < _DRAIN_BYTES or self.is_closed:
                 return
@@ -170,6 +177,15 @@ class RoceEndpoint:
         if opcode != Opcode.RC_ACK or size != ACK_BYTES or flags:
             return False
         return channel.take_ack(address[1], psn=word & 0xFFFFFF, aeth=tag >> 32, now=time.monotonic_ns())
+
+    def _take_run(self, size: int, address: tuple[str, int]) -> bool:
+        """Take merged packets of full size, if they are the MIDDLE packets that are due."""
+        count, rest = divmod(size, self._stride)
+        (word,) = _QPN.unpack_from(self._shared.buffer, 4)
+        channel = self._channels.get(word)  # none has a number with FECN or BECN in it
+        if rest or channel is None or channel.is_dead or channel.ends.peer_host != address[0]:
+            return False
+        return channel.take_run(self._stride, count, address[1], time.monotonic_ns())
 
     def _take(self, size: int, control: Sequence[tuple[int, int, bytes]], address: tuple[str, int]) -> None:
         if size < 16:
@@ -220,6 +236,8 @@ class RoceEndpoint:
             channel.marked(-(-size // stride), now)
         elif len(control) == 1 and stride == size:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
+        elif stride == self._stride:
+            self._merged = control  # the same for full packets merged
         return stride or size
 
     def _meet(self, number: int, host: str) -> Channel | None:

@@ -110,9 +110,7 @@ class Outlet:
         if shared.is_cutting:
             view = framing.middles(opcode, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True)
             try:
-                call = shared.payload.per_call * stride
-                for start in range(0, len(view), call):
-                    sender.send((view[start : start + call],), self._to, shared.cut)
+                sender.send_cut(view, shared.payload.per_call * stride, self._to, shared.cut)
             except OSError as error:
                 if not _is_about_cutting(error):
                     raise

@@ -116,6 +116,16 @@ class Sender:
             return self._send_again(error, pieces, to, control)
         return True
 
+    def send_cut(self, view: memoryview, call_bytes: int, to: SocketAddress, control: ControlMessages) -> None:
+        """Send so many bytes a call; as `send`, at less cost."""
+        sendmsg = self._sendmsg
+        for start in range(0, len(view), call_bytes):
+            pieces = (view[start : start + call_bytes],)
+            try:
+                sendmsg(pieces, control, 0, to)
+            except OSError as error:
+                self._send_again(error, pieces, to, control)
+
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """Send one datagram; as `send`, at less cost."""
         try:

@@ -70,18 +70,18 @@ class Verification:
         is_same = bytes(datagram[header : header + length]) == bytes(shared.payload.take(slot, length))
         return None if is_same else "payload"
 
-    def is_run_right(self, stride: int, count: int, port: int, *, packet: int) -> bool:
+    def is_run_right(self, stride: int, count: int, port: int, *, received_bytes: int) -> bool:
         """Whether payload and ICRC of predicted MIDDLE packets are right.
 
         Random payload is compared always, a constant one where this is a sample; the first ICRC where it is a sample.
 
         Args:
-            packet: packets of the message before them.
+            received_bytes: of the message before them.
         """
         payload, is_sample = self._shared.payload, self._is_sample()
         if payload.is_constant and not is_sample:
             return True
-        first = payload.slot(packet)
+        first = payload.slot(received_bytes // payload.path_mtu)
         expected = payload.rows[first : first + count]
         if len(expected) < count:
             expected = np.concatenate((expected, payload.rows[: count - len(expected)]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 from collections.abc import Callable, Mapping
@@ -74,6 +75,7 @@ async def play(pipe: Connection, rank: int, options: argparse.Namespace) -> None
         pipe.send({rank: endpoint.address})
         flow = Flow(endpoint, options.size)
         directory = await asyncio.to_thread(pipe.recv)
+        gc.freeze()  # as agents do
         flow.start(directory)
         if rank == 1:
             await _sleep_unless_failed(flow, options.warmup + options.seconds + 0.2)
