@@ -236,6 +236,10 @@ class Requester:
         message.taken += min(count, message.first + message.packets - number)
         return [*done, *self._advance(message.first + message.taken, now)]
 
+    def held_up(self, duration_ns: int, now: int) -> None:
+        """The owner could not look for answers for so long, up to `now`: that time does not count as silence."""
+        self._progress_ns = min(now, self._progress_ns + duration_ns)
+
     def handle_timer(self, now: int) -> None:
         """To be called at `deadline_ns`: send everything again, or give up."""
         if now < self.deadline_ns:

@@ -32,8 +32,7 @@ _ACK_REQUEST_FIRST_BYTE = 0x80  # of a big-endian word that is read as a little-
 _BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 """Words 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
-_CONSTANT_CALLS = 16  # calls that the slots fill: the more, the fewer operations; few enough to stay in a core's cache
-_RANDOM_CALLS = 16
+_CALLS = 16  # that the slots fill: the more, the fewer operations; few enough to stay in a core's cache
 P_KEY = 0xFFFF
 
 Pieces: TypeAlias = Sequence[Buffer]
@@ -53,7 +52,7 @@ class Payload:
         self.path_mtu, self.is_constant = path_mtu, seed is None
         self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
         """MIDDLE packets that one call carries."""
-        self.slots = self.per_call * (_CONSTANT_CALLS if seed is None else _RANDOM_CALLS)
+        self.slots = self.per_call * _CALLS
         size = self.slots * path_mtu
         self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)
         self._view = memoryview(self.block)

@@ -101,6 +101,11 @@ class RoceEndpoint:
         self._transport.watch()
 
     @property
+    def peers(self) -> int:
+        """How many other ranks there are."""
+        return len(self._directory) - 1 if self._directory is not None else 0
+
+    @property
     def posted_bytes(self) -> int:
         """Payload handed to the network so far."""
         return sum(link.posted_bytes for link in self._links.values())

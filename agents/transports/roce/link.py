@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agents.transports.roce.transport import RoceTransport
 
 MOST_WINDOW_BYTES = 4 << 20
+LEAST_WINDOW_BYTES = 512 << 10
 LEAST_WINDOW_PACKETS = 16
 
 
@@ -33,7 +34,7 @@ class Link:
         self.posted_bytes = 0
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
-        window = options.window_bytes or min(MOST_WINDOW_BYTES, endpoint.buffer_bytes // 2)
+        window = options.window_bytes or window_bytes(endpoint.buffer_bytes, peers=endpoint.peers)
         self._settings = options.connection(
             window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu),
             smallest_run=transport.shared.payload.per_call,
@@ -157,3 +158,12 @@ class Link:
                 cnp_gap_ns=options.cnp_gap_ns,
             ),
         )
+
+
+def window_bytes(buffer_bytes: int, *, peers: int) -> int:
+    """How much payload a queue pair may have on its way: so much that all peers' fits the buffer of a receiving socket.
+
+    Where peers are many it is more than that, lest each has little: then some is lost if all send to one at once.
+    """
+    fair = min(MOST_WINDOW_BYTES, max(LEAST_WINDOW_BYTES, buffer_bytes // max(1, peers)))
+    return min(fair, buffer_bytes // 2)

@@ -39,7 +39,7 @@ class RoceOptions:
         source_port: fold (of both queue pair numbers), fixed, random (seeded) per queue pair, or another per message.
         payload: constant or random.
         receiver: gbn, or ooo: takes packets that come early.
-        window_bytes: payload on its way per queue pair; 0: what the receiving socket's buffer allows, at most 2 MiB.
+        window_bytes: payload on its way per queue pair; 0: 512 KiB to 4 MiB, by buffer and number of ranks.
         verify_every: of so many merged receptions one is verified in full where the payload is constant.
     """
 

@@ -28,6 +28,7 @@ ROUNDS_PER_PASS = 4
 LONGEST_NS_UNACKNOWLEDGED = 10_000_000
 """A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
 
+_NOTABLE_LATENESS_NS = 1_000_000
 _LONGEST_SUSPICION_NS = 250_000_000
 _SWEEP_NS = (1_000_000, 20_000_000)
 
@@ -75,6 +76,7 @@ class RoceTransport(Transport):
         self._by_fd: dict[int, RoceEndpoint] = {}
         self._epoll = select.epoll()
         self._has_sweep = self._is_scheduled = False
+        self._sweep_due_ns = 0
         self._suspected_ns = 0  # when somebody first wondered what is overdue; 0: nobody has
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, 4096 << options.qp_timeout >> 3)
         self._sweep_ns = min(max(4096 << options.qp_timeout >> 2, _SWEEP_NS[0]), _SWEEP_NS[1])
@@ -168,7 +170,8 @@ class RoceTransport(Transport):
         """Something is on its way: look for answers that are overdue."""
         if not self._has_sweep and self.shared.active:
             self._has_sweep = True
-            self._clock.call_at(time.monotonic_ns() + self._sweep_ns, self._sweep)
+            self._sweep_due_ns = time.monotonic_ns() + self._sweep_ns
+            self._clock.call_at(self._sweep_due_ns, self._sweep)
 
     def call_soon(self, endpoint: RoceEndpoint, peer: int, reason: str) -> None:
         """Report a failure from the loop."""
@@ -212,7 +215,11 @@ class RoceTransport(Transport):
     def _sweep(self) -> None:
         """Time out what is overdue: at the next idle moment, when it is sure that no answer waits in a socket."""
         self._has_sweep = False
-        self._suspected_ns = time.monotonic_ns()
+        self._suspected_ns = now = time.monotonic_ns()
+        late_ns = now - self._sweep_due_ns
+        if late_ns > _NOTABLE_LATENESS_NS:  # the host is busy: whoever ought to answer may have been held up as well
+            for channel in self.shared.active:
+                channel.pair.requester.held_up(late_ns, now)
         if not self.is_closed:
             self._pass()
 

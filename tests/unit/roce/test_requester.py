@@ -51,3 +51,13 @@ def test_it_waits_until_what_goes_again_has_gone() -> None:
     run = requester.next_run(2, 64)
     assert run is not None
     assert run.is_again
+
+
+def test_time_in_which_nobody_looked_is_no_silence() -> None:
+    requester = Requester(SETTINGS)
+    requester.start(message(0), 0)
+    due = requester.deadline_ns
+    requester.held_up(10_000, 20_000)
+    assert requester.deadline_ns == due + 10_000
+    requester.held_up(10**12, 30_000)
+    assert requester.deadline_ns == due + 30_000
