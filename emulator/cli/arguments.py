@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agents.transports.base import DEFAULT_MESSAGE_BYTES
 from agents.transports.catalogue import TRANSPORTS
+from emulator.cli.reporting import Place, parse_place
 from emulator.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -163,6 +164,15 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<trace>)")
     output.add_argument("--json", action="store_true", help="the facts of the table as JSON on stdout")
+    output.add_argument("--no-report", dest="report", action="store_false", help="leave report.html away")
+    output.add_argument(
+        "--live",
+        metavar="PORT",
+        nargs="?",
+        type=argument(parse_place),
+        const=Place(),
+        help="serve the report at 127.0.0.1 while the run goes on (default: a free port; or ADDRESS:PORT)",
+    )
 
 
 def add_secret_options(group: argparse._ArgumentGroup) -> None:

@@ -16,6 +16,7 @@ from agents.roce.packet import UDP_PORT
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
 from emulator.cli.progress import RunProgress
+from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.cli.visible import visible
@@ -46,12 +47,15 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
     nodes = sum(len(program.communications) for program in workload.programs)
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
-        with RunProgress(
-            nodes=nodes,
-            iterations=args.iterations + args.warmup,
-            dialling=job.dialling,
-            address=args.listen or "",
-        ) as progress:
+        with (
+            reporting(args, folder),
+            RunProgress(
+                nodes=nodes,
+                iterations=args.iterations + args.warmup,
+                dialling=job.dialling,
+                address=args.listen or "",
+            ) as progress,
+        ):
             return job.play(folder, progress)
     except EmulatorError:
         if (folder / "manifest.json").exists() and not is_used:

@@ -34,7 +34,9 @@ def completion(facts: RunFacts) -> Section:
         return Section("completion", "Completion times", [Text("no-classes", text, "note")])
     blocks: list[Block] = [_table(rows)]
     blocks += _sweeps(rows)
-    blocks += [_curves(facts, rows[:DRAWN]), _over_iterations(facts, rows[:DRAWN]), _percentiles(facts, rows)]
+    blocks += [_curves(facts, rows[:DRAWN]), _over_iterations(facts, rows[:DRAWN])]
+    if not facts.is_running:  # intervals take their time
+        blocks.append(_percentiles(facts, rows))
     return Section("completion", "Completion times", blocks, about)
 
 

@@ -36,9 +36,10 @@ def description(facts: RunFacts) -> Section:
         _hosts(facts.manifest.hosts),
         _trials(facts),
         _parameters(facts.manifest),
-        _repeatability(facts),
         comparability(facts),
     ]
+    if not facts.is_running:  # intervals take their time
+        blocks.insert(-1, _repeatability(facts))
     return Section("description", "Test description", blocks, _ABOUT)
 
 

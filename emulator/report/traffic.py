@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from emulator.report.facts import RunFacts
+from emulator.report.facts import RunFacts, Spans
 from emulator.report.page import Block, Chart, Column, Section, Table, Text
 from emulator.report.pictures import Columns, Picture, Rows
 from emulator.report.reduction import distribution_curve
 from emulator.results.collectives import to_ints
 from emulator.results.stats import Values, median, percentile
 from emulator.results.table import NONE, duration_cell, rate_cell
-from emulator.trace.model import IntArray
+from emulator.trace.model import BoolArray, IntArray
 from emulator.units import NS_PER_S, format_size
 
 CELLS = 64
@@ -70,8 +70,9 @@ def traffic(facts: RunFacts) -> Section:
     else:
         why = "come when the run ends" if facts.is_running else "were not recorded: the run did not end by itself"
         blocks.append(Text("no-flows", f"Bytes of flows {why}.", "note"))
-    if len(facts.spans.rank):
-        blocks.append(_completion(facts))
+    counted = (facts.spans.iteration >= 0) & ~np.isin(facts.spans.iteration, sorted(facts.excluded))
+    if np.any(counted):
+        blocks.append(_completion(facts.spans, counted))
     if facts.flows.num_rows:
         blocks.append(_flows(facts))
     return Section("traffic", "Traffic between ranks", blocks)
@@ -155,10 +156,8 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _completion(facts: RunFacts) -> Chart:
+def _completion(spans: Spans, counted: BoolArray) -> Chart:
     """A rank's part of a communication, from its post to its own end."""
-    spans = facts.spans
-    counted = (spans.iteration >= 0) & ~np.isin(spans.iteration, sorted(facts.excluded))
     curves, table = Rows(), []
     for code, kind in enumerate(spans.kinds):
         rows = counted & (spans.kind == code)

@@ -172,6 +172,7 @@ def test_the_manifest_says_what_was_run(folder: Path, document: dict[str, Any]) 
         "flows.parquet",
         "iterations.parquet",
         "manifest.json",
+        "report.html",
         "samples.parquet",
         "trace",
     ]

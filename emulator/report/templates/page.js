@@ -83,8 +83,11 @@
     const canvas = figure.querySelector(".canvas");
     const width = canvas.clientWidth;
     const config = { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 230)) } };
-    const document_ = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...wanted[name].document };
-    const result = await window.vegaEmbed(canvas, { ...document_, datasets: chosen(name, figure) }, {
+    const datasets = chosen(name, figure), { usermeta, ...document_ } = wanted[name].document;
+    if (!Object.values(datasets).flat().length) return;  // scales of nothing are no scales
+    const lanes = usermeta && new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size;
+    const frame = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...(lanes && { height: lanes * usermeta.height + 8 }) };
+    const result = await window.vegaEmbed(canvas, { ...frame, ...document_, datasets }, {
       actions: false, ast: true, renderer: "svg", config, tooltip: { disableDefaultStyle: true, theme: "plain" },
       logLevel: 1, expressionFunctions: { duration, size, significant, isRound },
     });
@@ -105,7 +108,13 @@
   };
   document.addEventListener("change", event => {
     const figure = event.target.closest("[data-chart]");
-    if (figure && event.target.matches("[data-choice]")) refresh(figure.dataset.chart, figure);
+    if (!figure || !event.target.matches("[data-choice]")) return;
+    for (const other of document.querySelectorAll("[data-chart]")) {  // an iteration is chosen for all that show one
+      const select = other.querySelector("[data-choice]");
+      if (wanted[other.dataset.chart].choice !== wanted[figure.dataset.chart].choice || !select) continue;
+      select.value = event.target.value;
+      refresh(other.dataset.chart, other);
+    }
   });
   const folded = document.getElementsByTagName("details");
   addEventListener("beforeprint", () => { views.forEach(view => view.resize().run()); });
@@ -139,10 +148,11 @@
   };
   const follow = async () => {
     let version = 0;
+    const reader = Math.random().toString(36).slice(2);
     for (;;) {
       let answer;
       try {
-        answer = await fetch(`state?after=${version}`, { cache: "no-store" });
+        answer = await fetch(`state?after=${version}&reader=${reader}`, { cache: "no-store" });
       } catch {
         say("connection lost: the run has ended or was stopped; what is shown is the last that came", "lost");
         return;

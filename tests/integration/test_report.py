@@ -1,0 +1,179 @@
+"""Reports in a real browser: they draw, ask for nothing, fit a phone; the live page fills up while a run goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.reporting import Place, live_page
+from emulator.report.writing import write_report
+from emulator.results.record import read_run
+from tests.data.make_run_v1 import FOLDER
+from tests.support.browser import DESKTOP, PHONE, Browser, chromium
+from tests.support.command import EXAMPLE, charkha, started, wait_for
+from tests.support.runs import collective, manifest, ranks, write_run
+
+HOSTILE = "<img src=x onerror=\"document.documentElement.dataset.hacked='yes'\">"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URL of the report of the golden run."""
+    path = tmp_path_factory.mktemp("report") / "golden.html"
+    return write_report(read_run(FOLDER), path).as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_report_draws_every_picture_and_asks_for_nothing(browser: Browser, report: str, scheme: str) -> None:
+    browser.show(*DESKTOP, scheme=scheme)
+    browser.open(report)
+    assert browser.complaints() == []
+    assert browser.requests() == {report}
+    paths = "f => [f.id, f.querySelectorAll('.canvas svg path').length]"
+    drawn = browser.run(f"return [...document.querySelectorAll('[data-chart]')].map({paths})")
+    assert len(drawn) >= 7
+    assert all(paths > 0 for _, paths in drawn), drawn
+
+
+def test_light_and_dark_follow_the_system_until_the_reader_chooses(browser: Browser, report: str) -> None:
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    browser.show(*DESKTOP, scheme="light")
+    browser.open(report)
+    light = browser.run(colour)
+    browser.show(*DESKTOP, scheme="dark")
+    dark = browser.run(colour)
+    assert sum(_levels(dark)) < 150 < 600 < sum(_levels(light))
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(colour) == light
+    browser.run("localStorage.clear()")
+
+
+def test_paper_is_light_whatever_the_screen_is(browser: Browser, report: str) -> None:
+    browser.show(*DESKTOP, scheme="dark", medium="print")
+    browser.open(report)
+    assert _levels(browser.run("return getComputedStyle(document.body).backgroundColor"))[:3] == [255, 255, 255]
+    assert sum(_levels(browser.run("return getComputedStyle(document.body).color"))[:3]) < 150
+    browser.show(*DESKTOP)
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, report: str) -> None:
+    browser.show(*PHONE)
+    browser.open(report)
+    assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
+    widest = (
+        "return Math.max(...[...document.querySelectorAll('.canvas svg')].map(s => s.getBoundingClientRect().right))"
+    )
+    assert browser.run(widest) <= PHONE[0]
+
+
+def test_it_is_read_by_those_who_cannot_see_it(browser: Browser, report: str) -> None:
+    browser.show(*DESKTOP)
+    browser.open(report)
+    levels = browser.run("return [...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))")
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert browser.run("return [...document.querySelectorAll('[role=img]')].every(i => i.getAttribute('aria-label'))")
+    assert browser.run("return [...document.querySelectorAll('table')].every(t => t.caption && t.querySelector('th'))")
+
+
+def test_choosing_an_iteration_changes_every_picture_of_it(browser: Browser, report: str) -> None:
+    browser.show(*DESKTOP)
+    browser.open(report)
+    labels = "return [...document.querySelectorAll('#time-line .canvas svg [aria-label]')].map(b => b.ariaLabel).join()"
+    before = browser.run(labels)
+    browser.run(
+        "const s = document.querySelector('#rank-usage select'); s.selectedIndex = 1;"
+        "s.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    wait_for(lambda: True if browser.run(labels) != before else None, 10)
+    assert browser.run("return document.querySelector('#time-line select').selectedIndex") == 1
+
+
+def test_what_a_trace_says_is_never_run(browser: Browser, tmp_path: Path) -> None:
+    samples = collective([0, 0], [10, 10], name=HOSTILE, group=HOSTILE, algorithm=HOSTILE)
+    facts = manifest(
+        command_line=("charkha", HOSTILE), topology={"name": HOSTILE}, dut={"name": HOSTILE, "vendor": HOSTILE}
+    )
+    fields = {name: getattr(facts, name) for name in ("command_line", "topology", "dut")}
+    run = write_run(tmp_path / "run", samples, iterations={0: ranks((0, 10), (0, 10))}, **fields)
+    browser.show(*DESKTOP)
+    browser.open(write_report(run).as_uri())
+    moved = "new PointerEvent('pointermove', {bubbles: true})"
+    browser.run(f"document.querySelectorAll('.canvas svg path').forEach(p => p.dispatchEvent({moved}))")
+    assert HOSTILE[:9] in browser.run("return document.body.innerText")
+    assert browser.run("return document.documentElement.dataset.hacked") is None
+    assert browser.complaints() == []
+
+
+def test_the_command_writes_the_page_and_gives_the_same_facts(tmp_path: Path) -> None:
+    done = charkha("report", FOLDER, "--out", tmp_path / "page.html", cwd=tmp_path)
+    assert (done.code, done.stdout) == (0, f"{tmp_path / 'page.html'}\n")
+    assert (tmp_path / "page.html").stat().st_size < 1_500_000
+    facts = json.loads(charkha("report", FOLDER, "--json", cwd=tmp_path).stdout)
+    assert facts["classes"][0]["collective"] == "all_reduce"
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "localhost"])
+def test_the_live_page_answers_to_its_own_name_only(tmp_path: Path, host: str) -> None:
+    with live_page(Place(), tmp_path / "run") as url:
+        request = urllib.request.Request(url, headers={"Host": f"{host}:1234"})
+        if host == "localhost":
+            with urllib.request.urlopen(request) as answer:
+                assert b"The run has not begun" in answer.read()
+        else:
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(request)
+
+
+def test_a_port_in_use_is_refused_before_any_traffic(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = charkha("run", EXAMPLE, "--live", port, "--out", tmp_path / "run", cwd=tmp_path)
+    assert (done.code, done.stdout) == (3, "")
+    assert f"127.0.0.1:{port}" in done.error
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_live_page_fills_up_and_ends_as_the_report(browser: Browser, tmp_path: Path) -> None:
+    browser.show(*DESKTOP)
+    with started("run", EXAMPLE, "--iterations", 500, "--live", "--out", tmp_path / "run", cwd=tmp_path) as command:
+        assert command.process.stderr
+        url = re.search(r"http://127\.0\.0\.1:\d+/", command.process.stderr.readline())
+        assert url
+        browser.open(url[0])
+        counted = "return Number(document.getElementById('head').innerText.match(/(\\d+) iterations?/)?.[1] ?? 0)"
+        first = wait_for(lambda: browser.run(counted) or None, 30)
+        wait_for(lambda: True if browser.run(counted) > first else None, 30)
+        wait_for(
+            lambda: browser.run("return document.querySelectorAll('#jct .canvas svg path').length > 3") or None, 30
+        )
+        command.process.send_signal(signal.SIGINT)
+        wait_for(lambda: browser.run("return document.documentElement.dataset.ended") or None, 30)
+        command.finish()
+    assert command.process.returncode == 130
+    shown = browser.run("return document.getElementById('head').innerText")
+    assert "interrupted by the user" in shown
+    assert {url.partition("?")[0] for url in browser.requests()} == {url[0], f"{url[0]}state"}
+    assert browser.complaints() == []
+    written = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert browser.run("return document.querySelector('#key-figures .value').innerText") in written
+
+
+def _levels(colour: str) -> list[float]:
+    return [float(one) for one in re.findall(r"[\d.]+", colour)]

@@ -1,0 +1,74 @@
+"""A real browser without a window: what a page looks like to it, what it asks for, what it complains about."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+
+from tests.support.command import wait_for
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+class Browser:
+    """Chromium, driven over WebDriver."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def show(self, width: int, height: int, *, scheme: str = "light", medium: str = "screen") -> None:
+        """Be a window of that size, light or dark, on the screen or on paper."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+    def open(self, url: str) -> None:
+        """Load a page, and wait until every picture is drawn."""
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(url)
+        wait_for(lambda: self.run("return document.documentElement.dataset.ready") or None, 30)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script in the page returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def complaints(self) -> list[str]:
+        """Everything on the console since the page was opened."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> set[str]:
+        """URLs that were asked for since the page was opened, those that need no connection aside."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        asked = [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
+        return {url for url in asked if not url.startswith(("data:", "blob:", "about:"))}
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[Browser]:
+    """A browser with a fresh profile; skips the test where there is none."""
+    binary = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.skip("needs Chromium and its driver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for option in (*_OPTIONS, f"--user-data-dir={profile}"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield Browser(found)
+    finally:
+        found.quit()
