@@ -1,14 +1,18 @@
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import uvloop
 
+from agents.roce.runs import Pieces
 from agents.transports.base import Endpoint
 from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.sockets import UDP_SEGMENT, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.observations import join_ends
@@ -91,8 +95,45 @@ def test_conformance_with_options(case: Case, options: dict[str, object]) -> Non
     run(case, loop_factory=uvloop.new_event_loop, **options)
 
 
+def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
+    """Have the kernel refuse UDP_SEGMENT as old ones do, some devices and IPsec; how many bytes every other call had."""
+    send = Sender.send
+    calls: list[int] = []
+
+    def refusing(self: Sender, pieces: Pieces, to: SocketAddress, control: ControlMessages = ()) -> bool:
+        if any(kind == UDP_SEGMENT for _, kind, _ in control):
+            raise OSError(error, os.strerror(error))
+        calls.append(sum(map(len, pieces)))
+        return send(self, pieces, to, control)
+
+    monkeypatch.setattr(Sender, "send", refusing)
+    return calls
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance_where_the_kernel_cuts_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = refuse_cutting(monkeypatch, errno.EIO)
+    run(case, payload="random")
+    assert all(size < 1024 + 64 for size in calls)
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT], ids=errno.errorcode.get)
+def test_every_refusal_to_cut_is_taken_for_one(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_cutting(monkeypatch, error)
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 300_000)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        flow = a.endpoint.counters()[0]
+        assert (flow.packets, flow.retransmits) == (293, 0)
+        assert b.arrivals(0) == [(1, 300_000)]
+
+    run(scenario, message_bytes=1 << 20, qp_timeout=20)
+
+
 def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
-    """Both directions through a receiving buffer that holds a few packets."""
+    """Both directions through a receiving buffer that holds a few packets; the kernel's own count is ours."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
@@ -105,8 +146,21 @@ def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
         flow = a.endpoint.counters()[0]
         assert flow.retransmits
         assert flow.packets == 20 * 49 + flow.retransmits
+        a.send(1, [(20, 1)])  # every datagram tells how many were dropped before it
+        b.send(0, [(20, 1)])
+        await bed.until(lambda: len(a.acknowledgements(1)) + len(b.acknowledgements(0)) == 42)
+        drops = [transport.drops["queue"] for transport in bed.transports]
+        assert drops == [drops_of(listener.endpoint.address.host) for listener in (a, b)]
+        assert any(drops)
 
     run(scenario)
+
+
+def drops_of(host: str) -> int:
+    """What the kernel says it dropped before the socket at port 4791 of the address."""
+    place = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{4791:04X}"
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()]
+    return next(int(row[-1]) for row in rows if row[1] == place)
 
 
 @pytest.mark.parametrize("options", [{}, {"payload": "random"}, {"receiver": "ooo"}], ids=str)
