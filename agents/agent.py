@@ -14,7 +14,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from emulator.wire.clock_id import clock_id
 from emulator.wire.tls import TlsFiles
 
 PROGRESS_S = 0.25
+ABORT_S = 0.5
 RETIRE_SHARE = 4
 """A streamed rank gives credit back whenever a quarter of its window is complete."""
 
@@ -70,6 +71,8 @@ class Agent:
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
         self._ready_owed = False
+        self._concerned: Sequence[int] = ()
+        self._receiving: asyncio.Future[Any] | None = None
         self._lateness = Lateness()
 
     async def run(self) -> None:
@@ -87,7 +90,7 @@ class Agent:
             except RunAborted:
                 raise
             except EmulatorError as error:
-                await self._say_abort(str(error), [])
+                await self._say_abort(str(error), self._concerned)
                 raise
 
     async def _converse(self) -> None:
@@ -158,12 +161,11 @@ class Agent:
     async def _play(self) -> None:
         """Follow the controller until it says Finish."""
         while True:
-            receive = asyncio.ensure_future(self._link.receive())
-            await asyncio.wait([receive, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            self._receiving = asyncio.ensure_future(self._link.receive())
+            await asyncio.wait([self._receiving, self._failure], return_when=asyncio.FIRST_COMPLETED)
             if self._failure.done():
-                receive.cancel()
                 self._failure.result()
-            value = await receive
+            value = await self._receiving
             if isinstance(value, control.Finish):
                 return
             self._follow(value)
@@ -215,14 +217,27 @@ class Agent:
         self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts()))
         await self._link.drained()
 
-    def _fail(self, reason: str, rank: int | None = None) -> None:
+    def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():
+            self._concerned = between or ()
             self._failure.set_exception(EmulatorError(reason))
 
-    async def _say_abort(self, reason: str, ranks: list[int]) -> None:
-        self._link.send(control.Abort(reason, ranks or sorted(self._places)))
+    async def _say_abort(self, reason: str, ranks: Sequence[int]) -> None:
+        """Tell the controller, and wait until it has read that: it ends the conversation then.
+
+        Whoever gives up reading gives up the stream, and with it what has not been read at its other end.
+        """
+        self._link.send(control.Abort(reason, ranks))
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._link.drained(), timeout=0.5)
+            async with asyncio.timeout(ABORT_S):
+                if self._receiving is None:
+                    await self._link.drained()
+                else:
+                    await self._link.written()
+                    await asyncio.wait([self._receiving])
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.gather(self._receiving, return_exceptions=True)
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")

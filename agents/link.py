@@ -100,11 +100,15 @@ class ControlLink:
 
         A stream that is given up before takes along what the controller has not read yet.
         """
-        self._outgoing.put_nowait(None)
-        await self._writer
+        await self.written()
         with contextlib.suppress(grpc.aio.AioRpcError):
             while await self._call.read() is not _AIO.EOF:
                 pass
+
+    async def written(self) -> None:
+        """Everything queued has gone out; nothing more can be sent."""
+        self._outgoing.put_nowait(None)
+        await self._writer
 
     async def _ended(self) -> str:
         code, details = await self._call.code(), await self._call.details()

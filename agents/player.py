@@ -55,8 +55,8 @@ class PlayObserver(Protocol):
         """The device was busy in these spans (start, end), ns, which are told in order."""
         ...
 
-    def failed(self, rank: int, reason: str) -> None:
-        """The rank cannot go on."""
+    def failed(self, rank: int, peer: int, reason: str) -> None:
+        """The rank cannot go on: it does not reach `peer` any more."""
         ...
 
 
@@ -187,7 +187,7 @@ class RankPlayer:
 
     def failed(self, peer: int, reason: str) -> None:
         """See EndpointEvents."""
-        self._observer.failed(self.rank, f"transfers between ranks {self.rank} and {peer} failed: {reason}")
+        self._observer.failed(self.rank, peer, f"transfers between ranks {self.rank} and {peer} failed: {reason}")
 
     # --- the iteration ------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class Reporter:
         send: Callable[[AgentValue], None],
         clock: Clock,
         *,
-        fail: Callable[[str, int], None],
+        fail: Callable[[str, tuple[int, int]], None],
         streamed: frozenset[int],
         ranks: int,
     ) -> None:
@@ -72,10 +72,10 @@ class Reporter:
         if len(self._spans) >= BATCH:
             self._flush_spans(iteration)
 
-    def failed(self, rank: int, reason: str) -> None:
+    def failed(self, rank: int, peer: int, reason: str) -> None:
         """See PlayObserver; what was measured goes out first."""
         self.flush()
-        self._fail(reason, rank)
+        self._fail(reason, (rank, peer))
 
     def _on_alarm(self) -> None:
         self._alarm_set = False

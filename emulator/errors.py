@@ -11,6 +11,7 @@ EmulatorError
     RemoteProtocolError   a peer did: dropped and counted
   RunError            the run failed                                            exit code 1
     AgentLost           an agent went away in mid-run
+    TransferFailed      two ranks cannot reach each other
     RunTimeout          something was waited for too long
     RunAborted          somebody asked to stop
       ControllerRefusal   the controller does not let this agent in
@@ -112,6 +113,14 @@ class AgentLost(RunError):
     def __init__(self, agent: str, *, ranks: Sequence[int], reason: str) -> None:
         self.agent, self.ranks, self.reason = agent, tuple(ranks), reason
         super().__init__(f"agent {agent} is lost ({reason}); its ranks: {format_ranks(ranks)}")
+
+
+class TransferFailed(RunError):
+    """Two ranks cannot reach each other any more; `path` is what lies between them, where the topology says it."""
+
+    def __init__(self, reason: str, *, agent: str, between: tuple[int, int], path: str | None = None) -> None:
+        self.reason, self.agent, self.between, self.path = reason, agent, between, path
+        super().__init__(f"agent {agent}: {reason}" + (f"; their path: {path}" if path is not None else ""))
 
 
 class RunTimeout(RunError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from emulator.topology.model import Topology
-from emulator.topology.network import Network
+from emulator.topology.network import End, Link, Network
+from emulator.topology.paths import Paths
 
 
 def describe_topology(topology: Topology) -> Mapping[str, Any]:
@@ -59,3 +60,34 @@ def _network(network: Network) -> Mapping[str, Any]:
         "routes": [asdict(route) for route in network.routes],
         "ecmp_seed": network.ecmp_seed,
     }
+
+
+def describe_path(topology: Topology, source: int, target: int) -> str | None:
+    """The way from one rank to another: `h0:eth0 - leaf0 (p0 to u0, u1) - spine0, spine1 (d0, d0 to d1, d1) - …`.
+
+    None where the topology draws no network, or none leads there.
+    """
+    network = topology.drawn
+    if network is None or topology.host_of(source) == topology.host_of(target):
+        return None
+    start, end = (End(topology.host_of(rank).name, topology.interface_of(rank).name) for rank in (source, target))
+    paths = Paths(network)
+    entries = {start: [link for link in network.links if start in link.ends]}
+    way = [str(start)]
+    while True:
+        links = [(entry.node, link) for entry, leaving in entries.items() for link in leaving]
+        arrived = dict.fromkeys(link.other(node) for node, link in links)
+        if end in arrived:
+            return " - ".join([*way, str(end)])
+        if not arrived or any(one.node in network.interfaces for one in arrived):
+            return None
+        entries = {one: list(paths.next_hops(one.node, end.node, end.port)) for one in arrived}
+        way.append(_passed(entries))
+
+
+def _passed(entries: Mapping[End, Sequence[Link]]) -> str:
+    """Switches of equal cost, with the ports that lead in and out."""
+    names = dict.fromkeys(entry.node for entry in entries)
+    leaving = (end for entry, links in entries.items() for link in links for end in link.ends if end.node == entry.node)
+    out = dict.fromkeys(leaving)
+    return f"{', '.join(names)} ({', '.join(one.port for one in entries)} to {', '.join(one.port for one in out)})"

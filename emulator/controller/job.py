@@ -14,11 +14,11 @@ import numpy as np
 
 from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
 from emulator.controller.companion import NoCompanion, RunCompanion
-from emulator.controller.description import describe_dut, describe_topology
+from emulator.controller.description import describe_dut, describe_path, describe_topology
 from emulator.controller.listening import Listening
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome
 from emulator.controller.timebase import describe_clock, settle_stamps
-from emulator.errors import PlanError, RunInterrupted
+from emulator.errors import PlanError, RunInterrupted, TransferFailed
 from emulator.planner.capping import PortShare, port_shares
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
@@ -174,6 +174,8 @@ class Job:
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
+            except TransferFailed as error:
+                raise self._with_path(error) from error
             finally:
                 self._companion.end()
                 recorder.flush()
@@ -183,6 +185,10 @@ class Job:
             observer.writing_trace()
             self._write_trace(writer.run(), folder / MEASURED_TRACE)
         return writer.run()
+
+    def _with_path(self, error: TransferFailed) -> TransferFailed:
+        path = describe_path(self._topology, *error.between)
+        return TransferFailed(error.reason, agent=error.agent, between=error.between, path=path)
 
     def _plan(self) -> RunPlan:
         options, workload = self._options, self._workload

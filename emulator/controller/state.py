@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunError
+from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunError, TransferFailed
 
 
 class Phase(Enum):
@@ -67,7 +67,7 @@ class AgentSaidFarewell:
 
 @dataclass(frozen=True, slots=True)
 class AgentAborted:
-    """The agent cannot go on."""
+    """The agent cannot go on; two ranks are those that cannot reach each other."""
 
     agent: str
     reason: str
@@ -176,6 +176,8 @@ class RunState:
                 return self._all(agent, Phase.PLAYING, self._next)
             case AgentSaidFarewell(agent):
                 return self._all(agent, Phase.FINISHING, self._end)
+            case AgentAborted(agent, reason, (rank, peer)):
+                return self._end(TransferFailed(reason, agent=agent, between=(rank, peer)))
             case AgentAborted(agent, reason, _):
                 return self._end(RunError(f"agent {agent}: {reason}"))
             case AgentVanished(agent, reason):

@@ -18,12 +18,12 @@ class Desk:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.failures: list[tuple[str, int]] = []
+        self.failures: list[tuple[str, tuple[int, int]]] = []
         self.clock = VirtualClock()
         self.reporter = Reporter(
             self.sent.append,
             self.clock,
-            fail=lambda reason, rank: self.failures.append((reason, rank)),
+            fail=lambda reason, between: self.failures.append((reason, between)),
             streamed=frozenset({1}),
             ranks=2,
         )
@@ -97,6 +97,6 @@ def test_only_streamed_ranks_give_room_back_and_all_count() -> None:
 def test_what_was_measured_goes_out_before_a_failure() -> None:
     desk = Desk()
     desk.complete(1)
-    desk.reporter.failed(1, "it broke")
+    desk.reporter.failed(1, 0, "it broke")
     assert desk.nodes() == [[1]]
-    assert desk.failures == [("it broke", 1)]
+    assert desk.failures == [("it broke", (1, 0))]

@@ -25,7 +25,7 @@ from emulator.controller.state import (
     StartIteration,
     Stimulus,
 )
-from emulator.errors import AgentLost, RemoteProtocolError, RunError
+from emulator.errors import AgentLost, RemoteProtocolError, RunError, TransferFailed
 
 RANKS = {"a": [0, 1], "b": [2]}
 PLACES = {"a": {0: ("127.0.0.1", 5), 1: ("127.0.0.2", 6)}, "b": {2: ("127.0.0.3", 7)}}
@@ -200,3 +200,9 @@ def test_after_the_end_nothing_happens() -> None:
     for stimulus in [*happy_path(), AgentVanished("b", "gone"), AgentAborted("b", "no", []), AgentJoined("x")]:
         assert state.handle(stimulus) == []
     assert state.phase is Phase.OVER
+
+
+def test_two_ranks_that_cannot_reach_each_other_are_told_as_such() -> None:
+    error = only_error(in_phase(Phase.PLAYING).handle(AgentAborted("b", "no answer after 7 retries", [2, 0])))
+    assert isinstance(error, TransferFailed)
+    assert (error.between, str(error)) == ((2, 0), "agent b: no answer after 7 retries")
