@@ -96,7 +96,7 @@ def test_conformance_with_options(case: Case, options: dict[str, object]) -> Non
 
 
 def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
-    """Have the kernel refuse UDP_SEGMENT as old ones do, some devices and IPsec; how many bytes every other call had."""
+    """Have the kernel refuse UDP_SEGMENT, as old ones do and IPsec; how many bytes every other call had."""
     send = Sender.send
     calls: list[int] = []
 
@@ -184,9 +184,9 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
 
         for one in sender.values():
             one._sendmsg = lossy(one._sendmsg)  # type: ignore[assignment]
-        a.send(1, [(tag, 500_000) for tag in range(2, 22)])
-        await bed.until(lambda: len(a.acknowledgements(1)) == 21)
-        assert b.arrivals(0) == [(1, 1), *((tag, 500_000) for tag in range(2, 22))]
+        a.send(1, [(tag, 500_000) for tag in range(2, 10)])
+        await bed.until(lambda: len(a.acknowledgements(1)) == 9)
+        assert b.arrivals(0) == [(1, 1), *((tag, 500_000) for tag in range(2, 10))]
         flow = a.endpoint.counters()[0]
         assert flow.retransmits
         assert flow.naks or "ooo" in options.values()
