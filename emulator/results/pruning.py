@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from emulator.errors import HostError, InputError
+from emulator.errors import HostError, InputError, ResultError
 from emulator.results.manifest import RUNNING
+from emulator.results.record import read_run
 from emulator.results.store import StoredRun, stored_run
 
 _OWN_FILES = ("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html")
@@ -54,7 +55,7 @@ def remove(removal: Removal) -> None:
 
 
 def _why_kept(run: StoredRun) -> str | None:
-    if run.manifest is None:
+    if not _is_recognised(run):
         return "it is not recognised as a run"
     if run.status == RUNNING:
         return "the run is going on"
@@ -64,6 +65,15 @@ def _why_kept(run: StoredRun) -> str | None:
     if strangers:
         return f"it holds {', '.join(sorted(strangers))}, which no run writes"
     return None
+
+
+def _is_recognised(run: StoredRun) -> bool:
+    """By a manifest that holds in every field."""
+    try:
+        read_run(run.folder)
+    except ResultError:
+        return False
+    return True
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:

@@ -11,8 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
-from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts
-from emulator.results.record import MANIFEST, PARTIAL_MANIFEST, read_run
+from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, glance_at_manifest
+from emulator.results.record import CRASHED, MANIFEST, PARTIAL_MANIFEST
 
 UNREADABLE = "unreadable"
 STATUSES = (COMPLETE, ABORTED, RUNNING, UNREADABLE)
@@ -138,14 +138,17 @@ def find_runs(root: Path) -> Iterator[Path]:
 
 
 def stored_run(folder: Path) -> StoredRun:
-    """A run folder by its manifest; never fails on one that is damaged."""
+    """A run folder by its manifest, checked as far as a list needs it; never fails on one that is damaged."""
+    is_closed = (folder / MANIFEST).exists()
     try:
-        run = read_run(folder)
+        manifest = glance_at_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
     except ResultError as error:
         return StoredRun(folder, None, UNREADABLE, str(error))
-    if not run.closed and time.time() - _written_at(folder) < STILL_S:
-        return StoredRun(folder, replace(run.manifest, status=RUNNING, reason=None), RUNNING)
-    return StoredRun(folder, run.manifest, run.manifest.status, run.manifest.reason)
+    if is_closed:
+        return StoredRun(folder, manifest, manifest.status, manifest.reason)
+    if time.time() - _written_at(folder) < STILL_S:
+        return StoredRun(folder, manifest, RUNNING)
+    return StoredRun(folder, manifest, ABORTED, manifest.reason or CRASHED)
 
 
 def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:

@@ -1,3 +1,4 @@
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,6 +97,22 @@ def test_a_damaged_folder_is_listed_as_unreadable_and_asked_for_by_that(tmp_path
     assert names(tmp_path, status="unreadable") == ["bad"]
     assert names(tmp_path, trace="*") == ["good"]
     assert "is no manifest" in (stored_run(tmp_path / "bad").problem or "")
+
+
+@pytest.mark.parametrize(
+    "change", [{"created": 5}, {"trace": {}}, {"trials": None}, {"dut": "x"}, {"format_version": 99}]
+)
+def test_a_manifest_that_is_none_is_unreadable(change: dict[str, object], tmp_path: Path) -> None:
+    path = stored(tmp_path, "one") / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert names(tmp_path, status="unreadable") == ["one"]
+
+
+def test_what_is_wrong_in_a_field_that_no_list_shows_keeps_a_folder(tmp_path: Path) -> None:
+    path = stored(tmp_path, "one") / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": "x"}))
+    (found,) = plan_removal(list_runs(tmp_path, RunFilter()))
+    assert found.kept_because == "it is not recognised as a run"
 
 
 def test_an_unfinished_run_is_running_while_something_is_written(tmp_path: Path) -> None:
