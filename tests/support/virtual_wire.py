@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
-from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run
+from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
 from agents.roce.opcodes import Operation
-from agents.roce.psn import add
+from agents.roce.psn import Psn, add, wrap
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
 from agents.roce.segments import Segment, response_segments, segments
@@ -19,11 +19,20 @@ LATENCY_NS = 5_000
 class End:
     """A queue pair and what its owner has heard."""
 
-    def __init__(self, pair: QueuePair) -> None:
-        self.pair = pair
+    def __init__(self, pair: QueuePair, first_psn: int) -> None:
+        self.pair, self._first_psn = pair, first_psn
         self.delivered: list[Delivered] = []
         self.completed: list[Message] = []
-        self.read: dict[int, dict[int, int]] = {}  # address of a READ → offset of a response packet → its size
+        self.responses: dict[int, int] = {}  # PSN of a READ response that came → its bytes
+
+    def complete(self, messages: Iterable[Message]) -> None:
+        """The requester says that these are done; of a READ, all bytes must be here by then."""
+        for message in messages:
+            self.completed.append(message)
+            if message.verb is Verb.READ:
+                first = self._first_psn + message.first
+                psns = (wrap(first + packet) for packet in range(message.packets))
+                assert sum(self.responses[psn] for psn in psns) == message.size
 
 
 class Wire:
@@ -42,8 +51,8 @@ class Wire:
         self.settings, self.now = settings, 0
         a, b = first_psns
         self.ends = (
-            End(QueuePair(settings, send_psn=a, expect_psn=b)),
-            End(QueuePair(settings, send_psn=b, expect_psn=a)),
+            End(QueuePair(settings, send_psn=a, expect_psn=b), a),
+            End(QueuePair(settings, send_psn=b, expect_psn=a), b),
         )
         self.is_cut = False
         self.sent = 0
@@ -71,9 +80,10 @@ class Wire:
     def _take(self, side: int, what: Arrival | tuple[int, int]) -> None:
         end = self.ends[side]
         if not isinstance(what, Arrival):  # an ACK or NAK
-            end.completed += end.pair.acknowledge(what[0], what[1], self.now)  # type: ignore[arg-type]
+            end.complete(end.pair.acknowledge(Psn(what[0]), what[1], self.now))
         elif what.opcode in (0x0D, 0x0E, 0x0F, 0x10):
-            end.completed += end.pair.requester.take_response(what.psn, what.packets, self.now)
+            end.responses |= {int(add(what.psn, packet)): what.size for packet in range(what.packets)}
+            end.complete(end.pair.requester.take_response(what.psn, what.packets, self.now))
         else:
             end.pair.responder.receive(what)
             end.delivered += end.pair.responder.delivered
@@ -85,7 +95,8 @@ class Wire:
             while (responses := responder.next_response(64)) is not None:
                 for segment in response_segments(responses, self.settings.path_mtu):
                     self._transmit(1 - side, segment, responses)
-            reply = responder.take_reply()
+            is_time = responder.is_urgent or responder.unacknowledged >= max(1, self.settings.window_packets // 4)
+            reply = responder.take_reply() if is_time else None
             if reply is not None:
                 self._put(1 - side, (reply.psn, reply.syndrome))
             while (run := end.pair.next_run(self.now, 64)) is not None:

@@ -103,6 +103,19 @@ def test_otg_values_follow_the_line_rate() -> None:
     assert (values.lowest_rate_bps, values.additive_bps) == pytest.approx((2e6, 1e6))
 
 
+def test_on_the_paper_s_own_line_its_scaled_values_are_its_values() -> None:
+    assert preset("paper-scaled", line_rate_bps=40e9) == preset("paper", line_rate_bps=40e9)
+
+
+def test_on_a_slower_line_everything_takes_longer_and_no_byte_more() -> None:
+    paper, scaled = preset("paper", line_rate_bps=40e9), preset("paper-scaled", line_rate_bps=100e6)
+    assert scaled.increase_timer_ns == 400 * paper.increase_timer_ns
+    assert scaled.cnp_gap_ns == 400 * paper.cnp_gap_ns
+    assert scaled.additive_bps == pytest.approx(paper.additive_bps / 400)
+    assert scaled.byte_counter_bytes == paper.byte_counter_bytes
+    assert scaled.alpha_gain == paper.alpha_gain
+
+
 def test_an_unknown_preset_is_named() -> None:
     with pytest.raises(PlanError, match="'nonesuch'; there are: paper"):
         preset("nonesuch", line_rate_bps=LINE)

@@ -1,63 +1,97 @@
-"""A message of one packet that goes at once is as though it had been posted and taken as a run."""
+"""What a requester sends, sends again and gives up; the window alone is in test_window.py."""
 
 from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from agents.roce.messages import ConnectionSettings, Message, Verb
+from agents.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
 from agents.roce.psn import Psn
-from agents.roce.requester import Requester
-
-SETTINGS = ConnectionSettings(window_packets=4, ack_interval=2)
-
-
-def message(key: int) -> Message:
-    return Message(Verb.WRITE_IMM, 10, key=key)
+from agents.roce.requester import NEVER, Requester
+from agents.roce.window import LEAST_PACKETS, PATIENCE_NS
 
 
-def state(requester: Requester) -> dict[str, object]:
-    return {name: getattr(requester, name) for name in Requester.__slots__ if name not in ("_messages", "_window")}
+def sender(packets: int, *, window_packets: int = 64) -> Requester:
+    requester = Requester(ConnectionSettings(path_mtu=256, window_packets=window_packets, ack_interval=window_packets))
+    requester.post(Message(Verb.WRITE, 256 * packets))
+    return requester
 
 
-def test_it_leaves_the_state_that_post_and_run_leave() -> None:
-    one, other = Requester(SETTINGS, initial_psn=0xFFFFFF), Requester(SETTINGS, initial_psn=0xFFFFFF)
-    for now in (5, 6, 7):
-        psn = one.start(message(now), now)
-        other.post(message(now))
-        run = other.next_run(now, 64)
-        assert run is not None
-        assert psn == run.psn
-        assert state(one) == state(other)
-    for requester in (one, other):
-        assert [m.key for m in requester.acknowledge(Psn(0), NO_CREDIT_LIMIT, 9)] == [5, 6]
-    assert state(one) == state(other)
+def sent(requester: Requester, now: int) -> list[tuple[int, int]]:
+    runs = []
+    while (run := requester.next_run(now, 1000)) is not None:
+        runs.append((int(run.psn), run.packets))
+    return runs
 
 
-def test_it_waits_behind_what_was_posted_and_for_the_window() -> None:
-    requester = Requester(SETTINGS)
-    requester.post(message(0))
-    assert requester.start(message(1), 0) is None
-    assert requester.next_run(0, 64) is not None
-    for key in (1, 2, 3):
-        assert requester.start(message(key), 0) == key
-    assert requester.start(message(4), 0) is None
-    assert requester.in_flight == 4
-    assert requester.backlog == 0
+def test_a_nak_sends_again_from_its_psn_on_and_no_more_than_the_smaller_window() -> None:
+    requester = sender(200)
+    assert sent(requester, 0) == [(0, 64)]
+    requester.acknowledge(Psn(10), Syndrome.SEQUENCE_ERROR, 1)
+    runs = sent(requester, 1)
+    assert runs[0][0] == 10
+    assert sum(count for _, count in runs) == 32
+    assert requester.retransmits == 32
+    assert len(runs) >= 4  # each run asks for an acknowledgement
 
 
-def test_it_waits_until_what_goes_again_has_gone() -> None:
-    requester = Requester(SETTINGS)
-    for key in (0, 1):
-        requester.start(message(key), 0)
-    assert requester.acknowledge(Psn(0), Syndrome.SEQUENCE_ERROR, 1) == ()
-    assert requester.start(message(2), 2) is None
-    run = requester.next_run(2, 64)
-    assert run is not None
-    assert run.is_again
+def test_a_nak_that_comes_twice_before_anything_was_sent_again_changes_nothing() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    for _ in range(5):
+        requester.acknowledge(Psn(10), Syndrome.SEQUENCE_ERROR, 1)
+    assert sum(count for _, count in sent(requester, 1)) == 32
 
 
-def test_time_in_which_nobody_looked_is_no_silence() -> None:
-    requester = Requester(SETTINGS)
-    requester.start(message(0), 0)
-    due = requester.deadline_ns
-    requester.held_up(10_000, 20_000)
-    assert requester.deadline_ns == due + 10_000
-    requester.held_up(10**12, 30_000)
-    assert requester.deadline_ns == due + 30_000
+def test_an_acknowledgement_seen_twice_sends_nothing_again() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    for _ in range(5):
+        requester.acknowledge(Psn(9), NO_CREDIT_LIMIT, 1)
+    assert sent(requester, 1) == [(64, 10)]
+    assert requester.retransmits == 0
+
+
+def test_a_window_that_stays_full_opens_a_little_after_a_while_and_no_further_than_twice() -> None:
+    requester = sender(500)
+    sent(requester, 0)
+    requester.acknowledge(Psn(10), Syndrome.SEQUENCE_ERROR, 1)
+    assert sent(requester, 1)[-1] == (34, 8)
+    assert requester.opens_ns == 1 + PATIENCE_NS
+    assert sent(requester, PATIENCE_NS) == []
+    opened = [sent(requester, 1 + i * PATIENCE_NS) for i in range(1, 7)]
+    assert opened == [[(42, 8)], [(50, 8)], [(58, 8)], [(66, 8)], [], []]
+    requester.acknowledge(Psn(73), NO_CREDIT_LIMIT, 9 * PATIENCE_NS)
+    assert sum(count for _, count in sent(requester, 9 * PATIENCE_NS)) == 36
+
+
+def test_a_window_that_was_never_reduced_waits_for_an_answer() -> None:
+    requester = sender(500)
+    sent(requester, 0)
+    assert requester.opens_ns == NEVER
+    assert sent(requester, 100 * PATIENCE_NS) == []
+    requester.handle_timer(requester.deadline_ns)
+    assert sum(count for _, count in sent(requester, requester.deadline_ns)) == LEAST_PACKETS
+
+
+def test_an_answer_to_what_was_never_sent_is_refused_and_a_late_one_is_not() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    for psn in (64, 1 << 23, (1 << 24) - LEAST_REACH_PACKETS - 2):
+        requester.acknowledge(Psn(psn), NO_CREDIT_LIMIT, 1)
+    assert requester.refused_packets == 3
+    requester.acknowledge(Psn((1 << 24) - 5), Syndrome.SEQUENCE_ERROR, 1)
+    assert (requester.refused_packets, requester.naks, requester.in_flight) == (3, 0, 64)
+
+
+def test_an_answer_ends_the_count_of_timeouts_in_a_row() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    retries = ConnectionSettings().retry_count
+    for answered in range(5):
+        for _ in range(retries):
+            requester.handle_timer(requester.deadline_ns)
+            sent(requester, requester.deadline_ns)
+        requester.acknowledge(Psn(answered), NO_CREDIT_LIMIT, requester.deadline_ns)
+    assert (requester.failure, requester.timeouts) == (None, 5 * retries)
+    for _ in range(retries + 1):
+        assert requester.failure is None
+        requester.handle_timer(requester.deadline_ns)
+    assert requester.failure is not None
+    assert requester.deadline_ns == NEVER
