@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import os
 import secrets
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.roce.packet import UDP_PORT
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
+from emulator.cli.loopback import own_block
 from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
@@ -27,7 +25,7 @@ from emulator.lab.playing import LabPlace
 from emulator.planner.algorithms import parse_overrides
 from emulator.results.record import Run, read_run
 from emulator.topology.load import load_topology
-from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
+from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import Workload
 from emulator.wire.load import LoadedTrace
 
@@ -40,7 +38,12 @@ def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, f
     Raises:
         EmulatorError: as Job.play; where a run folder is left, a line on stderr says where.
     """
-    topology = _topology(args, ranks=len(workload.programs))
+    with own_block() if args.topology is None else contextlib.nullcontext(0) as block:
+        return _play(args, loaded, workload, folder=folder, block=block)
+
+
+def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, folder: Path, block: int) -> Run:
+    topology = _topology(args, ranks=len(workload.programs), block=block)
     take_transport_defaults(args, topology)
     place = enter_lab(args, topology)
     job = Job(loaded, workload, topology, _options(args, place), watch(args, topology, place))
@@ -78,20 +81,10 @@ def run_folder(args: argparse.Namespace, *, name: str) -> Path:
     return folder if not folder.exists() else RUNS / f"{stamp}-{secrets.token_hex(2)}-{name}"
 
 
-def _topology(args: argparse.Namespace, *, ranks: int) -> Topology:
+def _topology(args: argparse.Namespace, *, ranks: int, block: int) -> Topology:
     if args.topology is None:
-        return default_loopback(ranks, block=_free_block())
+        return default_loopback(ranks, block=block)
     return load_topology(args.topology, ranks=ranks, allow_networks=args.allow_network)
-
-
-def _free_block() -> int:
-    """A block of loopback addresses that no other run uses: RoCEv2 has one port, so each run needs its own."""
-    begin = os.getpid()
-    for block in range(begin, begin + LOOPBACK_BLOCKS):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-            probe.bind((default_loopback(1, block=block).address_of(0), UDP_PORT))
-            return block
-    return 0  # all taken: binding will say so
 
 
 def _options(args: argparse.Namespace, place: LabPlace | None) -> JobOptions:
