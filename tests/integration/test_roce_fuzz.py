@@ -100,8 +100,9 @@ class Forger:
         return "header", self._packet(self._write(), version=version, p_key=p_key)
 
     def near(self, steps: int) -> bytes:
-        """A MIDDLE so many packets from the one that is next."""
-        return self._packet(Opcode.RC_WRITE_MIDDLE, psn=add(self._channel.pair.responder.expected, steps))
+        """A MIDDLE so many packets from the one that is next; should its turn come on the way, its bytes are wrong."""
+        psn = add(self._channel.pair.responder.expected, steps)
+        return self._packet(Opcode.RC_WRITE_MIDDLE, psn=psn, payload=self._random.randbytes(PATH_MTU))
 
     def in_turn(self, opcode: Opcode) -> bytes:
         """The packet that is next."""
