@@ -1,8 +1,8 @@
-"""What a responder refuses; that it delivers is in property/test_roce_connection.py."""
+"""What a responder takes and refuses; that whole messages arrive is in property/test_roce_connection.py."""
 
-from agents.roce.headers import Syndrome
-from agents.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings
-from agents.roce.opcodes import Opcode
+from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from agents.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered
+from agents.roce.opcodes import Opcode, Operation
 from agents.roce.psn import Psn
 from agents.roce.responder import Responder
 
@@ -32,3 +32,29 @@ def test_one_nak_for_a_gap_and_another_when_what_was_sent_again_is_lost_too() ->
     responder.receive(middle(1))
     assert responder.take_reply() == (0, Syndrome.SEQUENCE_ERROR, 0)
     assert responder.naks == 2
+
+
+def first(packets: int) -> Arrival:
+    return Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, address=5, length=packets * 256)
+
+
+def test_packets_that_come_as_a_run_count_one_by_one() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(first(7))
+    responder.receive(middle(1)._replace(packets=5))
+    responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(6), size=256, ack_request=True))
+    assert responder.delivered == [Delivered(Operation.WRITE, 5, 7 * 256, None)]
+    assert responder.unacknowledged == 7
+    assert responder.take_reply() == (6, NO_CREDIT_LIMIT, 1)
+    assert (responder.take_reply(), responder.unacknowledged) == (None, 0)
+
+
+def test_what_came_early_is_used_once() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True))
+    responder.receive(first(9))
+    for psn in (3, 2):
+        responder.receive(middle(psn))
+    assert not responder.take_middles(1)
+    responder.receive(middle(1))
+    assert (responder.expected, responder.early_packets, responder.largest_displacement) == (4, 2, 2)
+    assert responder.take_middles(1)
