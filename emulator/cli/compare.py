@@ -69,6 +69,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="everything as JSON on stdout")
+    output.add_argument("--html", metavar="FILE", type=Path, help="write a page with pictures, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: a case per class")
     parser.set_defaults(handler=run)
 
@@ -124,6 +125,12 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> None:
 
 
 def _write_files(comparison: Comparison, args: argparse.Namespace) -> None:
+    if args.html is not None:
+        from emulator.report.comparison_page import comparison_page
+        from emulator.report.page import render as render_page
+        from emulator.report.writing import write_page
+
+        write_page(render_page(comparison_page(comparison)), args.html)
     if args.junit is not None:
         from emulator.results.comparison.junit import to_xml
 

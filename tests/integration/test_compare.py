@@ -7,7 +7,9 @@ import signal
 from pathlib import Path
 
 from emulator.results.record import read_run
+from tests.support.browser import DESKTOP, PHONE, chromium
 from tests.support.command import charkha, started, wait_for
+from tests.support.repeated import write_runs
 
 SMALL = ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "2K", "--iterations", 3, "--agents", 1)
 
@@ -34,3 +36,22 @@ def test_an_interrupt_keeps_the_runs_that_are_complete(tmp_path: Path) -> None:
     assert finished.code == 130
     assert "of 500 runs are complete" in finished.stdout
     assert [read_run(tmp_path / "many" / name).manifest.status for name in ("01", "02")] == ["complete"] * 2
+
+
+def test_the_page_draws_every_picture_and_asks_for_nothing(tmp_path: Path) -> None:
+    for turn, (name, slower) in enumerate({"a": 1.0, "b": 1.1, "c": 1.2}.items()):
+        write_runs(tmp_path / name, runs=5, seed=turn, slower=slower, turn=turn)
+    done = charkha("compare", "a", "b", "c", "--html", "page.html", cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    url = (tmp_path / "page.html").as_uri()
+    with chromium(tmp_path / "profile") as browser:
+        for size, scheme in ((DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")):
+            browser.show(*size, scheme=scheme)
+            browser.open(url)
+            assert browser.complaints() == []
+            assert browser.requests() == {url}
+            assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+        paths = "f => f.querySelectorAll('.canvas svg path').length"
+        drawn = browser.run(f"return [...document.querySelectorAll('[data-chart]')].map({paths})")
+        assert len(drawn) == 5
+        assert all(drawn), drawn

@@ -124,7 +124,14 @@ def verdict_text(one: ClassComparison) -> str:
         return verdict
     if one.effect is None:
         return f"{verdict} ({runs_text(one)})"
-    return f"{verdict} ({runs_text(one)}, needs {f'more than {MOST_RUNS}' if one.needs is None else one.needs})"
+    return f"{verdict} ({runs_text(one)}, needs {needs_text(one)})"
+
+
+def needs_text(one: ClassComparison) -> str:
+    """Runs a side that would decide, or a dash where it is decided, or no number of runs would."""
+    if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
+        return NONE
+    return f"more than {MOST_RUNS}" if one.needs is None else str(one.needs)
 
 
 def runs_text(one: ClassComparison) -> str:
