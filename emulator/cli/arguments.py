@@ -161,6 +161,9 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
         help="give up when one has not dialled in by then (default: 60)",
     )
     add_secret_options(dialling)
+    group.add_argument(
+        "--calibration", metavar="FILE", type=Path, help="from `charkha calibrate` (default: this host's own)"
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<trace>)")
     output.add_argument("--json", action="store_true", help="the facts of the table as JSON on stdout")

@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         agent,
         audit,
         bench,
+        calibrate,
         check,
         compare,
         controller,
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         lab,
         controller,
         agent,
+        calibrate,
         watch,
     ):
         command.add_parser(subparsers)

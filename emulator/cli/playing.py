@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from emulator.cli.calibrated import calibration_of
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
 from emulator.cli.loopback import own_block
@@ -46,7 +47,7 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
     topology = _topology(args, ranks=len(workload.programs), block=block)
     take_transport_defaults(args, topology)
     place = enter_lab(args, topology)
-    job = Job(loaded, workload, topology, _options(args, place), watch(args, topology, place))
+    job = Job(loaded, workload, topology, _options(args, topology, place), watch(args, topology, place))
     nodes = sum(len(program.communications) for program in workload.programs)
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
@@ -87,7 +88,7 @@ def _topology(args: argparse.Namespace, *, ranks: int, block: int) -> Topology:
     return load_topology(args.topology, ranks=ranks, allow_networks=args.allow_network)
 
 
-def _options(args: argparse.Namespace, place: LabPlace | None) -> JobOptions:
+def _options(args: argparse.Namespace, topology: Topology, place: LabPlace | None) -> JobOptions:
     now = datetime.datetime.now(datetime.UTC).astimezone()
     transport_options, transport_parameters = roce_options(args)
     return JobOptions(
@@ -113,4 +114,5 @@ def _options(args: argparse.Namespace, place: LabPlace | None) -> JobOptions:
         join_timeout_s=args.join_timeout,
         entrances=place.prefixes if place else {},
         lab=place.facts() if place else None,
+        calibration=calibration_of(args, topology),
     )

@@ -57,6 +57,7 @@ class JobOptions:
         join_timeout_s: how long to wait for them.
         entrances: host → a command that becomes another one inside it, put before it; such a host has its own agent.
         lab: what the manifest says of the lab; None where there is none.
+        calibration: what the manifest says of the tester's own ceiling; empty where it is not known.
     """
 
     run_id: str
@@ -81,6 +82,7 @@ class JobOptions:
     join_timeout_s: float | None = None
     entrances: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lab: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] = field(default_factory=dict)
 
 
 class JobObserver(Protocol):
@@ -257,6 +259,7 @@ class Job:
             scaling=Scaling(options.scale_bytes, _compute_label(options.compute_factor), options.element_bytes),
             roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,
             sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
+            calibration={} if self.dialling else options.calibration,  # it speaks of this machine
             warnings=self._workload.warnings,
         )
 

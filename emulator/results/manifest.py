@@ -150,6 +150,7 @@ class Manifest:
         dut: what identifies the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
             (name, digest, rules); docs/profiles.md says more.
         parameters: option name → value in effect.
+        calibration: what the tester alone can do, from `charkha calibrate`; empty where that is not known.
         roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
         warnings: what was odd in the trace → how many times.
@@ -168,6 +169,7 @@ class Manifest:
     scaling: Scaling = Scaling()
     trials: Trials = Trials()
     clock: Clock = Clock()
+    calibration: Mapping[str, Any] = field(default_factory=dict)
     roofline_ns: int | None = None
     sequential_roofline_ns: int | None = None
     warnings: Mapping[str, int] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from emulator.results.record import Run
 from emulator.results.schema import Part
 from emulator.results.stats import median, median_index, percentile, variation
 from emulator.results.stream import to_table
+from emulator.results.tester import LIMITED_PERCENT, Ceiling, TesterAlone, sent_meanwhile
 from emulator.trace.model import BoolArray, CommKind, IntArray
 from emulator.units import NS_PER_S
 
@@ -52,6 +53,7 @@ class ClassSummary:
         skew_p50_ns: median of last post - first post.
         traced_ns: median over collectives of the shortest duration the trace recorded for a member.
         bw_ratio: bandwidth measured / bandwidth traced, at the median.
+        tester_percent: 100 · what the calibrated tester alone would have needed / measured, at the median.
     """
 
     collective: str
@@ -69,6 +71,12 @@ class ClassSummary:
     skew_p50_ns: float | None
     traced_ns: float | None
     bw_ratio: float | None
+    tester_percent: float | None = None
+
+    @property
+    def is_tester_limited(self) -> bool | None:
+        """Whether this says more of the tester than of what is tested; None where the tester was not calibrated."""
+        return None if self.tester_percent is None else self.tester_percent >= LIMITED_PERCENT
 
     @property
     def total_ns(self) -> float:
@@ -192,7 +200,7 @@ def summarise(run: Run) -> RunSummary:
         ranks=manifest.trace.ranks,
         scaling=manifest.scaling,
         trials=manifest.trials,
-        classes=classify(merged, scaled_by=manifest.scaling.bytes),
+        classes=classify(merged, scaled_by=manifest.scaling.bytes, tester=_tester(manifest, samples, merged)),
         iteration=iteration,
         totals=_sum_up(samples, merged, run.table(Part.FLOWS), iteration),
         tester=_describe_tester(manifest),
@@ -220,12 +228,18 @@ def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) ->
     return to_table([measured_rows(batch, run.manifest) for batch in run.batches(part, columns)], schema)
 
 
-def classify(merged: Merged, *, scaled_by: float = 1.0) -> tuple[ClassSummary, ...]:
+def _tester(manifest: Manifest, samples: pa.Table, merged: Merged) -> TesterAlone | None:
+    ceiling = Ceiling.of_manifest(manifest.calibration)
+    return None if ceiling is None else TesterAlone(ceiling, merged, sent_meanwhile(samples, merged))
+
+
+def classify(merged: Merged, *, scaled_by: float = 1.0, tester: TesterAlone | None = None) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
     Args:
         merged: of the measured iterations.
         scaled_by: factor between the sizes played and those of the trace.
+        tester: what the calibrated tester alone would have needed.
     """
     if not len(merged):
         return ()
@@ -234,7 +248,7 @@ def classify(merged: Merged, *, scaled_by: float = 1.0) -> tuple[ClassSummary, .
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(which.ravel()))
     rows = [
-        _summarise_class(tuple(map(int, key)), merged, chosen, scaled_by)
+        _summarise_class(tuple(map(int, key)), merged, chosen, scaled_by, tester)
         for key, chosen in zip(distinct, np.split(order, ends[:-1]), strict=True)
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
@@ -245,7 +259,9 @@ def _nccl_sizes(merged: Merged) -> IntArray:
     return np.where(multiplied, merged.size_bytes * merged.members, merged.size_bytes)
 
 
-def _summarise_class(key: tuple[int, ...], merged: Merged, rows: IntArray, scaled_by: float) -> ClassSummary:
+def _summarise_class(
+    key: tuple[int, ...], merged: Merged, rows: IntArray, scaled_by: float, tester: TesterAlone | None
+) -> ClassSummary:
     kind, members, size_bytes = CommKind(key[0]), key[1], key[2]
     cct_ns = merged.cct_ns[rows]
     valid = cct_ns >= 0
@@ -270,6 +286,7 @@ def _summarise_class(key: tuple[int, ...], merged: Merged, rows: IntArray, scale
         skew_p50_ns=median(merged.skew_ns[rows]),
         traced_ns=_median_known(merged, rows),
         bw_ratio=None if ratio is None or factor is None else ratio * scaled_by,
+        tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=merged.algorithms[key[3]]),
     )
 
 

@@ -63,6 +63,10 @@ def rate_cell(value: float | None) -> str:
     return number_cell(None if value is None else value / _GIGA)
 
 
+def _tester_cell(row: ClassSummary) -> str:
+    return number_cell(row.tester_percent) + ("!" if row.is_tester_limited else "")
+
+
 COLUMNS = (
     TableColumn("collective", lambda row: row.collective, justify="left"),
     TableColumn("ranks", lambda row: str(row.members)),
@@ -72,6 +76,7 @@ COLUMNS = (
     TableColumn("algbw\nGB/s", lambda row: rate_cell(row.algbw_bytes_per_s), sacrifice=5),
     TableColumn("busbw\nGB/s", lambda row: rate_cell(row.busbw_bytes_per_s), style="bold"),
     TableColumn("ideal\n%", lambda row: number_cell(row.ideal_percent), sacrifice=2, optional=True),
+    TableColumn("tester\n%", lambda row: _tester_cell(row), sacrifice=2, optional=True),
     TableColumn("cct\np50", lambda row: duration_cell(row.cct_p50_ns), style="bold"),
     TableColumn("\np99", lambda row: duration_cell(row.cct_p99_ns), sacrifice=6),
     TableColumn("\nmax", lambda row: duration_cell(row.cct_max_ns), sacrifice=7),
@@ -217,6 +222,9 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
         yield "Flows", flows_in_words(totals.counters)
+    limited = [one for one in summary.classes if one.is_tester_limited]
+    if limited:
+        yield "Tester-limited", _limited_in_words(limited)
     if totals.early:
         yield "Early payload", f"{totals.early} samples got payload before they had posted: no speed is given for them"
     if totals.negative:
@@ -225,6 +233,12 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Incomplete", f"{totals.incomplete} measurements lack a member and are left out"
     for one in summary.trials.excluded:
         yield "Excluded", f"iteration {one.iteration}: {one.why}"
+
+
+def _limited_in_words(classes: Sequence[ClassSummary]) -> str:
+    names = "; ".join(f"{one.collective} {one.members} ranks {format_size(one.size_bytes)}" for one in classes[:4])
+    more = f" and {len(classes) - 4} more" if len(classes) > 4 else ""
+    return f"{names}{more}: within 10 % of what the tester does without a DUT, so no measure of one"
 
 
 def _describe_tester(summary: RunSummary) -> str:
@@ -243,6 +257,8 @@ def to_json(summary: RunSummary) -> dict[str, Any]:
     document = dataclasses.asdict(summary)
     scaling = document.pop("scaling")
     document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
+    for row, one in zip(document["classes"], summary.classes, strict=True):
+        row["tester_limited"] = one.is_tester_limited
     if summary.iteration is not None:
         document["iteration"] |= {
             "exposed_ns": summary.iteration.exposed_ns,

@@ -1,0 +1,59 @@
+"""Ranks in pairs, all pairs at once: what a tester can do when every rank has a peer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.model import CommKind
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """All-reduces of two ranks each, one after the other: `count_small` of `small_bytes`, then the large ones.
+
+    Raises:
+        PlanError: an odd number of ranks.
+    """
+
+    ranks: int
+    small_bytes: int
+    count_small: int
+    large_bytes: int
+    count_large: int
+
+    def __post_init__(self) -> None:
+        if self.ranks < 2 or self.ranks % 2:
+            raise PlanError(f"{self.ranks} ranks do not make pairs: an even number is needed")
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the collectives, in order."""
+        return [self.small_bytes] * self.count_small + [self.large_bytes] * self.count_large
+
+
+def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
+    """The pairs as a workload: ranks 0 and 1 are one, 2 and 3 the next."""
+    traffic = tuple(
+        Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, size, 2, count * pairs.ranks // 2)
+        for size, count in ((pairs.small_bytes, pairs.count_small), (pairs.large_bytes, pairs.count_large))
+    )
+    return SyntheticWorkload(
+        name="pairs",
+        ranks=pairs.ranks,
+        groups={pair + 1: (2 * pair, 2 * pair + 1) for pair in range(pairs.ranks // 2)},
+        nodes=partial(_nodes, pairs),
+        parameters={"ranks": pairs.ranks, "small_bytes": pairs.small_bytes, "large_bytes": pairs.large_bytes},
+        totals=Totals(pairs.ranks, pairs.ranks * len(pairs.sizes), 0, 0, traffic),
+    )
+
+
+def _nodes(pairs: Pairs, rank: int) -> Iterator[WorkNode]:
+    for number, size in enumerate(pairs.sizes, 1):
+        dependencies = (number - 1,) if number > 1 else ()
+        yield WorkNode(
+            number, f"all_reduce.{size}", dependencies, kind=CommKind.ALL_REDUCE, size_bytes=size, group=rank // 2 + 1
+        )

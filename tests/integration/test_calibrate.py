@@ -1,0 +1,55 @@
+"""`charkha calibrate` over loopback, and runs that are held against it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import charkha
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "1M", "--out", "trace", cwd=tmp_path)
+    assert made.code == 0
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
+    made = charkha("calibrate", "--transport", "zmq", "--ranks", 2, "--json", cwd=folder)
+    assert made.code == 0
+    document = json.loads(made.stdout)
+    (cost,) = document["transports"]
+    assert Path(document["file"]) == folder / "state" / "charkha" / "calibration.json"
+    assert (cost["transport"], cost["ranks"], document["where"]) == ("zmq", 2, "loopback")
+    assert cost["rate_bytes_per_s"] > 1e6
+    assert 0 < cost["message_ns"] == cost["step_ns"] / 2
+    assert document["timer"]["alarms"] == 1000
+    assert document["timer"]["p50_ns"] <= document["timer"]["p99_ns"] <= document["timer"]["max_ns"]
+
+    zmq = ("--transport", "zmq", "--iterations", 1)
+    played = json.loads(charkha("run", "trace", *zmq, "--json", "--out", "run", cwd=folder).stdout)
+    (row,) = played["classes"]
+    assert row["tester_percent"] > 0
+    assert row["tester_limited"] is (row["tester_percent"] >= 90)
+    used = json.loads((folder / "run" / "manifest.json").read_text())["calibration"]
+    assert used["rate_bytes_per_s"] == cost["rate_bytes_per_s"]
+
+    other = charkha("run", "trace", *zmq, "--json", "--message-bytes", "64K", "--out", "o", cwd=folder)
+    assert "has no zmq with message_bytes 65536: nothing is marked" in other.stderr
+    assert json.loads(other.stdout)["classes"][0]["tester_limited"] is None
+
+    path = folder / "state" / "charkha" / "calibration.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"host_digest": "0"}))
+    asked = charkha("run", "trace", *zmq, "--calibration", path, "--out", "asked", cwd=folder)
+    assert (asked.code, "was made on another host" in asked.error) == (2, True)
+
+
+def test_a_calibration_that_is_not_there_is_refused(folder: Path) -> None:
+    finished = charkha("run", "trace", "--calibration", "nowhere.json", cwd=folder)
+    assert finished.code == 2
+    assert finished.error.endswith("cannot be read (No such file or directory); `charkha calibrate` makes one")
