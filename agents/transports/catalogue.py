@@ -10,7 +10,8 @@ from agents.transports.roce.transport import RoceTransport
 from agents.transports.zmq import ZmqTransport
 from emulator.errors import PlanError
 
-TRANSPORTS = ("zmq", "roce")
+TRANSPORTS = ("roce", "zmq")
+"""The first is the default."""
 
 
 def make_transport(

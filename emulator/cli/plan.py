@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
 
 _COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
-_TRANSPORTS = ("zmq", "roce")
+_TRANSPORTS = ("roce", "zmq")
 _LARGEST_SEED = (1 << 32) - 1
 _EXAMPLE = """examples:
-  charkha plan lab/examples/transformer-8r --topology topologies/leaf-spine-2x2.yaml --transport roce
+  charkha plan lab/examples/transformer-8r --topology topologies/leaf-spine-2x2.yaml
   charkha plan --collective all_to_all -n 8 -b 8M --topology topologies/leaf-spine-2x2.yaml
   charkha plan --transformer layers=96,hidden=12288,tensor=8,pipeline=8,data=1563 --algorithm all_reduce=ring \\
       --topology topologies/leaf-spine-large.yaml
@@ -110,7 +110,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-network", metavar="PREFIX", action="append", default=[], help="addresses the topology may name"
     )
-    group.add_argument("--transport", choices=_TRANSPORTS, help="whose headers count (default: the topology's, or zmq)")
+    group.add_argument("--transport", choices=_TRANSPORTS, help="whose headers count (default: the topology's, or roce)")
     group.add_argument("--mtu", metavar="N", type=at_least(576, most=65_535), help="default: the links', or 1500")
     group.add_argument(
         "--message-bytes", metavar="SIZE", type=argument(parse_size), help="payload of a RoCE message (default: 1M)"

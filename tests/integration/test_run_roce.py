@@ -41,7 +41,7 @@ def test_a_run_records_its_flows_and_effective_options(tmp_path: Path) -> None:
 
 
 def test_its_options_are_for_it_alone(tmp_path: Path) -> None:
-    finished = charkha("run", EXAMPLE, "--retry-count", 3, cwd=tmp_path)
+    finished = charkha("run", EXAMPLE, "--transport", "zmq", "--retry-count", 3, cwd=tmp_path)
     assert finished.code == 2
     assert finished.stderr == "charkha: --retry-count is for --transport roce, not for zmq\n"
 
