@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from agents.roce.dcqcn import ReactionPoint
 from agents.roce.runs import Pieces
 from agents.transports.base import Endpoint
 from agents.transports.roce.options import RoceOptions
@@ -200,7 +201,17 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
     run(scenario, message_bytes=100_000, **options)
 
 
-def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender() -> None:
+def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[tuple[float, float]] = []
+
+    class Watched(ReactionPoint):
+        def notified(self, now: int) -> None:
+            before = self.rate_bps(now)
+            super().notified(now)
+            rates.append((before, self.rate_bps(now)))
+
+    monkeypatch.setattr("agents.transports.roce.options.ReactionPoint", Watched)
+
     async def scenario(bed: RoceBed) -> None:
         a, _ = await bed.connected(2)
         channel_class = 3 | 26 << 2  # every packet leaves as though a switch had marked it
@@ -213,8 +224,9 @@ def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender() -
         assert received
         (flow,) = join_ends([*a.endpoint.counters(), *bed.transports[1]._endpoints[1].counters()])
         assert (flow.cnps_sent, flow.ecn_marks) == (received, flow.packets)
-        channel = bed.transports[0]._endpoints[0]._links[1].channel(1)
-        assert channel.pair.congestion.rate_bps(0) is not None
+        assert len(rates) == received
+        assert rates[0] == (100e9, 10e9)
+        assert all(after <= before for before, after in rates)
 
     run(scenario, congestion="dcqcn")
 
