@@ -11,7 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.command import EXAMPLE, charkha
+from agents.transports.roce.sockets import BUFFER_BYTES
+from emulator.results.manifest import Parameter
+from emulator.results.record import read_run
+from tests.support.command import COMMAND, EXAMPLE, charkha
 
 NET = f"127.{50 + os.getpid() % 50}.0.0/16"
 
@@ -44,6 +47,57 @@ def test_its_options_are_for_it_alone(tmp_path: Path) -> None:
     finished = charkha("run", EXAMPLE, "--transport", "zmq", "--retry-count", 3, cwd=tmp_path)
     assert finished.code == 2
     assert finished.stderr == "charkha: --retry-count is for --transport roce, not for zmq\n"
+
+
+def test_the_ranks_of_a_port_keep_to_its_rate_together(tmp_path: Path) -> None:
+    """Four ranks over two agents at the one port that loopback is; headers of every layer count."""
+    bench = ("bench", "all_reduce", "-n", 4, "-b", "256K", "-e", "256K", "--iterations", 3, "--agents", 2)
+    finished = charkha(*bench, "--rate-cap", "500Mbit", "--json", "--out", "run", cwd=tmp_path)
+    assert (finished.code, finished.stderr) == (0, "")
+    (row,) = json.loads(finished.stdout)["rows"]
+    payload_bits = 8 * 2 * 3 * (256 << 10)  # a ring: each of 4 ranks sends 2 · 3/4 of the size
+    assert row["min_us"] >= 0.9 * payload_bits / 500  # an agent may be up to a millisecond ahead
+    manifest = read_run(tmp_path / "run").manifest
+    assert manifest.parameters["roce.rate_cap_bps"] == Parameter(500_000_000, "bit/s")
+
+
+def test_a_port_with_a_rate_is_paced_and_controlled_without_a_word(tmp_path: Path) -> None:
+    topology = tmp_path / "own.yaml"
+    topology.write_text(f"hosts:\n  - {{name: here, per_rank: {NET}, rate: 2Gbit}}\n")
+    finished = charkha(
+        *("bench", "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--iterations", 2, "--topology", topology),
+        *("--out", "run"),
+        cwd=tmp_path,
+    )
+    assert (finished.code, finished.stderr) == (0, "")
+    parameters = read_run(tmp_path / "run").manifest.parameters
+    assert parameters["roce.congestion"].value == "dcqcn"
+    assert parameters["roce.dcqcn.line_rate_bps"] == parameters["roce.rate_cap_bps"] == Parameter(2 * 10**9, "bit/s")
+
+
+def test_buffers_that_the_kernel_cut_are_a_warning_with_its_remedy(tmp_path: Path) -> None:
+    """Root of a user namespace may not go beyond the limit."""
+    largest = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    if largest >= BUFFER_BYTES:
+        pytest.skip("the limit of this host is not below what is asked for")
+    run = [*COMMAND, "run", str(EXAMPLE), "--scale-bytes", "1/1024", "--compute", "skip", "--iterations", "1"]
+    try:
+        done = subprocess.run(
+            ["unshare", "-r", *run, "--warmup", "0", "--out", "run"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no user namespace can be had here: {error}")
+    said = " ".join(done.stdout.split())
+    assert f"of 16 MiB for a receive buffer: sysctl -w net.core.rmem_max={BUFFER_BYTES}" in said
+    for host in read_run(tmp_path / "run").manifest.hosts:
+        assert host.transport["receive_buffer_granted"] == Parameter(largest, "bytes")
+        assert host.transport["receive_buffer_asked"] == Parameter(BUFFER_BYTES, "bytes")
+        assert [nic["interface"] for nic in host.nics] == ["lo"]
 
 
 IN_A_NAMESPACE = """
