@@ -90,13 +90,18 @@ PRESETS = {
         lowest_rate_bps=100 * _MEGA,
     ),
 }
-"""Values seen in the field, in one set of units. "otg" depends on the line rate: see `preset`."""
+"""Values seen in the field, in one set of units. "otg" and "paper-scaled" depend on the line rate: see `preset`."""
 
-PRESET_NAMES = (*PRESETS, "otg")
+PRESET_NAMES = (*PRESETS, "otg", "paper-scaled")
+PAPER_LINE_RATE_BPS = 40_000 * _MEGA
+"""Of the paper's testbed (section 6)."""
 
 
 def preset(name: str, *, line_rate_bps: float) -> DcqcnParameters:
     """The values of a preset on a line of that rate.
+
+    "paper-scaled" is what the paper's values are on its own line, seen in slow motion or in fast: times grow as the line
+    is slower, rates shrink, and between two timers there are as many bytes as there.
 
     Raises:
         PlanError: no such preset.
@@ -117,9 +122,25 @@ def preset(name: str, *, line_rate_bps: float) -> DcqcnParameters:
             lowest_rate_bps=line_rate_bps * 2e-5,
             cnp_gap_ns=55_000,
         )
+    if name == "paper-scaled":
+        return _scaled(PRESETS["paper"], line_rate_bps)
     if name not in PRESETS:
         raise PlanError(f"there is no DCQCN preset {name!r}; there are: {', '.join(PRESET_NAMES)}")
     return replace(PRESETS[name], line_rate_bps=line_rate_bps)
+
+
+def _scaled(values: DcqcnParameters, line_rate_bps: float) -> DcqcnParameters:
+    factor = line_rate_bps / PAPER_LINE_RATE_BPS
+    return replace(
+        values,
+        line_rate_bps=line_rate_bps,
+        alpha_timer_ns=max(1, round(values.alpha_timer_ns / factor)),
+        increase_timer_ns=max(1, round(values.increase_timer_ns / factor)),
+        additive_bps=values.additive_bps * factor,
+        hyper_bps=values.hyper_bps * factor,
+        lowest_rate_bps=values.lowest_rate_bps * factor,
+        cnp_gap_ns=max(1, round(values.cnp_gap_ns / factor)),
+    )
 
 
 class ReactionPoint:

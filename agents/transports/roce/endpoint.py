@@ -47,6 +47,7 @@ class RoceEndpoint:
     ) -> None:
         self.rank, self.address, self.port = rank, Address(listener.host, 4791), port
         self.make_congestion = transport.options.congestion_maker(line_rate_bps)
+        self.cnp_gap_ns = transport.options.cnp_gap_ns(line_rate_bps)
         self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging
         self.queue_drops = 0
         self.is_closed = False

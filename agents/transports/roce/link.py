@@ -155,7 +155,7 @@ class Link:
                 send_psn=first_psn(rank, self.peer, index=index, seed=seed),
                 expect_psn=first_psn(self.peer, rank, index=index, seed=seed),
                 congestion=self._endpoint.make_congestion(),
-                cnp_gap_ns=options.cnp_gap_ns,
+                cnp_gap_ns=self._endpoint.cnp_gap_ns,
             ),
         )
 

@@ -109,10 +109,9 @@ class RoceOptions:
         known = (self.flow_rate_bps, self.port_cap_bps(port_rate_bps), port_rate_bps)
         return min((rate for rate in known if rate), default=NOMINAL_LINE_RATE_BPS)
 
-    @property
-    def cnp_gap_ns(self) -> int:
-        """Smallest gap between CNPs of one flow."""
-        return preset(self.dcqcn_preset, line_rate_bps=NOMINAL_LINE_RATE_BPS).cnp_gap_ns
+    def cnp_gap_ns(self, port_rate_bps: int | None = None) -> int:
+        """Smallest gap between CNPs of one flow to a port of that rate."""
+        return preset(self.dcqcn_preset, line_rate_bps=self.line_rate_bps(port_rate_bps)).cnp_gap_ns
 
     def congestion_maker(self, port_rate_bps: int | None = None) -> Callable[[], CongestionControl]:
         """Makes the congestion control of one queue pair at a port of that rate."""
