@@ -3,7 +3,6 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,20 @@ import uvloop
 
 from agents.roce.dcqcn import ReactionPoint
 from agents.roce.runs import Pieces
-from agents.transports.base import Endpoint
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.sockets import UDP_SEGMENT, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.observations import join_ends
-from tests.integration.transport_conformance import CASES, Bed, Case, sent_from
+from tests.integration.socket_bed import SocketBed, play
+from tests.integration.transport_conformance import CASES, Case, sent_from
 
-DEADLINE_S = 30
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
 """Addresses of this process alone: port 4791 of each can be bound once."""
 
 
-class RoceBed(Bed):
-    """Ranks spread over so many agents, which in one process share the loop but no socket."""
+class RoceBed(SocketBed[RoceTransport]):
+    """So many agents with RoCE."""
 
     def __init__(self, agents: int, *, message_bytes: int = 4096, **options: object) -> None:
         super().__init__()
@@ -36,25 +34,8 @@ class RoceBed(Bed):
             RoceTransport(message_bytes=message_bytes, options=parsed, run="conformance") for _ in range(agents)
         ]
 
-    async def open(self, rank: int) -> Endpoint:
-        return await self.transports[rank % len(self.transports)].open(rank, f"{NET}.{rank + 1}")
-
-    async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not reached():  # noqa: ASYNC110 transports call back and know nothing of asyncio.Event
-                await asyncio.sleep(0.0005)
-
-    async def quiesce(self) -> None:
-        await asyncio.sleep(0.05)
-
-    async def __aenter__(self) -> "RoceBed":
-        self._stack = AsyncExitStack()
-        for transport in self.transports:
-            await self._stack.enter_async_context(transport)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
+    def host(self, rank: int) -> str:
+        return f"{NET}.{rank + 1}"
 
 
 def run(
@@ -64,15 +45,7 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: object,
 ) -> None:
-    async def within() -> None:
-        errors: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with RoceBed(agents, **options) as bed:  # type: ignore[arg-type]
-            await scenario(bed)
-        assert errors == []
-
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(within())
+    play(lambda: RoceBed(agents, **options), scenario, loop_factory=loop_factory)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("agents", [1, 2])

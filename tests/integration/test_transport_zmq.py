@@ -2,7 +2,6 @@ import asyncio
 import resource
 import socket
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
 
@@ -11,16 +10,15 @@ import uvloop
 import zmq
 
 from agents.transports import zmq_flows
-from agents.transports.base import Address, Endpoint
+from agents.transports.base import Address
 from agents.transports.zmq import ZmqTransport
 from emulator.errors import HostError, LocalProtocolError
-from tests.integration.transport_conformance import CASES, Bed, Case, Listener, directory
+from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
+from tests.integration.transport_conformance import CASES, Case, Listener, directory
 
-DEADLINE_S = 30
 
-
-class ZmqBed(Bed):
-    """Ranks spread over so many agents, which in one process share the loop but no socket."""
+class ZmqBed(SocketBed[ZmqTransport]):
+    """So many agents with ZeroMQ."""
 
     def __init__(
         self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096, budget_bytes: int = 64 << 20
@@ -33,25 +31,8 @@ class ZmqBed(Bed):
             for _ in range(agents)
         ]
 
-    async def open(self, rank: int) -> Endpoint:
-        return await self.transports[rank % len(self.transports)].open(rank, self._hosts.format(rank + 1))
-
-    async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not reached():  # noqa: ASYNC110 transports call back and know nothing of asyncio.Event
-                await asyncio.sleep(0.0005)
-
-    async def quiesce(self) -> None:
-        await asyncio.sleep(0.05)
-
-    async def __aenter__(self) -> "ZmqBed":
-        self._stack = AsyncExitStack()
-        for transport in self.transports:
-            await self._stack.enter_async_context(transport)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
+    def host(self, rank: int) -> str:
+        return self._hosts.format(rank + 1)
 
 
 def run(
@@ -61,15 +42,7 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: int | str,
 ) -> None:
-    async def within() -> None:
-        errors: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with ZmqBed(agents, **options) as bed:
-            await scenario(bed)
-        assert errors == []
-
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(within())
+    play(lambda: ZmqBed(agents, **options), scenario, loop_factory=loop_factory)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("agents", [1, 2, 3])
