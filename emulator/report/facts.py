@@ -35,6 +35,16 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """When devices of ranks were busy, row by row, warm-up included."""
+
+    iteration: IntArray
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """Of one run.
 
@@ -43,6 +53,7 @@ class RunFacts:
         measured: the times of every class.
         usage: the columns of iterations.parquet, warm-up included.
         spans: of samples.parquet.
+        compute: without rows where nothing computed, or an older Charkha did not record when.
         flows, counters: the tables; without rows where nothing was observed.
         late_posts, late_ends: who was last, in posting and in completing; None while the run goes on.
     """
@@ -52,6 +63,7 @@ class RunFacts:
     measured: Measurements
     usage: Mapping[str, IntArray]
     spans: Spans
+    compute: Compute
     flows: pa.Table
     counters: pa.Table
     late_posts: Lateness | None
@@ -98,6 +110,7 @@ def read_facts(run: Run) -> RunFacts:
         measured=measurements(run),
         usage=columns,
         spans=_spans(run),
+        compute=_compute(run),
         flows=run.table(Part.FLOWS),
         counters=run.table(Part.COUNTERS),
         late_posts=lateness(run, "post") if is_over else None,
@@ -121,6 +134,11 @@ def _trials_so_far(usage: Mapping[str, IntArray], manifest: Manifest) -> Trials:
     whole = numbers[ranks == manifest.trace.ranks]
     warmup = int(np.count_nonzero(numbers < 0))
     return Trials(attempted=len(numbers), warmup=warmup, included=int(np.count_nonzero(whole >= 0)))
+
+
+def _compute(run: Run) -> Compute:
+    table = run.table(Part.COMPUTE)
+    return Compute(**{name: to_ints(table[name]) for name in table.column_names})
 
 
 def _spans(run: Run) -> Spans:

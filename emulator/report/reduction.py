@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ class Curve(NamedTuple):
 
     value: list[float]
     share: list[float]
+
+
+Interval: TypeAlias = tuple[int, int]
+"""From, to."""
 
 
 class Stretch(NamedTuple):
@@ -56,7 +60,7 @@ def stretches(iteration: IntArray, *, most: int) -> Iterator[Stretch]:
         yield Stretch(first, last, np.flatnonzero((iteration >= first) & (iteration <= last)))
 
 
-def joined_intervals(start: IntArray, end: IntArray, *, gap: float) -> list[tuple[int, int]]:
+def joined_intervals(start: IntArray, end: IntArray, *, gap: float) -> list[Interval]:
     """The union of intervals, those that are less than `gap` apart as one.
 
     Args:
@@ -70,6 +74,28 @@ def joined_intervals(start: IntArray, end: IntArray, *, gap: float) -> list[tupl
     fresh = np.flatnonzero(np.concatenate(([True], low[1:] - reach[:-1] > gap)))
     last = np.append(fresh[1:], len(low)) - 1
     return list(zip(low[fresh].tolist(), reach[last].tolist(), strict=True))
+
+
+def states(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[tuple[int, int, int]]:
+    """(state, from, to) wherever there is anything: 1 one, 2 the other, 3 both; neighbours of one state are one.
+
+    Args:
+        one, other: intervals in order, those of each apart from each other.
+    """
+    edges = np.unique(np.array([*one, *other], np.int64).reshape(-1))
+    if not len(edges):
+        return
+    state = _is_within(edges[:-1], one) + 2 * _is_within(edges[:-1], other)
+    fresh = np.flatnonzero(np.concatenate(([True], np.diff(state) != 0)))
+    for low, high in zip(fresh, np.append(fresh[1:], len(state)), strict=True):
+        if state[low]:
+            yield int(state[low]), int(edges[low]), int(edges[high])
+
+
+def _is_within(points: IntArray, intervals: Sequence[Interval]) -> IntArray:
+    start, end = np.array(intervals, np.int64).reshape(-1, 2).T
+    inside = np.searchsorted(start, points, side="right") - np.searchsorted(end, points, side="right")
+    return np.asarray(inside, np.int64)
 
 
 def spread_evenly(items: Sequence[int], most: int) -> list[int]:

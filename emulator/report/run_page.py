@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from emulator.report.chosen import whole_iterations
 from emulator.report.completion import completion
 from emulator.report.counters import device_counters, series_of
 from emulator.report.facts import RunFacts
-from emulator.report.iterations import iterations, whole_iterations
+from emulator.report.iterations import iterations
 from emulator.report.late import stragglers
 from emulator.report.method import DRAFT, description
 from emulator.report.overview import labels, overview, sentence, warnings

@@ -94,14 +94,15 @@ def test_it_is_read_by_those_who_cannot_see_it(browser: Browser, report: str) ->
 def test_choosing_an_iteration_changes_every_picture_of_it(browser: Browser, report: str) -> None:
     browser.show(*DESKTOP)
     browser.open(report)
-    labels = "return [...document.querySelectorAll('#time-line .canvas svg [aria-label]')].map(b => b.ariaLabel).join()"
+    drawn = "[...document.querySelectorAll('#communication-line .canvas svg [aria-label]')]"
+    labels = f"return {drawn}.map(bar => bar.ariaLabel).join()"
     before = browser.run(labels)
     browser.run(
         "const s = document.querySelector('#rank-usage select'); s.selectedIndex = 1;"
         "s.dispatchEvent(new Event('change', {bubbles: true}))"
     )
     wait_for(lambda: True if browser.run(labels) != before else None, 10)
-    assert browser.run("return document.querySelector('#time-line select').selectedIndex") == 1
+    assert browser.run("return document.querySelector('#communication-line select').selectedIndex") == 1
 
 
 def test_what_a_trace_says_is_never_run(browser: Browser, tmp_path: Path) -> None:

@@ -1,9 +1,18 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.report.reduction import CURVE_POINTS, TAIL_POINTS, distribution_curve, joined_intervals, stretches
+from emulator.report.reduction import (
+    CURVE_POINTS,
+    TAIL_POINTS,
+    distribution_curve,
+    joined_intervals,
+    states,
+    stretches,
+)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=2_000))
@@ -35,3 +44,20 @@ def test_stretches_hold_every_row_once() -> None:
 def test_intervals_nearer_than_the_gap_become_one(gap: float, joined: list[tuple[int, int]]) -> None:
     start, end = np.array([20, 0, 1, 5]), np.array([21, 3, 4, 6])
     assert joined_intervals(start, end, gap=gap) == joined
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12)
+
+
+@given(INTERVALS, INTERVALS)
+def test_states_say_of_every_moment_what_goes_on(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    unions = [
+        joined_intervals(np.array([a for a, _ in each]), np.array([a + length for a, length in each]), gap=0)
+        for each in (one, other)
+    ]
+    found = list(states(*unions))
+    for moment in range(80):
+        inside = [any(low <= moment < high for low, high in union) for union in unions]
+        said = [state for state, low, high in found if low <= moment < high]
+        assert said == ([inside[0] + 2 * inside[1]] if any(inside) else [])
+    assert all(a[:2] != (b[0], b[1]) and (a[2] < b[1] or a[0] != b[0]) for a, b in pairwise(found))

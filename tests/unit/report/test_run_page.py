@@ -5,16 +5,18 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from emulator.report.facts import RunFacts, read_facts
 from emulator.report.overview import sentence
 from emulator.report.page import Block, Chart, Facts, Figures, Page, Table, render
 from emulator.report.run_page import facts_to_json, run_page
-from emulator.results.observations import FlowCounters
-from emulator.results.record import read_run
+from emulator.results.observations import ComputeSpans, FlowCounters
+from emulator.results.record import RunWriter, read_run
 from emulator.results.summary import summarise
 from emulator.results.table import COLUMNS, NONE, duration_cell, number_cell, rate_cell, to_json
 from tests.data.make_run_v1 import FOLDER
-from tests.support.runs import collective, manifest, pair, ranks, write_run
+from tests.support.runs import collective, columns, manifest, pair, ranks, write_run
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -72,6 +74,34 @@ def test_the_rank_bars_add_up_to_the_iteration() -> None:
         spent[iteration, rank] = spent.get((iteration, rank), 0) + time_ns
     assert spent
     assert all(total == jct[str(iteration)] for (iteration, _), total in spent.items())
+
+
+def test_the_time_line_says_when_nothing_hid_communication(tmp_path: Path) -> None:
+    busy = ranks((100, 200), (100, 200), compute=30, communication=60, overlap=10)
+    with RunWriter(tmp_path / "run", manifest()) as writer:
+        writer.add_samples(columns(collective([120, 120], [180, 180])))
+        writer.add_iteration(0, busy)
+        writer.add_compute(ComputeSpans(0, np.array([0, 0]), np.array([110, 170]), np.array([130, 190])))
+    chart = block(run_page(read_facts(read_run(tmp_path / "run"))), "time-line")
+    assert isinstance(chart, Chart)
+    bars = chart.picture.data["bars"]
+    found = list(zip(bars["rank"], bars["state"], bars["begin_ns"], bars["end_ns"], strict=True))
+    assert found == [
+        ("0", "compute", 10, 20),
+        ("0", "both", 20, 30),
+        ("0", "exposed communication", 30, 70),
+        ("0", "both", 70, 80),
+        ("0", "compute", 80, 90),
+        ("1", "exposed communication", 20, 80),
+    ]
+
+
+def test_when_devices_computed_is_not_guessed() -> None:
+    page = run_page(golden())
+    chart = block(page, "communication-line")
+    assert isinstance(chart, Chart)
+    assert "When devices computed was not recorded." in chart.about
+    assert "time-line" not in page.pictures
 
 
 def test_warm_up_and_excluded_iterations_are_shown_and_not_counted() -> None:
