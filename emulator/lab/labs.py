@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import platform
 import re
@@ -17,7 +18,9 @@ from pathlib import Path
 from emulator.errors import HostError, InputError, PlanError
 from emulator.lab.commands import attempt, require_root, require_tools, run
 from emulator.lab.design import make_design
-from emulator.lab.model import Design, Node
+from emulator.lab.model import OVS, Design, Node
+from emulator.lab.ovs import TOOLS as OVS_TOOLS
+from emulator.lab.ovs import ovs_batches, version_batch
 from emulator.lab.recipe import Batch, cables, node_batches, removal
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
 from emulator.topology.model import Topology
@@ -25,6 +28,8 @@ from emulator.topology.model import Topology
 NAMESPACES = Path("/run/netns")
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl")
 TERM_GRACE_S = 1.0
+CARRIER_TIMEOUT_S = 10.0
+FORWARDING = "forwarding"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -67,6 +72,8 @@ class Labs:
         require_root()
         require_tools(TOOLS)
         design = make_design(topology, lab_id)
+        if any(node.kind == OVS for node in design.nodes):
+            require_tools(OVS_TOOLS)
         self._make_way(lab_id)
         self._refuse_taken(design)
         state = LabState(
@@ -77,7 +84,7 @@ class Labs:
             created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="milliseconds"),
             owner=Owner.me(),
             limited=limited,
-            versions={"kernel": platform.release()},
+            versions=_versions(design),
         )
         self._claim(lab_id)
         self.store.write(state)
@@ -181,12 +188,47 @@ class Labs:
     def _realise(self, design: Design) -> None:
         run(cables(design))
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda node: _realise_node(node, design), design.nodes))
+            list(pool.map(lambda node: self._realise_node(node, design), design.nodes))
+        _await_carriers(design)
+
+    def _realise_node(self, node: Node, design: Design) -> None:
+        for batch in node_batches(node, design):
+            run(batch)
+        if node.kind == OVS:
+            folder = self.store.folder(design.lab_id) / node.namespace
+            folder.mkdir()
+            for batch in ovs_batches(node, folder):
+                run(batch)
 
 
-def _realise_node(node: Node, design: Design) -> None:
-    for batch in node_batches(node, design):
-        run(batch)
+def _await_carriers(design: Design) -> None:
+    """Wait until every device is up and every bridge's port forwards, which takes the kernel up to a second.
+
+    Raises:
+        HostError: one does not come up.
+    """
+    deadline = time.monotonic() + CARRIER_TIMEOUT_S
+    waiting = list(design.nodes)
+    while waiting:
+        waiting = [node for node in waiting if not _is_ready(node)]
+        if waiting and time.monotonic() > deadline:
+            raise HostError(f"the ports of {waiting[0].name} do not come up: `dmesg` may say why")
+        time.sleep(0.02 if waiting else 0)
+
+
+def _is_ready(node: Node) -> bool:
+    links = {link["ifname"]: link for link in json.loads(run(Batch(("ip", "-n", node.namespace, "-d", "-j", "link"))))}
+    devices = [links[port.device] for port in node.ports]
+    states = [one.get("linkinfo", {}).get("info_slave_data", {}).get("state", FORWARDING) for one in devices]
+    return all(one["operstate"] == "UP" for one in devices) and all(state == FORWARDING for state in states)
+
+
+def _versions(design: Design) -> dict[str, str]:
+    """Of the kernel, and of what else forwards."""
+    found = {"kernel": platform.release()}
+    if any(node.kind == OVS for node in design.nodes):
+        found["openvswitch"] = run(version_batch()).splitlines()[0].split()[-1]
+    return found
 
 
 def processes_in(namespaces: Iterable[str]) -> list[int]:

@@ -8,8 +8,8 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 ETHERNET_HEADER_BYTES = 14
 """What the kernel counts of the ETHERNET_BYTES by itself."""
-BURST_NS = 100_000
-"""A timer that fires this late costs no bandwidth, and no pause is worth more than this."""
+BURST_NS = 400_000
+"""A timer that fires this late costs no bandwidth, and no pause is worth more than this: 50 KB at 1 Gbit/s."""
 QUEUE_NS = 8_000_000
 """Depth of a switch's queue, as time at the port's rate: 100 KB at 100 Mbit/s, 1 MB at 1 Gbit/s."""
 LEAST_BURST_FRAMES, LEAST_QUEUE_FRAMES = 2, 32
