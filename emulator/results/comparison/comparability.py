@@ -88,10 +88,6 @@ def _placement(manifest: Manifest) -> Any:
     return [manifest.topology.get(name) or None for name in ("host_index", "interface_index")]
 
 
-def _warned_limits(manifest: Manifest) -> Any:
-    return sorted(what for what in manifest.warnings if "tester" in what) or None
-
-
 _REQUIRED: Mapping[str, Fact] = {
     "ranks": lambda manifest: manifest.trace.ranks,
     "trace (digest)": lambda manifest: manifest.trace.digest[:12],
@@ -101,7 +97,6 @@ _REQUIRED: Mapping[str, Fact] = {
     "bytes per element": lambda manifest: manifest.scaling.element_bytes,
     "compute": lambda manifest: manifest.scaling.compute,
     "observation point": lambda manifest: manifest.observation_point,
-    "limited by the tester": _warned_limits,
     "Charkha's version": lambda manifest: manifest.versions.get("charkha"),
 }
 _NOTED: Mapping[str, Fact] = {
@@ -178,15 +173,12 @@ def _device(manifest: Manifest) -> Any:
 
 
 def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    limited = {what for group in groups for run in group.runs for what in _warned_limits(run.manifest) or ()}
-    for what in sorted(limited):
-        yield f"every run says so: {what}" if _all_runs(groups, what) else f"some runs say so: {what}"
+    # No refusal: what became slower is less limited by the tester than what it is compared with.
+    limited = sorted({key for group in groups for run in group.runs for key in run.limited})
+    if limited:
+        yield f"the tester is the limit, and may hide a difference of the device, in {'; '.join(map(str, limited))}"
     if all(firmware_of(run.manifest) is None for group in groups for run in group.runs):
         yield "no run names a firmware: the groups are told apart by their folders alone"
-
-
-def _all_runs(groups: Sequence[RunGroup], what: str) -> bool:
-    return all(what in run.manifest.warnings for group in groups for run in group.runs)
 
 
 def _order_notes(groups: Sequence[RunGroup]) -> Iterator[str]:

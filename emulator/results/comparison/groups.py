@@ -9,19 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
+from emulator.results.classes import ClassKey
 from emulator.results.manifest import COMPLETE, Manifest
 from emulator.results.measurements import Measurements, measurements
 from emulator.results.record import Run, read_run
 from emulator.results.store import find_runs, firmware_of, is_run_folder
+from emulator.results.summary import summarise
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run and its times."""
+    """A run and its times; `limited` are classes where a calibrated tester is the limit (see ClassSummary)."""
 
     folder: Path
     manifest: Manifest
     measurements: Measurements
+    limited: frozenset[ClassKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,18 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
         if why:
             left_out.append(LeftOut(run.folder, why))
         else:
-            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run)))
+            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _limited(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder.name}: {one.why}" for one in left_out)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)
     return RunGroup(name, sorted(kept, key=lambda one: (one.manifest.created, one.manifest.run_id)), left_out)
+
+
+def _limited(run: Run) -> frozenset[ClassKey]:
+    if not run.manifest.calibration:
+        return frozenset()
+    rows = [row for row in summarise(run).classes if row.is_tester_limited]
+    return frozenset(ClassKey(row.collective, row.members, row.size_bytes, row.algorithm) for row in rows)
 
 
 def _why_left_out(run: Run) -> str | None:

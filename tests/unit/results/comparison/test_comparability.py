@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from emulator.results.classes import ClassKey
 from emulator.results.comparison.comparability import Comparability, check_comparability
 from emulator.results.comparison.groups import MeasuredRun
 from emulator.results.manifest import HostFacts, Manifest, Parameter, Scaling, TraceFacts
@@ -70,7 +71,6 @@ def test_equal_runs_are_comparable() -> None:
         (parameters(credits=Parameter(False)), "credits: True in a; False in b"),
         (parameters(algorithm__all_reduce=Parameter("ring")), "algorithm.all_reduce: none in a; ring in b"),
         (parameters(not_yet_known=Parameter(7, "ms")), "not_yet_known: none in a; 7 ms in b"),
-        ({"warnings": {"limited by the tester": 1}}, "limited by the tester"),
     ],
 )
 def test_what_changes_the_work_or_the_tester_is_refused_by_name(change: dict[str, Any], what: str) -> None:
@@ -128,3 +128,13 @@ def test_a_group_of_two_firmwares_is_refused() -> None:
     assert "device under test within group a" in str(found)
     assert "1.1" in str(found)
     assert "paced-1" in str(found)
+
+
+def test_classes_where_the_tester_is_the_limit_are_noted() -> None:
+    """Refusing them would hide what became slower than the tester."""
+    runs = recorded("paced")
+    key = ClassKey("all_reduce", 2, 4096, "direct")
+    limited = [replace(run, limited=frozenset({key})) for run in runs[0:4:2]]
+    found = check_comparability([group("a", limited), group("b", runs[1:4:2])])
+    assert found.refused == []
+    assert found.notes[0].endswith("in all_reduce, 2 ranks, 4 KiB, direct")
