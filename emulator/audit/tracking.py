@@ -127,6 +127,7 @@ class Tracker:
     def _begin(self, psn: Psn) -> None:
         self._first = self._next = self._hole = psn + PSN_SPACE
         self._highest = self._first - 1
+        self._earlier.append(self._first)
         self._has_begun = True
 
     def _check_new(self, sighting: Sighting, psn: int) -> None:

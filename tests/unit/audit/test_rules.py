@@ -252,6 +252,18 @@ def test_a_retransmission_after_a_timeout_is_go_back_n(talk: Conversation) -> No
     assert (course.restarts, course.restarts_after_nak, course.go_back_n) == (1, 0, "followed")
 
 
+def test_the_first_packets_go_again_where_their_acknowledgement_was_lost() -> None:
+    talk = Conversation()
+    packets = talk.packets_of_write(2 * MTU)
+    for _ in range(2):
+        for opcode, extensions, payload, psn in packets:
+            talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.ack(msn=1)
+    course = (report := talk.audit()).flows[0].course
+    assert broken(report) == []
+    assert (course.restarts, course.retransmitted, course.go_back_n) == (1, 2, "followed")
+
+
 def test_a_retransmission_that_starts_elsewhere(talk: Conversation) -> None:
     frame, *_ = resend(talk, [2, 3, 4], 5 * MTU)
     report = talk.audit()
