@@ -18,6 +18,8 @@ from agents.roce.window import PATIENCE_NS, SendWindow
 from emulator.units import format_duration
 
 NEVER = 1 << 62
+ASKING_SHARE = 8
+"""Where packets go slowly, an acknowledgement is asked for this many times within a timeout."""
 LONGEST_TIMEOUT_FACTOR = 4
 """The specification lets a timeout take one to four times its nominal value: repeated ones are stretched so far."""
 
@@ -47,6 +49,8 @@ class Requester:
 
     __slots__ = (
         "_ack_requested",
+        "_asked_ns",
+        "_asking_ns",
         "_initial",
         "_messages",
         "_next",
@@ -87,6 +91,8 @@ class Requester:
         self._next = 0  # the next packet to send
         self._unacknowledged = 0  # the oldest packet without an acknowledgement
         self._ack_requested = 0  # packets up to the last one that asked for an acknowledgement
+        self._asked_ns = 0  # when that one was sent
+        self._asking_ns = settings.timeout_ns // ASKING_SHARE
         self._progress_ns = 0
         self._opened_ns = 0  # when the window last opened without an acknowledgement
         self._paused_until = 0
@@ -191,13 +197,14 @@ class Requester:
         first = self._next
         end = first + taken
         ends_message = end == message.first + message.packets
-        ack_request = ends_message or end - self._ack_requested >= self._window.ack_interval
-        if ack_request:
-            self._ack_requested = end
-        if ends_message:
-            self._unsent.popleft()
         if first == self._unacknowledged:
             self._progress_ns = now
+        is_due = now - max(self._asked_ns, self._progress_ns) >= self._asking_ns
+        ack_request = ends_message or is_due or end - self._ack_requested >= self._window.ack_interval
+        if ack_request:
+            self._ack_requested, self._asked_ns = end, now
+        if ends_message:
+            self._unsent.popleft()
         is_again = first < self._sent
         if is_again:
             self.retransmits += min(end, self._sent) - first if message.verb is not Verb.READ else 1

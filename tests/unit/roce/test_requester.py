@@ -95,3 +95,30 @@ def test_an_answer_ends_the_count_of_timeouts_in_a_row() -> None:
         requester.handle_timer(requester.deadline_ns)
     assert requester.failure is not None
     assert requester.deadline_ns == NEVER
+
+
+def test_where_packets_go_slowly_an_acknowledgement_is_asked_for_well_within_a_timeout() -> None:
+    settings = ConnectionSettings(path_mtu=256, window_packets=4096, ack_interval=2048, timeout_exponent=14)
+    requester = Requester(settings)
+    requester.post(Message(Verb.WRITE, 256 * 4096))
+    start, asked = 10**9, []
+    for number in range(200):
+        now = start + number * 1_000_000
+        run = requester.next_run(now, 1)
+        assert run is not None
+        if run.ack_request:
+            asked.append(now)
+            requester.acknowledge(run.psn, NO_CREDIT_LIMIT, now)
+    gaps = [after - before for before, after in zip([start, *asked], asked, strict=False)]
+    assert max(gaps) <= settings.timeout_ns // 4
+    assert len(asked) < 30, "not every packet"
+
+
+def test_a_pause_between_messages_makes_none_of_them_ask_early() -> None:
+    requester = Requester(ConnectionSettings(path_mtu=256, window_packets=64, ack_interval=32))
+    for number in range(3):
+        requester.post(Message(Verb.WRITE, 256 * 8))
+        now = (number + 1) * 10**9
+        runs = [requester.next_run(now, 2) for _ in range(4)]
+        assert [run is not None and run.ack_request for run in runs] == [False, False, False, True]
+        requester.acknowledge(Psn(8 * number + 7), NO_CREDIT_LIMIT, now)
