@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.repeated import write_runs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _commands() -> dict[str, str]:
-    workflow: Any = yaml.safe_load((ROOT / "docs" / "ci" / "charkha.yml").read_text())
-    return {step["name"]: step["run"] for step in workflow["jobs"]["loopback"]["steps"] if "run" in step}
+def _commands(file: str = "charkha.yml", job: str = "loopback") -> dict[str, str]:
+    workflow: Any = yaml.safe_load((ROOT / "docs" / "ci" / file).read_text())
+    return {step["name"]: step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step}
 
 
 def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -59,3 +61,23 @@ def test_the_check_fails_on_a_result_that_is_broken(change: dict[str, Any], brok
     assert done.returncode == (1 if broken else 0), done.stderr
     named = [line.removeprefix("BROKEN ") for line in done.stdout.splitlines() if line.startswith("BROKEN")]
     assert named == ([broken] if broken else [])
+
+
+@pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.1, 4)])
+def test_the_gate_stops_what_is_slower(slower: float, code: int, tmp_path: Path) -> None:
+    """The runs that its first step makes are made up here."""
+    write_runs(tmp_path / "baseline", runs=5, seed=1)
+    write_runs(tmp_path / "new", runs=5, seed=2, slower=slower, turn=1)
+    done = _run(_commands("charkha-gate.yml", "gate")["Compare with the baseline"], tmp_path)
+    assert done.returncode == code, done.stderr
+    found = json.loads((tmp_path / "compare.json").read_text())
+    assert found["passes_gate"] == (code == 0)
+    assert ("<failure" in (tmp_path / "compare.xml").read_text()) == (code == 4)
+    assert (tmp_path / "compare.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_gate_plays_with_options_that_exist() -> None:
+    command = _commands("charkha-gate.yml", "gate")["Play the new firmware"]
+    done = _run(f"{command} --help", ROOT)
+    assert done.returncode == 0
+    assert all(option in done.stdout for option in command.split() if option.startswith("--"))
