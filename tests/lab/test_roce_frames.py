@@ -36,8 +36,15 @@ def add_to_loopback(place: Namespace, ends: tuple[str, str]) -> None:
     cut_frames(place, "lo")
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("family", ENDS)
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("IPv4", "plain"),
+        ("IPv6", "random-1024"),
+        pytest.param("IPv4", "random-1024", marks=pytest.mark.slow),
+        pytest.param("IPv6", "plain", marks=pytest.mark.slow),
+    ],
+)
 def test_frames_on_loopback(place: Namespace, tmp_path: Path, family: str, options: str) -> None:
     add_to_loopback(place, ENDS[family])
     with captured(place, "lo", tmp_path / "lo.pcap") as capture:
