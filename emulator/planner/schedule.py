@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from emulator.trace.model import CommKind
 
@@ -52,8 +52,7 @@ class Collective:
     recv_splits: Sequence[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Bytes [offset, offset + size) of the logical buffer, to or from `peer` (a member number, never the own one)."""
 
     peer: int
@@ -61,8 +60,7 @@ class Transfer:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Sends handed over at the step's start, receives whose arrival ends it; `reduces`: receives are added, not stored.
 
     Transfers of size 0 are left out by the algorithms; a step may be empty.
