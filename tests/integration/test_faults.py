@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import time
@@ -112,12 +113,21 @@ def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path
 
 
 @pytest.mark.slow
-def test_an_agent_that_hangs_is_lost(playing: Command, tmp_path: Path) -> None:
-    agents = playing.agents(2)
-    os.kill(agents[1], signal.SIGSTOP)
-    began = time.monotonic()
-    finished = playing.finish()
+@pytest.mark.parametrize(
+    ("patience", "says"),
+    [
+        ((), r"agent agent-0: transfers between ranks [0-3] and [4-7] failed: no answer after 7 retries"),
+        (("--qp-timeout", "nccl"), r"agent agent-1 is lost \(it has said nothing for 10 s\); its ranks: 4-7"),
+    ],
+    ids=["its peers give up", "peers are patient"],
+)
+def test_an_agent_that_hangs_ends_the_run(tmp_path: Path, patience: tuple[str, ...], says: str) -> None:
+    with started("run", EXAMPLE, *ENDLESS, *patience, cwd=tmp_path) as command:
+        wait_for(lambda: _has_samples(tmp_path / "run"), 30)
+        os.kill(command.agents(2)[1], signal.SIGSTOP)
+        began = time.monotonic()
+        finished = command.finish()
     print(f"ended {time.monotonic() - began:.2f} s after SIGSTOP")
     assert finished.code == 1
-    assert "agent agent-1 is lost" in finished.stderr
+    assert re.search(says, finished.stderr), finished.stderr
     _measured(tmp_path / "run", status=ABORTED)
