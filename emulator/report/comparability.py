@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+import numpy as np
+
 from emulator.report.facts import RunFacts
 from emulator.report.page import Column, Table
 from emulator.report.topology_drawing import ranks_of_hosts, rate_in_words
@@ -108,12 +110,11 @@ def _fabric_visible(facts: RunFacts) -> str:
     """Payload of flows between hosts; retransmissions are in none of it."""
     if not facts.flows.num_rows:
         return NONE
-    host = facts.manifest.topology.get("host_index", ())
-    src, dst, size = (to_ints(facts.flows[name]).tolist() for name in ("src", "dst", "bytes"))
-    if not host or max([*src, *dst]) >= len(host):
+    host = np.array(facts.manifest.topology.get("host_index", ()), np.int64)
+    src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
+    if max(src.max(), dst.max()) >= len(host):
         return NONE
-    whole = sum(size)
-    crossed = sum(bytes_ for a, b, bytes_ in zip(src, dst, size, strict=True) if host[a] != host[b])
+    whole, crossed = int(size.sum()), int(size[host[src] != host[dst]].sum())
     share = f", {100 * crossed / whole:.0f} % of all payload" if whole else ""
     return f"{format_size(crossed)} in the whole run{share}"
 

@@ -17,7 +17,7 @@ from emulator.trace.model import IntArray
 from emulator.units import NS_PER_S
 
 DROPS = ("rx_dropped", "tx_dropped", "qdisc_drops", "profile_drops")
-LINES, POINTS = 12, 200
+LINES, POINTS = 8, 200
 """Ports in one picture, those where most happened, and points of each."""
 ROWS = 200
 _LEVEL = "backlog"
@@ -106,6 +106,7 @@ def _over_time(series: Mapping[Name, Series]) -> Chart:
             "counters", {"points": points.columns}, "counter", [(name, name.replace("_", " ")) for name in counters]
         ),
         choice_title="Counter",
+        is_wide=True,
     )
 
 

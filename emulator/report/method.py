@@ -23,6 +23,8 @@ _ABOUT = (
     "it applies to a software tester. It defines what is measured and how it is reported, and no acceptance criteria; "
     "neither does this report."
 )
+FEW_HOSTS = 4
+"""More are folded away."""
 _DUT = ("name", "kind", "vendor", "model", "asic", "os", "firmware")
 
 
@@ -33,8 +35,8 @@ def description(facts: RunFacts) -> Section:
         _measurement(facts),
         topology_drawing(facts),
         _configuration(facts),
-        _hosts(facts.manifest.hosts),
         _trials(facts),
+        _hosts(facts.manifest.hosts),
         _parameters(facts.manifest),
         comparability(facts),
     ]
@@ -116,20 +118,32 @@ def _measurement(facts: RunFacts) -> Facts:
 def _hosts(hosts: Sequence[HostFacts]) -> Block:
     if not hosts:
         return Text("hosts", "What the agents' hosts are is known when the run ends.", "note")
-    lines: list[tuple[str, str]] = []
-    for host in hosts:
-        said = ", ".join(f"{name} {value}" for name, value in host.facts.items() if name != "pid")
-        lines.append((host.agent, f"{host.ranks} ranks; {said or NONE}"))
-        lines += [(f"{host.agent} {nic.get('interface', 'NIC')}", _nic(nic)) for nic in host.nics]
-    if not any(host.nics for host in hosts):
-        lines.append(("NICs", f"{NONE} (no interface was reported)"))
-    return Facts("hosts", "Hosts of the tester", lines)
+    rows = [
+        [
+            host.agent,
+            str(host.ranks),
+            ", ".join(f"{name} {host.facts[name]}" for name in sorted(host.facts) if name != "pid") or NONE,
+            "; ".join(map(_nic, host.nics)) or NONE,
+            duration_cell(host.post_lateness_median_ns),
+            NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
+        ]
+        for host in hosts
+    ]
+    columns = [
+        Column("agent", is_number=False),
+        Column("ranks"),
+        Column("host", is_number=False),
+        Column("interfaces", is_number=False),
+        Column("posts late, median"),
+        Column("memory"),
+    ]
+    return Table("hosts", "Hosts of the tester", columns, rows, is_folded=len(rows) > FEW_HOSTS)
 
 
 def _nic(nic: Mapping[str, Any]) -> str:
-    speed = rate_in_words(nic.get("speed_bps"))
     driver, firmware, mtu = (_words(nic.get(name)) for name in ("driver", "firmware", "mtu"))
-    return f"driver {driver}, firmware {firmware}, {speed}, MTU {mtu}"
+    speed = rate_in_words(nic.get("speed_bps"))
+    return f"{nic.get('interface', NONE)}: driver {driver}, firmware {firmware}, {speed}, MTU {mtu}"
 
 
 def _parameters(manifest: Manifest) -> Table:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,7 +79,7 @@ def traffic(facts: RunFacts) -> Section:
 
 def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
     grid = _Grid(facts.manifest.trace.ranks)
-    cells = {at: sum(values) for at, values in grid.sorted_in(pairs, pairs.bytes.tolist()).items()}
+    cells = {at: total for at, (total, _) in grid.sums(pairs, pairs.bytes).items()}
     largest = format_size(int(max(cells.values(), default=0)))
     return Chart(
         "heat-bytes",
@@ -95,8 +94,7 @@ def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
 
 def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
     grid = _Grid(facts.manifest.trace.ranks)
-    found = grid.sorted_in(pairs, pairs.goodput.tolist())
-    cells = {at: sum(values) / len(values) for at, values in found.items()}
+    cells = {at: total / count for at, (total, count) in grid.sums(pairs, pairs.goodput).items()}
     largest = rate_cell(max(cells.values(), default=0.0))
     return Chart(
         "heat-goodput",
@@ -121,14 +119,13 @@ class _Grid:
         """What a cell of blocks shows."""
         return "" if self._block == 1 else f" A cell is {self._block} by {self._block} ranks: {how}."
 
-    def sorted_in(self, pairs: Pairs, values: Sequence[float]) -> Mapping[tuple[int, int], Sequence[float]]:
-        """(row, column) → its values, unknown ones left out."""
-        found: dict[tuple[int, int], list[float]] = defaultdict(list)
-        rows, columns = (pairs.src // self._block).tolist(), (pairs.dst // self._block).tolist()
-        for row, column, value in zip(rows, columns, values, strict=True):
-            if not np.isnan(value):
-                found[row, column].append(value)
-        return found
+    def sums(self, pairs: Pairs, values: Values) -> Mapping[tuple[int, int], tuple[float, int]]:
+        """(row, column) → sum of its values and how many they are, unknown ones left out."""
+        side = len(self._names)
+        known = ~np.isnan(values)
+        cell = (pairs.src[known] // self._block) * side + pairs.dst[known] // self._block
+        total, count = np.bincount(cell, weights=values[known]), np.bincount(cell)
+        return {divmod(at, side): (float(total[at]), int(count[at])) for at in np.flatnonzero(count).tolist()}
 
     def data(self, cells: Mapping[tuple[int, int], float]) -> Mapping[str, Columns]:
         """What the picture draws."""
