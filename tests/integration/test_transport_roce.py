@@ -11,9 +11,10 @@ import uvloop
 from agents.roce.dcqcn import ReactionPoint
 from agents.roce.runs import Pieces
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.sockets import UDP_SEGMENT, ControlMessages, Sender, SocketAddress
+from agents.transports.roce.sockets import BUFFER_BYTES, UDP_SEGMENT, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
+from emulator.results.manifest import Parameter
 from emulator.results.observations import join_ends
 from tests.integration.socket_bed import SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, sent_from
@@ -202,6 +203,27 @@ def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(mon
         assert all(after <= before for before, after in rates)
 
     run(scenario, congestion="dcqcn")
+
+
+def test_what_was_granted_and_dropped_is_told() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(tag, 100_000) for tag in range(5)])
+        await bed.until(lambda: len(a.acknowledgements(1)) == 5)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((f"{NET}.9", 0))
+            stranger.sendto(b"x" * 60, (f"{NET}.2", 4791))
+        await bed.until(lambda: bed.transports[1].drops["stranger"] == 1)
+        facts = bed.transports[1].facts()
+        assert facts["receive_buffer_asked"] == Parameter(BUFFER_BYTES, "bytes")
+        granted = b.endpoint._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)  # type: ignore[attr-defined]
+        assert facts["receive_buffer_granted"] == Parameter(granted // 2, "bytes")
+        assert facts["window"] == Parameter(64 << 10, "bytes")
+        assert facts["verified_share"].value == 1 / 8
+        assert facts["dropped.stranger"] == Parameter(1, "packets")
+        assert facts["sending"].value == "UDP_SEGMENT"
+
+    run(scenario, verify_every=8, window_bytes="64K")
 
 
 def test_an_address_of_another_host_is_named() -> None:

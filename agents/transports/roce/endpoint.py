@@ -15,7 +15,7 @@ from agents.roce.single import ACK_BYTES, WRITE
 from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
-from agents.transports.roce.link import Link
+from agents.transports.roce.link import LEAST_WINDOW_PACKETS, Link, window_bytes
 from agents.transports.roce.port import PortPacer
 from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, Listener
 from emulator.errors import LocalProtocolError
@@ -105,6 +105,13 @@ class RoceEndpoint:
     def peers(self) -> int:
         """How many other ranks there are."""
         return len(self._directory) - 1 if self._directory is not None else 0
+
+    @property
+    def window_bytes(self) -> int:
+        """Payload that a queue pair of this endpoint may have on its way."""
+        options = self._transport.options
+        asked = options.window_bytes or window_bytes(self.buffer_bytes, peers=self.peers)
+        return max(LEAST_WINDOW_PACKETS, asked // options.path_mtu) * options.path_mtu
 
     @property
     def posted_bytes(self) -> int:

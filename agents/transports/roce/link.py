@@ -34,9 +34,8 @@ class Link:
         self.posted_bytes = 0
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
-        window = options.window_bytes or window_bytes(endpoint.buffer_bytes, peers=endpoint.peers)
         self._settings = options.connection(
-            window_packets=max(LEAST_WINDOW_PACKETS, window // options.path_mtu),
+            window_packets=endpoint.window_bytes // options.path_mtu,
             smallest_run=transport.shared.payload.per_call,
         )
         self._outgoing = Outgoing(

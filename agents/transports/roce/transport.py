@@ -101,7 +101,7 @@ class RoceTransport(Transport):
         self._ports = dict(ports)
 
     def facts(self) -> Mapping[str, Parameter]:
-        """Buffers that were granted, offloads, how much was verified, drops by reason."""
+        """Buffers that were granted, the smallest window, offloads, how much was verified, drops by reason."""
         granted = [endpoint.buffer_bytes for endpoint in self._endpoints.values()]
         is_merging = all(endpoint.is_merging for endpoint in self._endpoints.values())
         checked = 1.0 if self.options.payload == "random" else 1 / self.options.verify_every
@@ -110,6 +110,7 @@ class RoceTransport(Transport):
             "receive_buffer_granted": Parameter(min(granted, default=BUFFER_BYTES), "bytes"),
             "send_buffer_asked": Parameter(BUFFER_BYTES, "bytes"),
             "send_buffer_granted": Parameter(self.shared.senders.least_buffer_bytes, "bytes"),
+            "window": Parameter(min((end.window_bytes for end in self._endpoints.values()), default=0), "bytes"),
             "sending": Parameter("UDP_SEGMENT" if self.shared.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
