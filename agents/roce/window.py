@@ -14,6 +14,8 @@ LEAST_PACKETS = 8
 """Enough for a loss to be noticed by what comes behind it rather than by a timeout."""
 GROWTH = 16
 """For so many packets acknowledged the window grows by one."""
+MOST_PACKETS_AFTER_LOSS = 256
+"""Where the window begins to halve: a larger one helps no more than what is lost behind a gap costs."""
 PATIENCE_NS = 1_000_000
 """A reduced window that is full opens a little after such a silence: the acknowledgement may have been lost, and a NIC
 would have gone on sending."""
@@ -57,7 +59,7 @@ class SendWindow:
 
     def lost(self) -> None:
         """Something was lost, and what came behind it reported it."""
-        self._resize(self._packets // 2)
+        self._resize(min(self._packets // 2, MOST_PACKETS_AFTER_LOSS))
 
     def fell_silent(self) -> None:
         """Nothing was heard for a whole timeout: all that is on its way may be lost, or be there already."""
