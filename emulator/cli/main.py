@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         generate,
         lab,
         plan,
+        probe,
         report,
         run,
         runs,
@@ -108,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         controller,
         agent,
         calibrate,
+        probe,
         watch,
     ):
         command.add_parser(subparsers)

@@ -1,0 +1,73 @@
+"""What became of a frame, from the frame that went in and those that came out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+from emulator.probe.table import render, to_json
+from emulator.probe.verdict import Outcome, Verdict, judge
+
+
+def frame(
+    *, tag: Any = None, mac: str = "02:00:00:00:00:02", tos: int = 0x68, ttl: int = 64, load: bytes = b"x" * 20
+) -> bytes:
+    header = Ether(dst=mac, src="02:00:00:00:00:01")
+    header = header if tag is None else header / tag
+    return bytes(header / IP(src="198.18.1.1", dst="198.18.2.1", tos=tos, ttl=ttl) / UDP(sport=1, dport=9) / Raw(load))
+
+
+SENT = frame()
+
+
+@pytest.mark.parametrize(
+    ("received", "outcome", "changes"),
+    [
+        ([SENT], Outcome.PASS, []),
+        ([SENT + bytes(8)], Outcome.PASS, []),
+        ([], Outcome.DROPPED, []),
+        ([frame(tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3"]),
+        ([frame(tos=0x28)], Outcome.ALTERED, ["DSCP 26 to 10"]),
+        ([frame(ttl=63, mac="02:00:00:00:00:09")], Outcome.PASS, ["routed"]),
+        ([frame(ttl=63, tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3", "TTL 64 to 63"]),
+        ([frame(tag=Dot1Q(vlan=7))], Outcome.ALTERED, ["VLAN 7 added"]),
+        ([frame(load=b"x" * 19 + b"y")], Outcome.ALTERED, ["payload"]),
+        ([SENT + b"trailer!"], Outcome.ALTERED, ["bytes behind the packet"]),
+    ],
+    ids=range(10),
+)
+def test_what_came_out_decides(received: list[bytes], outcome: Outcome, changes: list[str]) -> None:
+    verdict = judge("g", "n", SENT, received)
+    assert verdict.outcome is outcome
+    assert list(verdict.changes) == changes
+
+
+def test_a_tag_that_went_is_named_once() -> None:
+    verdict = judge("g", "n", frame(tag=Dot1Q(vlan=100, prio=3)), [SENT])
+    assert list(verdict.changes) == ["VLAN 100 removed"]
+
+
+def test_copies_are_counted() -> None:
+    assert judge("g", "n", SENT, [SENT, SENT]).copies == 2
+
+
+def test_the_matrix_counts_and_what_is_not_plain_is_listed() -> None:
+    verdicts = [
+        Verdict("ECN", "CE", Outcome.PASS, copies=1),
+        Verdict("ECN", "ECT(0)", Outcome.ALTERED, ["ECN 2 to 0"], copies=1),
+        Verdict("size", "1,501 bytes", Outcome.NOT_SENT, why="too long"),
+    ]
+    out = Console(width=100)
+    with out.capture() as capture:
+        out.print(render(verdicts))
+    text = capture.get()
+    assert ["ECN", "1", "1", "0", "0"] in [line.split() for line in text.splitlines()]
+    assert "ECN 2 to 0" in text
+    assert "too long" in text
+    assert " CE " not in text
+    assert to_json(verdicts)["counts"] == {"pass": 1, "altered": 1, "dropped": 0, "not sent": 1}
