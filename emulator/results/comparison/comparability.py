@@ -168,8 +168,9 @@ def _mixed(group: RunGroup) -> Iterator[Difference]:
 
 
 def _device(manifest: Manifest) -> Any:
+    profile = manifest.dut.get("profile") or {}
     named = [manifest.dut.get(name) for name in ("vendor", "model")]
-    return [*named, firmware_of(manifest)]
+    return [*named, firmware_of(manifest), profile.get("digest")]
 
 
 def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:

@@ -118,12 +118,16 @@ def test_every_run_is_looked_at_not_only_the_first() -> None:
     assert [str(one) for one in found.refused] == ["scaling of sizes: 1.0 in a, b; 0.5 in b"]
 
 
-def test_a_group_of_two_firmwares_is_refused() -> None:
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ({"firmware": "1.0"}, {"firmware": "1.1"}),
+        ({"profile": {"name": "fw", "digest": "1.0"}}, {"profile": {"name": "fw", "digest": "1.1"}}),
+    ],
+)
+def test_a_group_of_two_firmwares_is_refused(versions: tuple[dict[str, Any], ...]) -> None:
     runs = recorded("paced")
-    mixed = [
-        replace(run, manifest=replace(run.manifest, dut={"firmware": version}))
-        for run, version in zip(runs[:2], ("1.0", "1.1"), strict=True)
-    ]
+    mixed = [replace(run, manifest=replace(run.manifest, dut=dut)) for run, dut in zip(runs[:2], versions, strict=True)]
     (found,) = check_comparability([group("a", mixed), group("b", runs[2:4])]).refused
     assert "device under test within group a" in str(found)
     assert "1.1" in str(found)
