@@ -16,7 +16,7 @@ PACKAGES = {
     "bridge": "iproute2",
     "ethtool": "ethtool",
     "sysctl": "procps",
-    "nft": "nftables",
+    "setpriv": "util-linux",
     "ovsdb-tool": "openvswitch-switch",
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",
@@ -24,6 +24,8 @@ PACKAGES = {
     "ovs-ofctl": "openvswitch-switch",
 }
 """Tool → Debian's package."""
+_NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")
+"""Before a command: it dies with us, so that nothing goes on making a lab that is being taken down already."""
 
 
 def require_root() -> None:
@@ -48,7 +50,7 @@ def run(batch: Batch) -> str:
     """
     text = "".join(f"{line}\n" for line in batch.lines)
     try:
-        done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run((*_NO_ORPHAN, *batch.command), input=text, capture_output=True, text=True, check=False)
     except OSError as error:
         raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:

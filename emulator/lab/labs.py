@@ -21,12 +21,12 @@ from emulator.lab.design import make_design
 from emulator.lab.model import OVS, Design, Node
 from emulator.lab.ovs import TOOLS as OVS_TOOLS
 from emulator.lab.ovs import ovs_batches, version_batch
-from emulator.lab.recipe import Batch, cables, node_batches, removal
+from emulator.lab.recipe import Batch, cables, node_batches, removal, shaping_batch
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
 from emulator.topology.model import Topology
 
 NAMESPACES = Path("/run/netns")
-TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl")
+TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv")
 TERM_GRACE_S = 1.0
 CARRIER_TIMEOUT_S = 10.0
 FORWARDING = "forwarding"
@@ -199,6 +199,7 @@ class Labs:
             folder.mkdir()
             for batch in ovs_batches(node, folder):
                 run(batch)
+        run(shaping_batch(node))
 
 
 def _await_carriers(design: Design) -> None:

@@ -47,9 +47,12 @@ def node_batches(node: Node, design: Design) -> Iterator[Batch]:
         yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(node, design)))
     if node.is_host:
         yield from (_moderation(node, port, which, value) for port in node.ports for which, value in MODERATION)
-    shaping = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
-    if shaping:
-        yield Batch(("tc", "-n", node.namespace, "-batch", "-"), shaping)
+
+
+def shaping_batch(node: Node) -> Batch:
+    """Rates of a node's ports; comes last, because Open vSwitch clears the queues of devices that it takes."""
+    lines = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
+    return Batch(("tc", "-n", node.namespace, "-batch", "-"), lines)
 
 
 def inside(node: Node) -> tuple[str, ...]:

@@ -1,0 +1,177 @@
+"""`charkha lab`: every kind of switch carries a trace, and nothing is left when a lab is down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import COMMAND, EXAMPLE, ROOT, wait_for
+from tests.support.machine import Machine, machine
+
+LEAF_SPINE = ROOT / "topologies" / "leaf-spine-2x2.yaml"
+TWO_HOSTS = ROOT / "topologies" / "two-hosts-switch.yaml"
+QUICK = ("--transport", "roce", "--iterations", 1, "--warmup", 0)
+
+
+@pytest.fixture
+def host(lab_host: None, tmp_path: Path) -> Iterator[Machine]:
+    with machine(tmp_path) as one:
+        yield one
+
+
+def two_hosts(host: Machine, kind: str) -> Path:
+    path = host.folder / f"{kind}.yaml"
+    path.write_text(TWO_HOSTS.read_text().replace("kind: bridge", f"kind: {kind}"))
+    return path
+
+
+def raise_lab(host: Machine, topology: Path, *options: object) -> None:
+    """Not as other commands are run: the daemons of a switch outlive it on purpose."""
+    host.run(*COMMAND, "lab", "up", topology, *options)
+
+
+def status(host: Machine) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(host.charkha("lab", "status", "--json").stdout)
+    return found
+
+
+def bench(topology: Path, *options: object) -> tuple[object, ...]:
+    return ("bench", "all_reduce", "-n", 4, "-b", "64K", "-e", "64K", "--topology", topology, *QUICK, *options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bridge", "ovs", "router"])
+def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machine, kind: str) -> None:
+    before = host.traces()
+    topology = two_hosts(host, kind)
+    raise_lab(host, topology, "--id", "carrier")
+    run = ("run", EXAMPLE, "--topology", topology, *QUICK, "--compute", "skip", "--scale-bytes", "1/16", "--out", "run")
+    finished = host.charkha(*run, timeout_s=100)
+    assert finished.code == 0, finished.stderr
+
+    manifest = json.loads((host.folder / "run" / "manifest.json").read_text())
+    lab = manifest["topology"]["lab"]
+    assert (lab["id"], [node["kind"] for node in lab["nodes"]]) == ("carrier", ["host", "host", kind])
+    assert [agent["agent"] for agent in manifest["hosts"]] == ["h0", "h1"]
+    assert {port["rate_bps"] for port in lab["ports"]} == {10**9}
+    switch = status(host)[0]["nodes"][2]
+    payload = 2 * 4 * (1 << 20) // 16  # at least: of the data-parallel gradients alone
+    assert all(port["counters"]["rx_bytes"] > payload for port in switch["ports"])
+    assert all(port["counters"]["qdisc_drops"] == 0 for port in switch["ports"])
+
+    assert host.charkha("lab", "down").code == 0
+    assert host.traces() == before
+
+
+def test_a_lab_is_there_and_gone(host: Machine) -> None:
+    before = host.traces()
+    raise_lab(host, TWO_HOSTS)
+    assert host.charkha("lab", "exec", "h0", "sh", "-c", "exit 7").code == 7
+    finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
+    assert finished.code == 0, finished.stderr
+    assert status(host)[0]["processes"] == 0
+    assert host.charkha("lab", "down", "two-hosts-switch").stdout == "Removed: two-hosts-switch\n"
+    assert host.traces() == before
+    assert host.charkha("lab", "down", "two-hosts-switch").code == 0  # once more is no error
+
+
+def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) -> None:
+    pinned = host.folder / "pinned.yaml"
+    pinned.write_text(LEAF_SPINE.read_text() + "routes:\n  - {at: leaf0, to: h4, via: spine1}\n")
+    raise_lab(host, pinned, "--id", "pins")
+    routes = host.charkha("lab", "exec", "leaf0", "ip", "route", "show", "198.18.5.0/24").stdout
+    assert routes.split() == ["198.18.5.0/24", "via", "169.254.0.15", "dev", "u1", "onlink"]
+    hashed = host.charkha("lab", "exec", "leaf0", "ip", "route", "show", "198.18.6.0/24").stdout
+    assert hashed.count("nexthop") == 2
+    settings = "net.ipv4.fib_multipath_hash_policy", "net.ipv4.fib_multipath_hash_seed"
+    values = host.charkha("lab", "exec", "leaf0", "sysctl", "-n", *settings).stdout.split()
+    assert values == ["1", str(status(host)[0]["nodes"][8]["hash_seed"])]
+
+
+def kill_up(host: Machine, *, namespaces: int) -> None:
+    """Begin to raise a lab, and kill that when so many namespaces are there."""
+    with host.started("lab", "up", LEAF_SPINE) as command:
+        wait_for(lambda: len(host.namespaces()) >= namespaces or None, 20)
+        host.kill(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespaces", [1, 12])
+def test_of_a_killed_up_nothing_is_left_after_down(host: Machine, namespaces: int) -> None:
+    before = host.traces()
+    kill_up(host, namespaces=namespaces)
+    assert len(host.namespaces()) >= namespaces
+    assert host.charkha("lab", "down").code == 0
+    assert host.traces() == before
+
+
+@pytest.mark.slow
+def test_what_a_killed_up_left_makes_way_for_the_next(host: Machine) -> None:
+    before = host.traces()
+    kill_up(host, namespaces=3)
+    assert "half-made" in host.charkha("lab", "exec", "h0", "true").error
+    raise_lab(host, LEAF_SPINE)
+    assert host.charkha("lab", "exec", "h0", "true").code == 0
+    assert host.charkha("lab", "down").code == 0
+    assert host.traces() == before
+
+
+@pytest.mark.slow
+def test_two_labs_of_one_file_stand_beside_each_other(host: Machine) -> None:
+    before = host.traces()
+    raise_lab(host, TWO_HOSTS, "--id", "one")
+    raise_lab(host, TWO_HOSTS, "--id", "two")
+    assert "--id" in host.charkha("lab", "up", TWO_HOSTS, "--id", "two").error
+    undecided = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
+    assert (undecided.code, "one, two" in undecided.error) == (2, True)
+    assert host.charkha(*bench(TWO_HOSTS, "--out", "run", "--lab", "two")).code == 0
+    carried = {
+        lab["id"]: sum(port["counters"]["rx_packets"] for port in lab["nodes"][2]["ports"]) for lab in status(host)
+    }
+    assert carried["one"] == 0
+    assert carried["two"] > 0
+    assert host.charkha("lab", "down").code == 2
+    assert host.charkha("lab", "down", "one").code == 0
+    assert [lab["id"] for lab in status(host)] == ["two"]
+    assert host.charkha("lab", "down", "--all").code == 0
+    assert host.traces() == before
+
+
+def test_a_topology_without_its_lab_is_refused_at_once(host: Machine) -> None:
+    finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
+    assert finished.code == 3
+    assert f"`charkha lab up {TWO_HOSTS}`" in finished.error
+
+
+def test_traffic_that_would_leave_elsewhere_is_refused(host: Machine) -> None:
+    raise_lab(host, TWO_HOSTS)
+    assert host.charkha("lab", "exec", "h0", "ip", "route", "replace", "local", "198.18.2.0/24", "dev", "lo").code == 0
+    finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
+    assert finished.code == 2
+    assert "would leave through lo, not through eth0" in finished.error
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_process_in_the_lab(host: Machine) -> None:
+    raise_lab(host, TWO_HOSTS)
+    with host.started(*bench(TWO_HOSTS, "--out", "run", "--iterations", 1_000_000)) as command:
+        wait_for(lambda: status(host)[0]["processes"] == 2 or None, 20)
+        host.kill(command)
+        wait_for(lambda: status(host)[0]["processes"] == 0 or None, 10)
+
+
+def test_what_two_cores_cannot_carry_is_refused_unless_forced(host: Machine) -> None:
+    refused = host.charkha("lab", "up", ROOT / "topologies" / "rail-4x4.yaml")
+    assert refused.code == 3
+    assert "--force" in refused.error
+    assert host.namespaces() == []
+    forced = host.charkha("lab", "up", ROOT / "topologies" / "rail-4x4.yaml", "--force")
+    assert forced.code == 0
+    assert status(host)[0]["tester_limited"]
+    assert host.charkha("lab", "exec", "h0", "ip", "route", "get", "198.18.2.4", "from", "198.18.2.1").stdout.split()[
+        :6
+    ] == ["198.18.2.4", "from", "198.18.2.1", "via", "169.254.0.11", "dev"]
