@@ -19,7 +19,8 @@ from emulator.errors import EmulatorError, HostError
 _EPILOG = """example:
   charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
 
-exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 130 interrupted
+exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 4 a gate found a regression,
+  130 interrupted
 """
 INTERRUPTED = 130
 CUT_OFF = 141

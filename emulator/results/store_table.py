@@ -132,7 +132,7 @@ def _lateness(late: Lateness) -> Iterator[RenderableType]:
         yield Text(f"  no rank is last more often than chance gives (p < {SIGNIFICANT:g})")
     for one in late.stragglers[:_SHOWN_RANKS]:
         yield Text(
-            f"  rank {one.rank}: last in {one.last} of {one.of} collectives where chance gives {one.expected:.0f}, "
+            f"  rank {one.rank}: last in {one.last} of {one.of} collectives where chance gives {one.expected:.3g}, "
             f"by {_time(one.behind_ns)} at the median; most often last in {one.iterations} of {one.of_iterations} "
             f"iterations (p = {one.p:.2g})"
         )
