@@ -1,0 +1,117 @@
+"""From a design to batches of commands, and rates as `charkha plan` counts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import HostError
+from emulator.lab.capacity import judge, offered_load
+from emulator.lab.commands import _refused, require_root, require_tools
+from emulator.lab.design import make_design
+from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
+from emulator.lab.shaping import QUEUE_NS, shape
+from emulator.planner.overhead import ETHERNET_BYTES, roce_overhead
+from emulator.topology.load import load_topology
+
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+
+
+def shipped(name: str):
+    return load_topology(TOPOLOGIES / f"{name}.yaml", ranks=0)
+
+
+def lines_of(name: str, node: str) -> list[str]:
+    design = make_design(shipped(name), "x")
+    return [line for batch in node_batches(design.node(node), design) for line in batch.lines]
+
+
+def test_cables_begin_and_end_in_namespaces() -> None:
+    batch = cables(make_design(shipped("two-hosts-switch"), "x"))
+    assert batch.lines[:3] == ["netns add charkha-x-h0", "netns add charkha-x-h1", "netns add charkha-x-sw0"]
+    assert batch.lines[3].startswith(
+        "link add name eth0 mtu 1500 address 02:c4:00:00:00:00 netns charkha-x-h0 type veth"
+    )
+    assert batch.lines[3].endswith("peer name p0 mtu 1500 address 02:c4:00:00:00:01 netns charkha-x-sw0")
+
+
+def test_a_rate_is_that_of_the_wire() -> None:
+    shaping = shape(10**8, mtu=1500, is_host=False)
+    assert shaping is not None
+    assert shaping.cut_bytes + shaping.overhead_bytes == 1500 + ETHERNET_BYTES
+    assert shaping.limit_bytes == 100_000 == QUEUE_NS * 10**8 // (8 * 10**9)
+    assert shape(None, mtu=1500, is_host=True) is None
+
+
+@pytest.mark.parametrize("rate_bps", [10**6, 10**8, 10**9, 10**10])
+@pytest.mark.parametrize("mtu", [1500, 9000])
+def test_a_bucket_holds_two_frames_and_a_switch_queues_32(rate_bps: int, mtu: int) -> None:
+    shaping = shape(rate_bps, mtu=mtu, is_host=False)
+    assert shaping is not None
+    assert shaping.burst_bytes >= 2 * (mtu + ETHERNET_BYTES)
+    assert shaping.limit_bytes >= 32 * (mtu + ETHERNET_BYTES)
+
+
+def test_frames_are_cut_before_they_are_counted() -> None:
+    (host, *_) = make_design(shipped("two-hosts-switch"), "x").nodes
+    cutter, shaper = shaping_batch(host).lines
+    assert "root handle 1: tbf" in cutter
+    assert "burst 1514 " in cutter
+    assert "parent 1:1 handle 2: tbf rate 1000000000bit" in shaper
+    assert shaper.endswith("overhead 24")
+
+
+def test_hosts_with_several_ports_choose_by_source() -> None:
+    lines = lines_of("rail-4x4", "h0")
+    assert "rule add from 198.18.2.1/32 table 1002" in lines
+    routes = [line.split() for line in lines if line.startswith("route add 198.18.3.4/32")]
+    assert [(words[words.index("dev") + 1], words[-1]) for words in routes] == [
+        ("eth0", "1000"),
+        ("eth1", "1001"),
+        ("eth2", "1002"),
+        ("eth3", "1003"),
+        ("eth0", "onlink"),  # who is bound to no address
+    ]
+
+
+def test_a_router_spreads_by_ports_with_the_seed_of_the_topology() -> None:
+    design = make_design(shipped("leaf-spine-2x2"), "x")
+    node = design.node("leaf0")
+    settings = next(node_batches(node, design)).command
+    assert "net.ipv4.fib_multipath_hash_policy=1" in settings
+    assert f"net.ipv4.fib_multipath_hash_seed={node.hash_seed}" in settings
+    assert "net.ipv6.conf.all.disable_ipv6=1" in settings  # the kernel's own frames would be counted by the DUT
+    route = next(line for line in lines_of("leaf-spine-2x2", "leaf0") if line.startswith("route add 198.18.5.0/24"))
+    assert route.count("nexthop via") == 2
+
+
+def test_what_hosts_offer_is_counted_in_packets() -> None:
+    load = offered_load(shipped("eight-hosts-switch").network)
+    packet = roce_overhead(1500, message_bytes=1024).wire_bytes
+    assert load.packets_per_s == pytest.approx(8 * 10**8 / 8 / packet)
+
+
+def test_a_host_carries_what_its_cores_can() -> None:
+    assert judge(shipped("eight-hosts-switch").network, cores=2) is None
+    assert judge(shipped("two-hosts-switch").network, cores=2) is None
+    refused = judge(shipped("two-hosts-switch").network, cores=1)
+    assert refused is not None
+    assert "1 cores carry about" in refused
+
+
+def test_users_without_root_get_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(HostError, match="takes root: run the command with sudo"):
+        require_root()
+
+
+def test_missing_tools_are_named_with_their_package() -> None:
+    with pytest.raises(HostError, match="no-such-tool is missing on this host: apt-get install no-such-tool"):
+        require_tools(["sh", "no-such-tool"])
+
+
+def test_a_refusal_shows_the_line_of_the_batch() -> None:
+    batch = Batch(("ip", "-n", "x", "-batch", "-"), ["link set dev a up", "link set dev b up"])
+    said = _refused(batch, 'Cannot find device "b"\nCommand failed -:2\n')
+    assert said == '`ip -n x link set dev b up` failed (Cannot find device "b")'
