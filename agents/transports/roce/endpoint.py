@@ -160,10 +160,9 @@ class RoceEndpoint:
             except OSError:  # an ICMP error that the kernel passes on: it says nothing that time does not
                 continue
             if control == self._plain:
-                is_taken = self._take_single(size, address)
-            else:
-                is_taken = control == self._merged and self._take_run(size, address)
-            if not is_taken:
+                if not self._take_single(size, address):
+                    self._take(size, (), address)
+            elif control != self._merged or not self._take_run(size, address):
                 self._take(size, control, address)
             if size < _DRAIN_BYTES or self.is_closed:
                 return
@@ -247,7 +246,7 @@ class RoceEndpoint:
                 (self.queue_drops,) = _INT.unpack(data[:4])
         if is_marked:
             channel.marked(-(-size // stride), now)
-        elif len(control) == 1 and stride == size:
+        elif stride == size:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         elif stride == self._stride:
             self._merged = control  # the same for full packets merged
