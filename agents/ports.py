@@ -128,7 +128,7 @@ def _lease(devices: Mapping[str, str], networks: Sequence[str]) -> _Lease:
 def _as_leased(address: str, interface: str) -> str:
     lifetime = f"valid_lft {LEASE_S} preferred_lft {LEASE_S}"
     if ":" in address:
-        return f"{address}/128 dev {interface} nodad {lifetime}"
+        return f"{address}/128 dev {interface} nodad noprefixroute {lifetime}"
     label = f" label {interface}:lease" if len(interface) + len(":lease") <= _MOST_LABEL else ""
     return f"{address}/32 dev {interface}{label} {lifetime}"
 

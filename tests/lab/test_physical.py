@@ -143,3 +143,49 @@ def test_without_the_right_to_add_addresses_the_command_that_does_is_named(two: 
         second = bench(two, out="second")
         assert second.code == 0, second.stderr
     assert list(two.addresses(1)) == ["198.18.2.1", "198.18.2.2"]  # they were not ours
+
+
+@pytest.mark.slow
+def test_calibrate_says_how_well_the_clocks_of_agents_are_known(two: Rack) -> None:
+    where = ("--topology", two.topology(ranks_each=2), "--listen", two.controller, "--token-file", two.token_file)
+    with two.agent(0), two.agent(1, before=OTHER_CLOCK):
+        command = ("calibrate", *where, "--transport", "zmq", "--calibration", "c.json", "--json")
+        finished = charkha(*command, cwd=two.folder, prefix=two.servers[0].prefix)
+    assert finished.code == 0, finished.stderr
+    near, far = sorted(json.loads(finished.stdout)["clocks"], key=lambda clock: clock["agent"])
+    assert (near["offset_ns"], near["error_ns"]) == (0, 0)
+    assert abs(far["offset_ns"] - AHEAD_S * 10**9) <= far["error_ns"] < 50_000_000
+
+
+@pytest.mark.slow
+def test_calibrate_for_a_lab_measures_over_cables_and_leaves_nothing(lab_host: None, tmp_path: Path) -> None:
+    hosts = [{"name": f"h{at}", "per_rank": f"198.18.{at + 1}.0/24"} for at in range(2)]
+    links = [{"endpoints": [f"h{at}:eth0", f"sw:p{at}"], "mtu": 1500, "rate": "1Gbit"} for at in range(2)]
+    topology = {"hosts": hosts, "switches": [{"name": "sw", "kind": "bridge"}], "links": links}
+    (tmp_path / "t.yaml").write_text(json.dumps(topology))
+    command = ("calibrate", "--topology", "t.yaml", "--transport", "roce", "--calibration", "c.json", "--json")
+    with started(*command, cwd=tmp_path) as running:
+        namespaces = f"charkha-calibrate-{running.process.pid}-"
+        finished = running.finish()
+    assert finished.code == 0, finished.stderr
+    document = json.loads(finished.stdout)
+    assert document["where"] == "cables between namespaces"
+    assert document["transports"][0]["parameters"]["roce.path_mtu"] == 1024  # what fits an MTU of 1500
+    assert not [path for path in Path("/run/netns").iterdir() if path.name.startswith(namespaces)]
+
+
+@pytest.mark.slow
+def test_ranks_with_ipv6_addresses_come_and_go_too(two: Rack) -> None:
+    path = two.topology(ranks_each=2)
+    document = json.loads(path.read_text())
+    for number, host in enumerate(document["hosts"]):
+        host["interfaces"][0]["per_rank"] = f"2001:db8:{number}::/120"
+    path.write_text(json.dumps(document))
+    with two.agent(0) as near, two.agent(1):
+        command = ("bench", "all_reduce", "-n", 4, "-b", "64K", "-e", "64K", "--iterations", 1, "--topology", path)
+        where = ("--listen", two.controller, "--token-file", two.token_file, "--transport", "roce")
+        finished = charkha(*command, *where, cwd=two.folder, prefix=two.servers[0].prefix)
+        near.says("the run is over")
+        assert finished.code == 0, finished.stderr
+        assert "2001:db8" not in two.servers[0].run("ip", "-6", "address", "show", "dev", "eth1")
+        assert "2001:db8" not in two.servers[0].run("ip", "-6", "route", "show", "dev", "eth1")
