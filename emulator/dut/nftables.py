@@ -27,6 +27,10 @@ TABLE = "charkha"
 ROCE_PORT = 4791
 COPY_MARK = 0xC4A2
 """Of the kernel's own, on frames that were copied; it never leaves the switch."""
+LOSE_UNNOTICED = 'fwd to "lo"'
+"""Loses a frame without telling its sender: Open vSwitch, when one frame is refused, gives up the rest of its batch. On
+the loopback of the switch's namespace it is a frame for somebody else.
+"""
 _MINUTE_S = 60
 _PARTS = 1_000_000
 _FORWARD = {BRIDGE: "bridge", ROUTER: "inet"}
@@ -102,7 +106,7 @@ def compile_rule(
         frame_bytes: of the wire that a full frame takes.
     """
     name = f"rule_{number}"
-    writer = _Writer(rule, name, rates, frame_bytes)
+    writer = _Writer(rule, name, rates, frame_bytes, lose="drop" if kind in _FORWARD else LOSE_UNNOTICED)
     if is_at_egress(rule, kind):
         lines = {port.device: writer.lines(f"{name}_{at}", "", port) for at, port in enumerate(ports)}
         bases = [
@@ -126,8 +130,8 @@ def compile_rule(
 class _Writer:
     """Writes the lines of one rule; chains that they jump to are gathered in `chains`."""
 
-    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int) -> None:
-        self._rule, self._name, self._rates, self._frame_bytes = rule, name, rates, frame_bytes
+    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int, *, lose: str) -> None:
+        self._rule, self._name, self._rates, self._frame_bytes, self._lose = rule, name, rates, frame_bytes, lose
         self.chains: list[Chain] = []
 
     def lines(self, prefix: str, where: str, port: Port | None) -> list[str]:
@@ -143,9 +147,9 @@ class _Writer:
     def _verdicts(self, port: Port | None) -> Iterator[str]:
         match self._rule.action:
             case Drop(selection):
-                yield f"{_pick(selection)}{self._count}drop"
+                yield f"{_pick(selection)}{self._count}{self._lose}"
             case Police(above):
-                yield f"{self._beyond(above, port)}{self._count}drop"
+                yield f"{self._beyond(above, port)}{self._count}{self._lose}"
             case Duplicate(selection) if port is not None:
                 # A copy leaves by the same hook: the mark keeps it from being copied and counted again.
                 copy = f'meta mark set {COPY_MARK:#x} dup to "{port.device}"'

@@ -31,6 +31,7 @@ class DutWatch:
         frame_bytes: of the wire that a full frame of the run's traffic takes.
         topology: of the run; says which switches are under test.
         store: of labs.
+        period_s: between readings of the counters, s.
 
     Raises:
         TopologyError: the profile does not fit the lab.
@@ -45,7 +46,9 @@ class DutWatch:
         profile: Profile | None = None,
         frame_bytes: int = DEFAULT_MTU + ETHERNET_BYTES,
         store: LabStore | None = None,
+        period_s: float = PERIOD_S,
     ) -> None:
+        self._period_s = period_s
         self._lab, self._profile = lab, profile
         self._folder = (store or LabStore()).folder(lab.lab_id) if lab is not None else None
         self._changes: list[Change] = []
@@ -53,7 +56,7 @@ class DutWatch:
             tested = _tested(topology, lab.design)
             self._changes = plan_changes(profile, lab.design, tested, frame_bytes=frame_bytes)
         own = [NamespaceCounters(lab.design.nodes, counters_of(self._changes))] if lab is not None else []
-        self._sampler = Sampler([*own, *sources]) if own or sources else None
+        self._sampler = Sampler([*own, *sources], period_s=period_s) if own or sources else None
         self._scenario: Scenario | None = None
         self._stack = ExitStack()
         self._is_failure_told = False
@@ -106,7 +109,7 @@ class DutWatch:
         """See RunCompanion: the profile with the times its rules came and went, and how counters were read."""
         facts: dict[str, Any] = {}
         if self._sampler is not None:
-            facts["counters"] = {"period_s": PERIOD_S, "problems": list(self._sampler.problems)}
+            facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}
         if self._profile is not None and self._scenario is not None:
             facts["profile"] = describe_profile(self._profile, self._scenario)
         return facts

@@ -7,7 +7,7 @@ one: those whose payload ran ahead of a post, or whose time is negative, are cou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from emulator.results.collectives import (
     nccl_size,
     to_ints,
 )
+from emulator.results.dut_counts import count_dut
 from emulator.results.flows import sum_flows
 from emulator.results.manifest import Manifest, Scaling, Trials
 from emulator.results.record import Run
@@ -137,6 +138,7 @@ class Totals:
         negative: measurements left out for a time below zero.
         incomplete: measurements left out because not every member reported.
         counters: of all flows and the whole run, see flows.py; a counter that the transport cannot know is absent.
+        dut: frames that the device under test lost and marked, see dut_counts.py; empty where it says none.
     """
 
     samples: int
@@ -146,6 +148,7 @@ class Totals:
     negative: int
     incomplete: int
     counters: Mapping[str, int]
+    dut: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,10 @@ def summarise(run: Run) -> RunSummary:
         trials=manifest.trials,
         classes=classify(merged, scaled_by=manifest.scaling.bytes, tester=_tester(manifest, samples, merged)),
         iteration=iteration,
-        totals=_sum_up(samples, merged, run.table(Part.FLOWS), iteration),
+        totals=replace(
+            _sum_up(samples, merged, run.table(Part.FLOWS), iteration),
+            dut=count_dut(run.table(Part.COUNTERS), manifest),
+        ),
         tester=_describe_tester(manifest),
         warnings=manifest.warnings,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from emulator.results.collectives import MERGE_COLUMNS, busbw_factor, merge
+from emulator.results.dut_counts import count_dut, in_words
 from emulator.results.flows import flows_in_words, sum_flows
 from emulator.results.record import Run
 from emulator.results.schema import Part
@@ -69,7 +70,7 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class SweepTable:
-    """A whole sweep; `counters` of all its flows, `warnings` and how many times they came."""
+    """A whole sweep; `counters` of all its flows, `dut` what the device lost and marked, `warnings` and how often."""
 
     kind: CommKind
     ranks: int
@@ -77,6 +78,7 @@ class SweepTable:
     rows: Sequence[SweepRow]
     counters: Mapping[str, int] = field(default_factory=dict)
     warnings: Mapping[str, int] = field(default_factory=dict)
+    dut: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def mean_busbw_gbps(self) -> float | None:
@@ -100,7 +102,8 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
             rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
     counters = sum_flows(run.table(Part.FLOWS))
-    return SweepTable(kind, ranks, 0 if rooted else -1, rows, counters, run.manifest.warnings)
+    dut = count_dut(run.table(Part.COUNTERS), run.manifest)
+    return SweepTable(kind, ranks, 0 if rooted else -1, rows, counters, run.manifest.warnings, dut)
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
@@ -149,6 +152,8 @@ def _lines(table: SweepTable) -> Iterator[str]:
         yield f"# {early} measurements without a speed: payload came before a rank had posted (credits are off)"
     if table.counters:
         yield f"# Flows: {flows_in_words(table.counters)}"
+    if table.dut:
+        yield f"# DUT: {in_words(table.dut)}"
     for what, count in table.warnings.items():
         yield f"# Warning: {warning_in_words(what, count)}"
 
@@ -188,6 +193,7 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
         "rows": [asdict(row) for row in table.rows],
         "mean_busbw_gbps": table.mean_busbw_gbps,
         "counters": dict(table.counters),
+        "dut": dict(table.dut),
         "warnings": dict(table.warnings),
         "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
     }

@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from emulator.results.dut_counts import in_words
 from emulator.results.flows import flows_in_words
 from emulator.results.manifest import COMPLETE, Scaling
 from emulator.results.summary import ClassSummary, IterationSummary, RunSummary
@@ -222,6 +223,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
         yield "Flows", flows_in_words(totals.counters)
+    if totals.dut:
+        yield "DUT", in_words(totals.dut)
     limited = [one for one in summary.classes if one.is_tester_limited]
     if limited:
         yield "Tester-limited", _limited_in_words(limited)

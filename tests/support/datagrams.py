@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 PORT = 4791
 ECT0, CE = 2, 3
 PAYLOAD_BYTES = 1000
-_BATCH = 32
+_PAUSE_S, _BURST = 0.001, 4
+"""A userspace switch loses what comes faster than it is scheduled."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def _send(source: str, target: str, count: int, opcode: int, syndrome: int) -> N
         sender.bind((source, 0))
         for number in range(count):
             bth = struct.pack("!BxHxBHxBH", opcode, 0xFFFF, 0, 17, 0, number & 0xFFFF)
+            if number % _BURST == 0:
+                time.sleep(_PAUSE_S)
             sender.sendto(
                 bth + bytes((syndrome, 0, 0, 0)) + struct.pack("!I", number) + bytes(PAYLOAD_BYTES), (target, PORT)
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.lab.labs import Labs
+from emulator.lab.model import Node
 from emulator.lab.recipe import inside
 from emulator.lab.state import LabState, LabStore
 from emulator.topology.load import load_topology
@@ -30,19 +31,6 @@ class RaisedLab:
         """What runs a command in a node's namespace, before the command."""
         return tuple(inside(self.state.design.node(node)))
 
-    @property
-    def forwards(self) -> bool:
-        """Whether all links are up, and all ports of bridges forward: the kernel takes up to a second."""
-        for node in self.state.design.nodes:
-            listed = subprocess.run(
-                [*self.inside(node.name), "ip", "-j", "-d", "link"], capture_output=True, check=True
-            )
-            for link in json.loads(listed.stdout):
-                port = link.get("linkinfo", {}).get("info_slave_data", {})
-                if link["operstate"] == "DOWN" or port.get("state", "forwarding") != "forwarding":
-                    return False
-        return True
-
 
 @contextmanager
 def raised(folder: Path, text: str) -> Iterator[RaisedLab]:
@@ -53,8 +41,23 @@ def raised(folder: Path, text: str) -> Iterator[RaisedLab]:
     store = LabStore(folder / "labs")
     labs, lab_id = Labs(store), f"test-{secrets.token_hex(4)}"
     try:
-        lab = RaisedLab(topology, labs.up(topology, lab_id=lab_id), store)
-        wait_for(lambda: lab.forwards or None, 10)
-        yield lab
+        yield RaisedLab(topology, labs.up(topology, lab_id=lab_id), store)
     finally:
         labs.down(lab_id)
+
+
+def forwarding(lab_id: str, store: LabStore | None = None) -> None:
+    """Wait until all links of a lab are up, and all ports of bridges forward: after a flap that takes a second."""
+    state = (store or LabStore()).read(lab_id)
+    assert state is not None
+    wait_for(lambda: all(_forwards(node) for node in state.design.nodes) or None, 10)
+
+
+def _forwards(node: Node) -> bool:
+    listed = subprocess.run([*inside(node), "ip", "-j", "-d", "link"], capture_output=True, check=True)
+    devices = {port.device for port in node.ports}
+    links = [link for link in json.loads(listed.stdout) if link["ifname"] in devices]
+    ports = (link.get("linkinfo", {}).get("info_slave_data", {}) for link in links)
+    return all(link["operstate"] == "UP" for link in links) and all(
+        port.get("state", "forwarding") == "forwarding" for port in ports
+    )

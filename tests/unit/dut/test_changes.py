@@ -26,7 +26,9 @@ IN = "-n charkha-test-sw0"
 
 def test_a_port_is_shaped_by_changing_its_bucket_and_back(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{shape: {rate: 90%}, port: "sw0:p1"}')
-    bucket = "burst 3076 limit 100000 overhead 24"
+    shaping = two_hosts(tmp_path).node("sw0").port("p1").shaping
+    assert shaping is not None
+    bucket = f"burst {shaping.burst_bytes} limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
     assert commands(change, "start") == [
         f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf rate 90000000bit {bucket}"
     ]

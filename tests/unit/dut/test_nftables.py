@@ -86,11 +86,11 @@ def test_at_an_open_vswitch_rules_sit_where_frames_leave(tmp_path: Path) -> None
             }
             chain rule_0_1 {
                 type filter hook egress device "p1" priority 0; policy accept;
-                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 drop
+                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 fwd to "lo"
             }
             chain rule_0_0 {
                 type filter hook egress device "p0" priority 0; policy accept;
-                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 drop
+                udp dport 4791 @th,64,8 0x81 numgen inc mod 50 == 0 counter name rule_0 fwd to "lo"
             }
         }
     """)
