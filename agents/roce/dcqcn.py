@@ -100,7 +100,7 @@ PAPER_LINE_RATE_BPS = 40_000 * _MEGA
 def preset(name: str, *, line_rate_bps: float) -> DcqcnParameters:
     """The values of a preset on a line of that rate.
 
-    "paper-scaled" is what the paper's values are on its own line, seen in slow motion or in fast: times grow as the line
+    "paper-scaled" is what the paper's values are on its own line, in slow motion or in fast: times grow as the line
     is slower, rates shrink, and between two timers there are as many bytes as there.
 
     Raises:
