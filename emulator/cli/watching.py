@@ -6,6 +6,7 @@ import argparse
 
 from emulator.cli.arguments import argument
 from emulator.dut.counters import PERIOD_S
+from emulator.dut.gnmi import GnmiCounters
 from emulator.dut.load import find_profile, load_profile
 from emulator.dut.watch import DutWatch
 from emulator.errors import PlanError
@@ -61,7 +62,7 @@ def watch(args: argparse.Namespace, topology: Topology, place: LabPlace | None) 
         problem = "a profile is put into force in a lab, and this run is in none"
         raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
     return DutWatch(
-        [],
+        [GnmiCounters(target) for target in (topology.dut.gnmi if topology.dut else ())],
         topology=topology,
         lab=place.state if place else None,
         profile=profile,

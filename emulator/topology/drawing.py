@@ -8,7 +8,7 @@ from typing import Any
 
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.hosts import HostEntry, common_rate_bps, read_rate_bps
-from emulator.topology.network import Dut, End, Interface, Link, Network, Route, Switch
+from emulator.topology.network import Dut, End, GnmiTarget, Interface, Link, Network, Route, Switch
 from emulator.units import parse_duration
 
 
@@ -73,7 +73,10 @@ def read_dut(document: Document, entries: Sequence[HostEntry], network: Network 
         if port not in plugged:
             raise document.error(f"no link is plugged into {port}", ("dut", "ports", number))
     facts = {name: entry.get(name) for name in ("vendor", "model", "firmware")}
-    return Dut(entry["kind"], nodes=nodes, ports=ports or _boundary(nodes, network), **facts)
+    gnmi = tuple(GnmiTarget(**target) for target in entry.get("gnmi", ()))
+    for number, target in enumerate(gnmi):
+        _require(document, target.device, known, "node", ("dut", "gnmi", number, "device"))
+    return Dut(entry["kind"], nodes=nodes, ports=ports or _boundary(nodes, network), gnmi=gnmi, **facts)
 
 
 def read_agents(document: Document, entries: Sequence[HostEntry]) -> dict[str, str]:

@@ -85,6 +85,26 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class GnmiTarget:
+    """A switch that tells its counters over gNMI.
+
+    Attributes:
+        device: its name in the topology.
+        address: HOST:PORT.
+        username_env, password_env: environment variables that hold them; None: none are asked for.
+        insecure: no TLS.
+        ca: file of the authority its certificate is of, PEM; None: the host's own.
+    """
+
+    device: str
+    address: str
+    username_env: str | None = None
+    password_env: str | None = None
+    insecure: bool = False
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Dut:
     """The device under test, as the file names it.
 
@@ -92,6 +112,7 @@ class Dut:
         kind: nic, switch or fabric.
         nodes: hosts (of a NIC) and switches that belong to it.
         ports: its boundary: where the tester's links are plugged in.
+        gnmi: who tells its counters.
     """
 
     kind: str
@@ -100,6 +121,7 @@ class Dut:
     firmware: str | None = None
     nodes: Sequence[str] = ()
     ports: Sequence[End] = ()
+    gnmi: Sequence[GnmiTarget] = ()
 
 
 @dataclass(frozen=True, slots=True)
