@@ -7,6 +7,7 @@ import argparse
 from emulator.cli.arguments import argument
 from emulator.dut.counters import PERIOD_S
 from emulator.dut.gnmi import GnmiCounters
+from emulator.dut.host_interfaces import HostInterfaceCounters, interfaces_here
 from emulator.dut.load import find_profile, load_profile
 from emulator.dut.watch import DutWatch
 from emulator.errors import PlanError
@@ -61,8 +62,12 @@ def watch(args: argparse.Namespace, topology: Topology, place: LabPlace | None) 
         source = topology.source or "TOPOLOGY"
         problem = "a profile is put into force in a lab, and this run is in none"
         raise PlanError(f"{problem}: `charkha lab up {source}`, then run with --topology {source}")
+    own = interfaces_here(topology) if place is None else []
     return DutWatch(
-        [GnmiCounters(target) for target in (topology.dut.gnmi if topology.dut else ())],
+        [
+            *(GnmiCounters(target) for target in (topology.dut.gnmi if topology.dut else ())),
+            *([HostInterfaceCounters(own)] if own else []),
+        ],
         topology=topology,
         lab=place.state if place else None,
         profile=profile,

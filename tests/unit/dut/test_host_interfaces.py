@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from emulator.dut import host_interfaces
+from emulator.dut.counters import Reading
+from emulator.dut.host_interfaces import HostInterface, HostInterfaceCounters, interfaces_here, parse_pauses
+from emulator.errors import HostError
+from emulator.topology.load import load_topology
+from emulator.topology.model import default_loopback
+
+STANDARD = """Pause parameters for eth1:
+Autonegotiate:\toff
+RX:\t\ton
+TX:\t\ton
+Statistics:
+  tx_pause_frames: 5
+  rx_pause_frames: 17
+"""
+OF_DRIVER = """NIC statistics:
+     rx_packets: 12
+     rx_pause_ctrl_phy: 3
+     rx_prio3_pause: 2
+     tx_prio3_pause_duration: 9
+"""
+
+
+def test_pause_frames_of_the_standard_go_before_those_of_a_driver() -> None:
+    assert parse_pauses(STANDARD, OF_DRIVER) == {"pause_tx": 5, "pause_rx": 17}
+    assert parse_pauses("", OF_DRIVER) == {"rx_pause_ctrl_phy": 3, "rx_prio3_pause": 2, "tx_prio3_pause_duration": 9}
+    assert parse_pauses("", "no stats available\n") == {}
+
+
+def test_statistics_are_read_under_the_topology_s_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "ens3" / "statistics"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(host_interfaces._COUNTERS):
+        (folder / name).write_text(f"{number}\n")
+    monkeypatch.setattr(host_interfaces, "SYSFS", tmp_path)
+    source = HostInterfaceCounters([HostInterface("h0", "eth0", "ens3")])
+    assert source.read()[1] == Reading("h0", "eth0", "rx_bytes", 1)
+    assert len(source.read()) == 8
+    (folder / "rx_bytes").unlink()
+    with pytest.raises(HostError, match="interface ens3 of this host is gone"):
+        source.read()
+
+
+def test_only_interfaces_whose_addresses_are_here_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("hosts:\n  - {name: h0, address: 198.18.0.1}\n  - {name: h1, address: 198.18.0.2}\n")
+    monkeypatch.setattr(host_interfaces, "holders", lambda: {"198.18.0.1": "ens3", "10.0.0.1": "ens4"})
+    assert interfaces_here(load_topology(path, ranks=4)) == [HostInterface("h0", "eth0", "ens3")]
+    assert interfaces_here(default_loopback(4)) == []
