@@ -41,7 +41,7 @@ def calibration_of(args: argparse.Namespace, topology: Topology) -> Mapping[str,
         "transport": cost.transport,
         "parameters": dict(cost.parameters),
         "ranks": cost.ranks,
-        "rate_bytes_per_s": cost.rate_bytes_per_s,
+        "rates": [list(one) for one in cost.rates],
         "step_ns": cost.step_ns,
     }
 

@@ -41,8 +41,8 @@ from emulator.trace.workload import build_workload
 from emulator.wire.generated import write_workload
 from emulator.wire.load import load_trace
 
-SMALL_BYTES, LARGE_BYTES = 16, 4 << 20
-SMALL_COUNT, LARGE_COUNT = 40, 4
+COUNTS = {16: 40, 16 << 10: 20, 256 << 10: 12, 1 << 20: 8, 4 << 20: 4}
+"""Bytes of a collective → how many of them, one after the other."""
 ITERATIONS = 4
 MOST_HOSTS = 16
 RING_STEPS = 2
@@ -115,21 +115,20 @@ def _cables(topology: Topology, count: int) -> dict[str, object]:
 
 def _cost(transport: str, ranks: int, options: Sequence[str], scratch: Path) -> TransportCost:
     args = _arguments(["-n", str(ranks), "--transport", transport, *options])
-    run = _play(args, Pairs(ranks, SMALL_BYTES, SMALL_COUNT, LARGE_BYTES, LARGE_COUNT), scratch / f"run-{transport}")
+    run = _play(args, Pairs(ranks, tuple(COUNTS.items())), scratch / f"run-{transport}")
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
     merged = merge(samples)
-    large = np.flatnonzero(merged.size_bytes == LARGE_BYTES)
-    small = np.flatnonzero(merged.size_bytes == SMALL_BYTES)
-    ceiling = find_ceiling(merged, sent_meanwhile(samples, merged), small=small, large=large, steps=RING_STEPS)
+    step_bytes = {size: size // RING_STEPS for size in COUNTS}
+    ceiling = find_ceiling(merged, sent_meanwhile(samples, merged), steps=RING_STEPS, step_bytes=step_bytes)
     return TransportCost(
         transport=transport,
         parameters=deciding_parameters(args),
         ranks=ranks,
         agents=len(run.manifest.hosts),
-        rate_bytes_per_s=ceiling.rate_bytes_per_s,
+        rates=ceiling.rates,
         step_ns=ceiling.step_ns,
         message_ns=ceiling.step_ns / ranks,
-        variation=variation(merged.cct_ns[large]),
+        variation=variation(merged.cct_ns[merged.size_bytes == max(COUNTS)]),
     )
 
 
@@ -155,7 +154,7 @@ def _clocks(topology: Topology, listening: Sequence[str], scratch: Path) -> tupl
     """Of all agents of the topology, from a run of next to no bytes with one rank a host."""
     ranks = len(topology.hosts) + len(topology.hosts) % 2
     args = _arguments(["-n", str(ranks), "--topology", str(topology.source), *listening])
-    run = _play(args, Pairs(ranks, SMALL_BYTES, 1, 2 * SMALL_BYTES, 1), scratch / "clocks")
+    run = _play(args, Pairs(ranks, ((min(COUNTS), 1),)), scratch / "clocks")
     return tuple(AgentClock(one.agent, one.clock_offset_ns, one.clock_error_ns) for one in run.manifest.hosts)
 
 

@@ -46,20 +46,25 @@ class TransportCost:
 
     Attributes:
         parameters: those that decide its cost: message_bytes, and roce.path_mtu.
-        rate_bytes_per_s: payload of all ranks together.
+        rates: (bytes a rank sends in a step, payload of all ranks together in bytes/s), ascending.
         step_ns: a step of a collective of next to no bytes.
         message_ns: step_ns / ranks: what a message costs the machine.
-        variation: coefficient of variation of the large collectives.
+        variation: coefficient of variation of the largest collectives.
     """
 
     transport: str
     parameters: Mapping[str, str | int | float | bool | None]
     ranks: int
     agents: int
-    rate_bytes_per_s: float
+    rates: Sequence[tuple[int, float]]
     step_ns: float
     message_ns: float
     variation: float | None
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """The highest."""
+        return max((rate for _, rate in self.rates), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,10 @@ def _build(document: Mapping[str, Any]) -> Calibration:
     return Calibration(
         **entries
         | {
-            "transports": tuple(TransportCost(**one) for one in document["transports"]),
+            "transports": tuple(
+                TransportCost(**{**one, "rates": [(int(size), float(rate)) for size, rate in one["rates"]]})
+                for one in document["transports"]
+            ),
             "timer": TimerJitter(**document["timer"]),
             "clocks": tuple(AgentClock(**one) for one in document["clocks"]),
         }

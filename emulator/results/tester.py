@@ -1,13 +1,13 @@
 """Was it the network, or the tester? What a calibrated tester alone would have needed, against what was measured.
 
-A model of two numbers, both measured without a device under test: what one step of a collective takes when next to
-nothing is sent, and how many bytes a second all agents of the machine move together. While a collective is under way
+A model measured without a device under test: what one step of a collective takes when next to nothing is sent, and how
+many bytes a second all agents of the machine move together, in steps of several sizes. While a collective is under way
 others share the machine, so their bytes count too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,20 +34,26 @@ class Ceiling:
     """What a tester can do alone.
 
     Attributes:
-        rate_bytes_per_s: payload that all ranks of the machine send together.
+        rates: (bytes that a rank sends in a step, payload that all ranks of the machine send together, bytes/s),
+            ascending; between them the rate is interpolated over the logarithm, beyond them it is the nearest.
         step_ns: a step of a collective of next to no bytes, all ranks at once.
     """
 
-    rate_bytes_per_s: float
+    rates: Sequence[tuple[int, float]]
     step_ns: float
 
     @classmethod
     def of_manifest(cls, calibration: Mapping[str, object]) -> Ceiling | None:
         """As a run's manifest has it; None where the tester was not calibrated."""
-        rate, step = calibration.get("rate_bytes_per_s"), calibration.get("step_ns")
-        return (
-            cls(float(rate), float(step)) if isinstance(rate, int | float) and isinstance(step, int | float) else None
-        )
+        rates, step = calibration.get("rates"), calibration.get("step_ns")
+        if not isinstance(rates, Sequence) or not isinstance(step, int | float):
+            return None
+        return cls([(int(size), float(rate)) for size, rate in rates], float(step))
+
+    def rate_bytes_per_s(self, step_bytes: float) -> float:
+        """Of steps of that size."""
+        sizes, rates = zip(*self.rates, strict=True)
+        return float(np.interp(np.log(max(step_bytes, 1)), np.log(sizes), rates))
 
 
 def sent_meanwhile(samples: pa.Table, merged: Merged) -> FloatArray:
@@ -81,34 +87,47 @@ class TesterAlone:
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x needed / measured, at the median of a class's rows; None where nobody can say."""
         merged, ceiling = self.merged, self.ceiling
-        steps = _steps(kind, int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]]), algorithm)
+        steps, step_bytes = _steps(kind, int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]]), algorithm)
         cct_ns = merged.cct_ns[rows]
         valid = cct_ns > 0
         if not steps or not np.any(valid):
             return None
-        alone_ns = steps * ceiling.step_ns + self.sent_bytes[rows] / ceiling.rate_bytes_per_s * NS_PER_S
+        rate = ceiling.rate_bytes_per_s(step_bytes)
+        alone_ns = steps * ceiling.step_ns + self.sent_bytes[rows] / rate * NS_PER_S
         return median(100 * alone_ns[valid] / cct_ns[valid])
 
 
-def find_ceiling(merged: Merged, sent_bytes: FloatArray, *, small: IntArray, large: IntArray, steps: int) -> Ceiling:
-    """The two numbers from a calibration: rows of collectives of next to no bytes, rows of large ones."""
-    step_ns = float(median(merged.cct_ns[small]) or 0) / steps
-    moving_ns = np.maximum(merged.cct_ns[large] - steps * step_ns, 1)
-    return Ceiling(float(median(sent_bytes[large] / moving_ns) or 0) * NS_PER_S, step_ns)
+def find_ceiling(merged: Merged, sent_bytes: FloatArray, *, steps: int, step_bytes: Mapping[int, int]) -> Ceiling:
+    """The ceiling from a calibration.
+
+    Args:
+        merged: its collectives, all of so many `steps`; the smallest have next to no bytes.
+        step_bytes: size of a collective → what a rank sends in a step of it.
+    """
+    smallest = min(step_bytes)
+    step_ns = float(median(merged.cct_ns[merged.size_bytes == smallest]) or 0) / steps
+    rates: list[tuple[int, float]] = []
+    for size in sorted(step_bytes.keys() - {smallest}):
+        rows = merged.size_bytes == size
+        moving_ns = np.maximum(merged.cct_ns[rows] - steps * step_ns, 1)
+        rates.append((step_bytes[size], float(median(sent_bytes[rows] / moving_ns) or 0) * NS_PER_S))
+    return Ceiling(rates, step_ns)
 
 
 @cache
-def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> int | None:
-    """Steps one after the other in a member's longest lane; None where nobody can say."""
+def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> tuple[int, float]:
+    """Steps one after the other in a member's longest lane, and what it sends in each; 0 where nobody can say."""
     if kind in (CommKind.SEND, CommKind.RECV):
-        return 1
+        return 1, size_bytes
     if members > _COUNTED_MEMBERS:
-        return None
+        return 0, 0
     try:
-        lanes = schedule(algorithm, Collective(kind, members, members - 1, size_bytes))
-        return max((sum(1 for _ in lane) for lane in lanes), default=0)
+        lanes = [list(lane) for lane in schedule(algorithm, Collective(kind, members, members - 1, size_bytes))]
     except PlanError:  # an own algorithm that is not installed here, uneven splits
-        return None
+        return 0, 0
+    steps = max(map(len, lanes), default=0)
+    sent = sum(transfer.size for lane in lanes for step in lane for transfer in step.sends)
+    return steps, sent / max(steps, 1)
 
 
 @dataclass(frozen=True, slots=True)

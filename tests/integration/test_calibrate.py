@@ -26,7 +26,8 @@ def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
     (cost,) = document["transports"]
     assert Path(document["file"]) == folder / "state" / "charkha" / "calibration.json"
     assert (cost["transport"], cost["ranks"], document["where"]) == ("zmq", 2, "loopback")
-    assert cost["rate_bytes_per_s"] > 1e6
+    assert [size for size, _ in cost["rates"]] == [8192, 128 << 10, 512 << 10, 2 << 20]
+    assert all(rate > 1e6 for _, rate in cost["rates"])
     assert 0 < cost["message_ns"] == cost["step_ns"] / 2
     assert document["timer"]["alarms"] == 1000
     assert document["timer"]["p50_ns"] <= document["timer"]["p99_ns"] <= document["timer"]["max_ns"]
@@ -37,7 +38,7 @@ def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
     assert row["tester_percent"] > 0
     assert row["tester_limited"] is (row["tester_percent"] >= 90)
     used = json.loads((folder / "run" / "manifest.json").read_text())["calibration"]
-    assert used["rate_bytes_per_s"] == cost["rate_bytes_per_s"]
+    assert used["rates"] == cost["rates"]
 
     other = charkha("run", "trace", *zmq, "--json", "--message-bytes", "64K", "--out", "o", cwd=folder)
     assert "has no zmq with message_bytes 65536: nothing is marked" in other.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,17 +13,14 @@ from emulator.trace.model import CommKind
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """All-reduces of two ranks each, one after the other: `count_small` of `small_bytes`, then the large ones.
+    """All-reduces of two ranks each, one after the other; `counts` says how many of which size, in order.
 
     Raises:
         PlanError: an odd number of ranks.
     """
 
     ranks: int
-    small_bytes: int
-    count_small: int
-    large_bytes: int
-    count_large: int
+    counts: Sequence[tuple[int, int]]
 
     def __post_init__(self) -> None:
         if self.ranks < 2 or self.ranks % 2:
@@ -32,21 +29,20 @@ class Pairs:
     @property
     def sizes(self) -> list[int]:
         """Of the collectives, in order."""
-        return [self.small_bytes] * self.count_small + [self.large_bytes] * self.count_large
+        return [size for size, count in self.counts for _ in range(count)]
 
 
 def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
     """The pairs as a workload: ranks 0 and 1 are one, 2 and 3 the next."""
     traffic = tuple(
-        Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, size, 2, count * pairs.ranks // 2)
-        for size, count in ((pairs.small_bytes, pairs.count_small), (pairs.large_bytes, pairs.count_large))
+        Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, size, 2, count * pairs.ranks // 2) for size, count in pairs.counts
     )
     return SyntheticWorkload(
         name="pairs",
         ranks=pairs.ranks,
         groups={pair + 1: (2 * pair, 2 * pair + 1) for pair in range(pairs.ranks // 2)},
         nodes=partial(_nodes, pairs),
-        parameters={"ranks": pairs.ranks, "small_bytes": pairs.small_bytes, "large_bytes": pairs.large_bytes},
+        parameters={"ranks": pairs.ranks, "sizes": len(pairs.counts)},
         totals=Totals(pairs.ranks, pairs.ranks * len(pairs.sizes), 0, 0, traffic),
     )
 

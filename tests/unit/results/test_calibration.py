@@ -21,7 +21,8 @@ from emulator.results.calibration import (
     write_calibration,
 )
 
-COST = TransportCost("roce", {"message_bytes": 1 << 20, "roce.path_mtu": 1024}, 4, 2, 2e9, 5e4, 1.25e4, 0.01)
+RATES = [(8192, 1e9), (2 << 20, 2e9)]
+COST = TransportCost("roce", {"message_bytes": 1 << 20, "roce.path_mtu": 1024}, 4, 2, RATES, 5e4, 1.25e4, 0.01)
 MADE = Calibration(
     created="2026-01-02T03:04:05+00:00",
     where=LOOPBACK,

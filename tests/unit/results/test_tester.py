@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,11 +15,11 @@ from emulator.results.tester import find_ceiling, sent_meanwhile
 from tests.support.runs import Row, collective, pair, table, write_run
 
 RING = {"algorithm": "ring"}
-CEILING = {"rate_bytes_per_s": 20e9, "step_ns": 100}
-"""20 bytes a nanosecond, and 100 ns a step."""
+CEILING = {"rates": [[500, 20e9], [50_000, 40e9]], "step_ns": 100}
+"""20 bytes a nanosecond in steps of up to 500 bytes, twice that in large ones; and 100 ns a step."""
 
 
-def _classes(folder: Path, samples: list[Row], **calibration: float) -> tuple[ClassSummary, ...]:
+def _classes(folder: Path, samples: list[Row], **calibration: object) -> tuple[ClassSummary, ...]:
     return summarise(write_run(folder / "run", samples, calibration=calibration)).classes
 
 
@@ -54,7 +53,7 @@ def test_steps_and_bytes_make_what_the_tester_needs_alone(
 
 
 def test_a_pair_is_one_step(tmp_path: Path) -> None:
-    samples = pair(0, 300, bytes_sent=1000)
+    samples = pair(0, 300, bytes_sent=1000, size_bytes=500)
     samples[1]["bytes_sent"] = 0
     (row,) = _classes(tmp_path, samples, **CEILING)
     assert row.tester_percent == pytest.approx((100 + 1000 / 20) / 300 * 100, rel=0.05)
@@ -98,9 +97,14 @@ def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> No
     samples = [
         *collective((0, 0), (240, 240), size_bytes=16, bytes_sent=16, instance=0),
         *collective((1000, 1000), (11240, 11240), size_bytes=10**6, bytes_sent=10**6, instance=1),
+        *collective((20_000, 20_000), (21_240, 21_240), size_bytes=1000, bytes_sent=1000, instance=2),
     ]
     merged = merge(table(samples))
     sent = sent_meanwhile(table(samples), merged)
-    ceiling = find_ceiling(merged, sent, small=np.array([0]), large=np.array([1]), steps=2)
+    ceiling = find_ceiling(merged, sent, steps=2, step_bytes={16: 8, 1000: 500, 10**6: 500_000})
     assert ceiling.step_ns == 120
-    assert ceiling.rate_bytes_per_s == pytest.approx(2 * 10**6 / 10_000 * 1e9)
+    assert [size for size, _ in ceiling.rates] == [500, 500_000]
+    assert [rate for _, rate in ceiling.rates] == pytest.approx([2 * 1000 / 1000 * 1e9, 2 * 10**6 / 10_000 * 1e9])
+    assert ceiling.rate_bytes_per_s(1) == ceiling.rates[0][1]
+    assert ceiling.rate_bytes_per_s(10**9) == ceiling.rates[1][1]
+    assert ceiling.rates[0][1] < ceiling.rate_bytes_per_s(10_000) < ceiling.rates[1][1]
