@@ -118,18 +118,6 @@ class AppliedProfile:
         self._path.unlink()
 
 
-def profile_in_force(folder: Path) -> str | None:
-    """Name of the profile that a lab has in force, or that a killed run left there; None where there is none.
-
-    Args:
-        folder: of the lab's state.
-    """
-    try:
-        return str(json.loads((folder / _FILE).read_text(encoding="utf-8"))["profile"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _switches(design: Design) -> list[Node]:
     return [node for node in design.nodes if not node.is_host]
 
