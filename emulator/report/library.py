@@ -6,14 +6,14 @@ each time.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import tempfile
-import zlib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+
+from emulator.report.packing import packed
 
 VEGA_LITE = "6.4"
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -25,10 +25,10 @@ def packed_library() -> str:
     kept = _cache_file()
     with contextlib.suppress(OSError):
         return kept.read_text(encoding="ascii")
-    packed = base64.b64encode(zlib.compress(_bundle().encode(), 9)).decode()
+    text = packed(_bundle(), level=9)
     with contextlib.suppress(OSError):
-        _keep(kept, packed)
-    return packed
+        _keep(kept, text)
+    return text
 
 
 def _bundle() -> str:

@@ -6,6 +6,7 @@ or a file is text: it is escaped, and the page forbids itself to load anything f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from emulator.report.library import packed_library
+from emulator.report.packing import packed
 from emulator.report.pictures import Picture
 
 Cells: TypeAlias = Sequence[str]
@@ -202,7 +204,7 @@ def render(page: Page, *, with_library: bool = True, follows: bool = False) -> s
         with_library: False leaves out what draws pictures, for a reader that has it already.
         follows: the page asks the server it came from for newer versions of itself.
     """
-    pictures = {name: one.document() for name, one in page.pictures.items()}
+    pictures = packed(json.dumps({name: one.document() for name, one in page.pictures.items()}, allow_nan=False))
     library = packed_library() if with_library else ""
     return (
         _environment().get_template("page.html").render(page=page, pictures=pictures, library=library, follows=follows)

@@ -14,7 +14,8 @@
   // --- where the reader is ---------------------------------------------------------------------------------------
   const links = new Map([...document.querySelectorAll("nav a")].map(a => [a.hash.slice(1), a]));
   const seen = new IntersectionObserver(entries => {
-    for (const entry of entries) links.get(entry.target.id)?.classList.toggle("here", entry.isIntersecting);
+    const entered = entries.find(entry => entry.isIntersecting);
+    if (entered) links.forEach((link, id) => link.classList.toggle("here", id === entered.target.id));
   }, { rootMargin: "-30% 0px -60% 0px" });
   const observe = () => { seen.disconnect(); document.querySelectorAll("[data-section]").forEach(one => seen.observe(one)); };
   observe();
@@ -55,7 +56,11 @@
   };
 
   const views = new Map();
-  let wanted = JSON.parse(document.getElementById("pictures").textContent);
+  let wanted = {};
+  const unpack = async element => {
+    const packed = Uint8Array.from(atob(element.textContent.trim()), c => c.charCodeAt(0));
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  };
 
   const rows = columns => {
     const names = Object.keys(columns);
@@ -72,10 +77,8 @@
 
   const library = async () => {
     if (window.vegaEmbed) return;
-    const packed = Uint8Array.from(atob(document.getElementById("library").textContent.trim()), c => c.charCodeAt(0));
-    const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     const script = document.createElement("script");
-    script.textContent = await new Response(plain).text();
+    script.textContent = await unpack(document.getElementById("library"));
     document.head.append(script);
   };
 
@@ -130,7 +133,7 @@
     const open = [...folded].filter(one => one.open && one.id).map(one => one.id);
     const choices = new Map([...document.querySelectorAll("[data-choice]")].map(one => [one.closest("[data-chart]").id, one.value]));
     const canvases = new Map([...document.querySelectorAll("[data-chart]")].map(one => [one.id, one.querySelector(".canvas")]));
-    wanted = JSON.parse(fresh.getElementById("pictures").textContent);
+    wanted = JSON.parse(await unpack(fresh.getElementById("pictures")));
     document.title = fresh.title;
     for (const id of ["head", "content"]) document.getElementById(id).replaceChildren(...fresh.getElementById(id).childNodes);
     document.querySelector("nav").replaceChildren(...fresh.querySelector("nav").childNodes);
@@ -168,7 +171,12 @@
     }
   };
 
-  library().then(() => each(draw)).then(() => {
+  const begin = async () => {
+    wanted = JSON.parse(await unpack(document.getElementById("pictures")));
+    await library();
+    await each(draw);
+  };
+  begin().then(() => {
     root.dataset.ready = "yes";
     if (document.body.dataset.follows) return follow();
   });

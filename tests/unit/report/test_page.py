@@ -4,6 +4,7 @@ import re
 import pytest
 
 from emulator.report.library import packed_library
+from emulator.report.packing import unpacked
 from emulator.report.page import (
     Bar,
     Chart,
@@ -48,9 +49,9 @@ def test_what_a_trace_says_is_text_wherever_it_stands(page: Page) -> None:
 
 def test_the_data_of_a_picture_come_back_as_they_were(page: Page) -> None:
     html = render(page, with_library=False)
-    found = re.search(r'<script id="pictures" type="application/json">(.*?)</script>', html)
+    found = re.search(r'<script id="pictures" type="text/plain">(.*?)</script>', html)
     assert found
-    document = json.loads(found[1])
+    document = json.loads(unpacked(found[1]))
     assert document["cdf"]["data"]["curve"] == {"class": [EVIL, EVIL], "time_ns": [10, 20], "share": [0.5, 1.0]}
     assert document["cdf"]["choice"] == "class"
 
