@@ -83,7 +83,7 @@ def states(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[tuple
         one, other: intervals in order, those of each apart from each other.
     """
     edges = np.unique(np.array([*one, *other], np.int64).reshape(-1))
-    if not len(edges):
+    if len(edges) < 2:  # nothing, or nothing that lasted
         return
     state = _is_within(edges[:-1], one) + 2 * _is_within(edges[:-1], other)
     fresh = np.flatnonzero(np.concatenate(([True], np.diff(state) != 0)))

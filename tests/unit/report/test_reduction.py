@@ -61,3 +61,7 @@ def test_states_say_of_every_moment_what_goes_on(one: list[tuple[int, int]], oth
         said = [state for state, low, high in found if low <= moment < high]
         assert said == ([inside[0] + 2 * inside[1]] if any(inside) else [])
     assert all(a[:2] != (b[0], b[1]) and (a[2] < b[1] or a[0] != b[0]) for a, b in pairwise(found))
+
+
+def test_what_took_no_time_is_no_state() -> None:
+    assert list(states([(5, 5)], [])) == []
