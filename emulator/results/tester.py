@@ -26,6 +26,8 @@ from emulator.units import NS_PER_S
 LIMITED_PERCENT = 90.0
 """A collective that the tester alone would have needed this share of the time for says more of the tester."""
 _COUNTED_MEMBERS = 1024
+_TELLING = 0.5
+"""Bytes that take less than this share of the steps' time tell nothing of the rate: the noise of steps would."""
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -102,15 +104,17 @@ def find_ceiling(merged: Merged, sent_bytes: FloatArray, *, steps: int, step_byt
 
     Args:
         merged: its collectives, all of so many `steps`; the smallest have next to no bytes.
-        step_bytes: size of a collective → what a rank sends in a step of it.
+        step_bytes: size of a collective → what a rank sends in a step of it. Sizes that take hardly longer than the
+            smallest have no rate.
     """
     smallest = min(step_bytes)
     step_ns = float(median(merged.cct_ns[merged.size_bytes == smallest]) or 0) / steps
     rates: list[tuple[int, float]] = []
     for size in sorted(step_bytes.keys() - {smallest}):
         rows = merged.size_bytes == size
-        moving_ns = np.maximum(merged.cct_ns[rows] - steps * step_ns, 1)
-        rates.append((step_bytes[size], float(median(sent_bytes[rows] / moving_ns) or 0) * NS_PER_S))
+        moving_ns = float(median(merged.cct_ns[rows]) or 0) - steps * step_ns
+        if moving_ns > _TELLING * steps * step_ns or size == max(step_bytes):
+            rates.append((step_bytes[size], float(median(sent_bytes[rows]) or 0) / max(moving_ns, 1) * NS_PER_S))
     return Ceiling(rates, step_ns)
 
 

@@ -26,8 +26,8 @@ def test_a_run_is_held_against_what_the_tester_does_alone(folder: Path) -> None:
     (cost,) = document["transports"]
     assert Path(document["file"]) == folder / "state" / "charkha" / "calibration.json"
     assert (cost["transport"], cost["ranks"], document["where"]) == ("zmq", 2, "loopback")
-    assert [size for size, _ in cost["rates"]] == [8192, 128 << 10, 512 << 10, 2 << 20]
-    assert all(rate > 1e6 for _, rate in cost["rates"])
+    assert cost["rates"][-1][0] == 2 << 20
+    assert all(1e6 < rate < 1e12 for _, rate in cost["rates"])
     assert 0 < cost["message_ns"] == cost["step_ns"] / 2
     assert document["timer"]["alarms"] == 1000
     assert document["timer"]["p50_ns"] <= document["timer"]["p99_ns"] <= document["timer"]["max_ns"]

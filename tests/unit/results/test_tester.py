@@ -98,10 +98,11 @@ def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> No
         *collective((0, 0), (240, 240), size_bytes=16, bytes_sent=16, instance=0),
         *collective((1000, 1000), (11240, 11240), size_bytes=10**6, bytes_sent=10**6, instance=1),
         *collective((20_000, 20_000), (21_240, 21_240), size_bytes=1000, bytes_sent=1000, instance=2),
+        *collective((30_000, 30_000), (30_250, 30_250), size_bytes=100, bytes_sent=100, instance=3),  # hardly longer
     ]
     merged = merge(table(samples))
     sent = sent_meanwhile(table(samples), merged)
-    ceiling = find_ceiling(merged, sent, steps=2, step_bytes={16: 8, 1000: 500, 10**6: 500_000})
+    ceiling = find_ceiling(merged, sent, steps=2, step_bytes={16: 8, 100: 50, 1000: 500, 10**6: 500_000})
     assert ceiling.step_ns == 120
     assert [size for size, _ in ceiling.rates] == [500, 500_000]
     assert [rate for _, rate in ceiling.rates] == pytest.approx([2 * 1000 / 1000 * 1e9, 2 * 10**6 / 10_000 * 1e9])
