@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +68,9 @@ def chromium(profile: Path) -> Iterator[Browser]:
     for option in (*_OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    # Chromium leaves things in the folder for temporary files.
+    service = webdriver.ChromeService(driver, env={**os.environ, "TMPDIR": str(profile)})
+    found = webdriver.Chrome(options=options, service=service)
     try:
         yield Browser(found)
     finally:
