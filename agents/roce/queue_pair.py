@@ -31,6 +31,7 @@ class QueuePair:
     """
 
     __slots__ = (
+        "_line_rate_bps",
         "_packet_bytes",
         "cnps_received",
         "cnps_sent",
@@ -59,6 +60,8 @@ class QueuePair:
         self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
         """Whether anything but the window may hold up what is sent."""
         self.pacer = Pacer()
+        # At this rate the port spaces packets itself: runs may be as long as one call carries.
+        self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0
         self.paced_until = NEVER
@@ -76,7 +79,8 @@ class QueuePair:
             self.paced_until = self.pacer.next_ns if self.requester.backlog else NEVER
             return None
         self.paced_until = NEVER
-        most = min(most, self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes))
+        if rate != self._line_rate_bps:
+            most = min(most, self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes))
         run = self.requester.next_run(now, most)
         if run is None:
             self.paced_until = self.requester.opens_ns

@@ -13,16 +13,20 @@ from emulator.cli.arguments import LARGEST_MESSAGE_BYTES
 from emulator.errors import PlanError
 from emulator.planner.overhead import roce_path_mtu
 from emulator.topology.model import Topology
-from emulator.units import parse_size
+from emulator.units import BITS_PER_BYTE, NS_PER_S, parse_size
 
 _MESSAGE_BYTES = "message_bytes"
+WINDOW_NS = 40_000_000
+"""Window at slow ports, as time at their rate: an answer is asked for every half of it, well within the time-out."""
+USUAL_WINDOW_BYTES, LEAST_WINDOW_BYTES = 2 << 20, 64 << 10
 
 
 def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> None:
     """Fill in what the command line left open: `transport` and options that are None.
 
     A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU. Congestion
-    control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none.
+    control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none. A
+    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual.
 
     Raises:
         PlanError: the topology names a parameter that the transport does not have.
@@ -47,6 +51,10 @@ def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
     args.port_rates_bps = {topology.rate_bps(rank) for rank in range(topology.ranks)}
     if args.roce_congestion is None and None not in args.port_rates_bps:
         args.roce_congestion = "dcqcn"
+    rates = [rate for rate in args.port_rates_bps if rate is not None]
+    slowest_bytes = WINDOW_NS * min(rates, default=0) // (BITS_PER_BYTE * NS_PER_S)
+    if args.roce_window_bytes is None and 0 < slowest_bytes < USUAL_WINDOW_BYTES:
+        args.roce_window_bytes = max(LEAST_WINDOW_BYTES, slowest_bytes)
 
 
 def _destination(transport: str, name: str, topology: Topology) -> str:

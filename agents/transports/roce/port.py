@@ -14,6 +14,9 @@ from agents.roce.messages import Run
 from agents.roce.pacing import Pacer
 from emulator.planner.overhead import roce_packet_bytes
 
+LONGEST_RUN_NS = 5_000_000
+"""A run may last this long at the port's rate: the port itself spaces packets, and at low rates long runs cost less."""
+
 
 class PortPacer:
     """Lets runs go at no more than a rate, headers of every layer included.
@@ -28,7 +31,7 @@ class PortPacer:
     def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool) -> None:
         self._clock, self._rate_bps, self._path_mtu = clock, rate_bps, path_mtu
         self._empty_bytes = roce_packet_bytes(0, ipv6=is_v6)
-        self._pacer = Pacer()
+        self._pacer = Pacer(burst_ns=LONGEST_RUN_NS)
         self._waiting: deque[Callable[[int], None]] = deque()
         self._has_alarm = self._is_late = False
         self.most_packets = self._pacer.most_packets(rate_bps=rate_bps, packet_bytes=self._empty_bytes + path_mtu)

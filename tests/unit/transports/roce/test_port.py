@@ -75,7 +75,7 @@ def test_what_goes_at_once_makes_payload_wait_the_longer() -> None:
     assert later - free == 10 * 8 * roce_packet_bytes(0)
 
 
-@pytest.mark.parametrize(("rate_bps", "packets"), [(10**7, 1), (10**9, 11), (10**11, 1122)])
+@pytest.mark.parametrize(("rate_bps", "packets"), [(10**6, 1), (10**7, 5), (10**8, 56)])
 def test_runs_are_short_where_the_rate_is_low(rate_bps: int, packets: int) -> None:
     assert paced(VirtualClock(), rate_bps=rate_bps).most_packets == pytest.approx(packets, rel=0.02)
 
