@@ -14,6 +14,7 @@ from emulator.cli.arguments import add_play_options, argument, at_least
 from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
 from emulator.cli.roce_arguments import add_roce_options
+from emulator.cli.telemetry_arguments import add_telemetry_options
 from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
 from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
@@ -55,6 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_repeat_options(parser)
     add_roce_options(parser)
     add_profile_option(parser)
+    add_telemetry_options(parser)
     parser.set_defaults(handler=run, is_by_hand=False, compute=1.0, scale_bytes=Fraction(1), element_bytes=None)
 
 

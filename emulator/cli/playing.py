@@ -13,10 +13,12 @@ from pathlib import Path
 from emulator.cli.calibrated import calibration_of
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
+from emulator.cli.followers import Followers
 from emulator.cli.loopback import own_block
 from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
+from emulator.cli.telemetry_arguments import telemetry
 from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.cli.visible import visible
 from emulator.cli.watching import watch
@@ -25,6 +27,7 @@ from emulator.errors import EmulatorError
 from emulator.lab.playing import LabPlace
 from emulator.planner.algorithms import parse_overrides
 from emulator.results.record import Run, read_run
+from emulator.telemetry.reporter import RunFacts
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import Workload
@@ -49,18 +52,21 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
     place = enter_lab(args, topology)
     job = Job(loaded, workload, topology, _options(args, topology, place), watch(args, topology, place))
     nodes = sum(len(program.communications) for program in workload.programs)
+    iterations = args.iterations + args.warmup
+    facts = RunFacts(job.run_id, str(loaded.path), len(workload.programs), iterations, nodes * iterations, str(folder))
     is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
     try:
         with (
             reporting(args, folder),
             RunProgress(
                 nodes=nodes,
-                iterations=args.iterations + args.warmup,
+                iterations=iterations,
                 dialling=job.dialling,
                 address=args.listen or "",
             ) as progress,
+            telemetry(args, facts) as others,
         ):
-            return job.play(folder, progress)
+            return job.play(folder, Followers([progress, *others]))
     except EmulatorError:
         if (folder / "manifest.json").exists() and not is_used:
             print(f"charkha: what was measured is in {visible(str(folder))}", file=sys.stderr)

@@ -12,6 +12,7 @@ from emulator.cli.playing import play, run_folder, show_interrupted
 from emulator.cli.reading import read_workload
 from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
 from emulator.cli.roce_arguments import add_roce_options
+from emulator.cli.telemetry_arguments import add_telemetry_options
 from emulator.cli.terminal import console
 from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
@@ -49,6 +50,7 @@ def add_run_options(parser: argparse.ArgumentParser, *, is_by_hand: bool) -> Non
     add_play_options(parser, iterations=5, warmup=1)
     add_repeat_options(parser)
     add_roce_options(parser)
+    add_telemetry_options(parser)
     add_compute_option(parser)
     add_profile_option(parser)
     parser.set_defaults(handler=run, is_by_hand=is_by_hand)
