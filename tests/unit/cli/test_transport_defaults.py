@@ -105,6 +105,12 @@ def test_ports_with_a_rate_have_dcqcn_at_that_rate_and_loopback_has_none() -> No
     assert loopback["roce.rate_cap_bps"].value == 0
 
 
+@pytest.mark.parametrize(("name", "window"), [("eight-hosts-switch", 500_000), ("rail-4x4", 0), ("loopback", 0)])
+def test_the_window_is_a_time_at_slow_ports_and_the_usual_one_elsewhere(name: str, window: int) -> None:
+    _, effective = roce_options(options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=8)))
+    assert effective["roce.window_bytes"].value == window
+
+
 def test_one_port_without_a_rate_is_enough_to_leave_congestion_control_off(tmp_path: Path) -> None:
     path = tmp_path / "half.yaml"
     path.write_text(

@@ -3,7 +3,9 @@
 import pytest
 
 from agents.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
+from agents.roce.messages import ConnectionSettings, Message, Verb
 from agents.roce.pacing import Pacer
+from agents.roce.queue_pair import QueuePair
 from emulator.errors import PlanError
 
 G = 1 / 256
@@ -156,3 +158,16 @@ def test_runs_get_short_at_low_rates() -> None:
     pacer = Pacer(burst_ns=100_000)
     assert pacer.most_packets(rate_bps=100e9, packet_bytes=4112) == 303
     assert pacer.most_packets(rate_bps=1e6, packet_bytes=4112) == 1
+
+
+def test_a_queue_pair_sends_long_runs_at_line_rate_and_short_ones_below() -> None:
+    point = ReactionPoint(preset("paper", line_rate_bps=100e6))
+    pair = QueuePair(ConnectionSettings(path_mtu=1024), congestion=point)
+    pair.requester.post(Message(Verb.WRITE, 1 << 20))
+    run = pair.next_run(0, 32)
+    assert run is not None
+    assert run.packets == 32
+    point.notified(0)
+    run = pair.next_run(10**8, 32)
+    assert run is not None
+    assert run.packets == 1
