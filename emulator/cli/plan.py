@@ -110,7 +110,8 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allow-network", metavar="PREFIX", action="append", default=[], help="addresses the topology may name"
     )
-    group.add_argument("--transport", choices=_TRANSPORTS, help="whose headers count (default: the topology's, or roce)")
+    headers = "whose headers count (default: the topology's, or roce)"
+    group.add_argument("--transport", choices=_TRANSPORTS, help=headers)
     group.add_argument("--mtu", metavar="N", type=at_least(576, most=65_535), help="default: the links', or 1500")
     group.add_argument(
         "--message-bytes", metavar="SIZE", type=argument(parse_size), help="payload of a RoCE message (default: 1M)"
