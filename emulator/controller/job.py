@@ -28,7 +28,7 @@ from emulator.results.catalogue import Catalogue, Completions
 from emulator.results.limits import limits_met
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
 from emulator.results.observations import ComputeSpans, RankSummary, join_ends
-from emulator.results.record import Run, RunWriter
+from emulator.results.record import BROKEN, Run, RunWriter
 from emulator.results.roofline import sequential_roofline_ns
 from emulator.results.schema import Columns
 from emulator.topology.model import Topology
@@ -384,7 +384,7 @@ class _Recorder:
             attempted=len(self._done),
             warmup=sum(one < 0 for one in self._done),
             included=sum(one >= 0 for one in self._done) - len(broken),
-            excluded=tuple(Exclusion(one, "not all ranks completed it") for one in broken),
+            excluded=tuple(Exclusion(one, BROKEN) for one in broken),
         )
 
 

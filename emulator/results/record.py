@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
-from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, read_manifest, to_json
+from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Exclusion, Manifest, Trials, read_manifest, to_json
 from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.results.schema import Columns, Part, to_batch
 from emulator.results.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
@@ -27,6 +27,7 @@ from emulator.results.stream import TableStream, publish, read_stream, to_table,
 MANIFEST = "manifest.json"
 PARTIAL_MANIFEST = "manifest.partial.json"
 CRASHED = "the run ended without closing its folder"
+BROKEN = "not all ranks completed it"
 _BATCH_ROWS = 4096
 _BATCH_SECONDS = 0.5
 
@@ -106,7 +107,20 @@ def read_run(folder: Path) -> Run:
     if not (folder / PARTIAL_MANIFEST).exists():
         raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
-    return Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
+    run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
+    return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))
+
+
+def _trials_so_far(run: Run) -> Trials:
+    """Which iterations a run counts is in its manifest only once it is closed; until then its tables know."""
+    numbers, done = np.unique(run.table(Part.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
+    broken = numbers[(numbers >= 0) & (done < run.manifest.trace.ranks)].tolist()
+    return Trials(
+        attempted=len(numbers),
+        warmup=int(np.count_nonzero(numbers < 0)),
+        included=int(np.count_nonzero(numbers >= 0)) - len(broken),
+        excluded=tuple(Exclusion(one, BROKEN) for one in broken),
+    )
 
 
 class RunWriter:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from emulator.results.classes import JCT
 from emulator.results.distribution import Distribution
-from emulator.results.manifest import Manifest
+from emulator.results.manifest import RUNNING, Manifest
 from emulator.results.pruning import Removal
 from emulator.results.store import StoredRun, firmware_of
 from emulator.results.stragglers import SIGNIFICANT, Lateness
@@ -47,7 +47,7 @@ def _cells(run: StoredRun, root: Path) -> tuple[str, ...]:
         Path(manifest.trace.path).name or manifest.trace.path,
         str(manifest.trace.ranks),
         _transport(manifest),
-        str(manifest.trials.included),
+        NONE if manifest.status == RUNNING else str(manifest.trials.included),
         firmware_of(manifest) or NONE,
         run.status,
     )
@@ -75,7 +75,7 @@ def _run_to_json(run: StoredRun) -> dict[str, Any]:
         "transport": _transport(manifest),
         "dut": dict(manifest.dut),
         "firmware": firmware_of(manifest),
-        "trials": dataclasses.asdict(manifest.trials),
+        "trials": None if manifest.status == RUNNING else dataclasses.asdict(manifest.trials),
     }
 
 

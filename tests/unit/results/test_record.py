@@ -113,6 +113,18 @@ def test_a_crashed_run_reads_as_aborted_with_its_samples(tmp_path: Path) -> None
     assert run.table(Part.FLOWS).num_rows == 0
 
 
+def test_a_crashed_run_counts_the_iterations_that_every_rank_completed(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "living", manifest(trials=Trials())) as writer:
+        for number in (-1, 0, 1):
+            writer.add_iteration(number, ranks((0, 70), (1, 80)))
+        writer.add_iteration(2, ranks((0, 70)))
+        writer.flush()
+        shutil.copytree(writer.folder, tmp_path / "run")
+    excluded = (Exclusion(2, "not all ranks completed it"),)
+    found = read_run(tmp_path / "run").manifest.trials
+    assert found == Trials(attempted=4, warmup=1, included=2, excluded=excluded)
+
+
 def test_a_stream_cut_anywhere_gives_every_whole_batch(tmp_path: Path) -> None:
     crash_after(tmp_path / "run", 5)
     stream = tmp_path / "run" / Part.SAMPLES.stream_name

@@ -10,6 +10,7 @@ from emulator.results.manifest import TraceFacts
 from emulator.results.pruning import plan_removal, remove
 from emulator.results.record import RunWriter
 from emulator.results.store import RunFilter, find_runs, list_runs, stored_run
+from emulator.results.store_table import runs_to_json
 from tests.support.runs import manifest, write_run
 
 MONDAY = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -118,6 +119,13 @@ def test_what_is_wrong_in_a_field_that_no_list_shows_keeps_a_folder(tmp_path: Pa
 def test_an_unfinished_run_is_running_while_something_is_written(tmp_path: Path) -> None:
     assert stored_run(unfinished(tmp_path / "now", seconds_ago=5)).status == "running"
     assert stored_run(unfinished(tmp_path / "then", seconds_ago=3_600)).status == "aborted"
+
+
+def test_how_many_iterations_of_an_unclosed_run_count_is_not_told_as_none(tmp_path: Path) -> None:
+    closed, crashed = runs_to_json(
+        [stored_run(stored(tmp_path, "one")), stored_run(unfinished(tmp_path / "two", seconds_ago=5))]
+    )
+    assert (closed["trials"]["included"], crashed["trials"]) == (2, None)
 
 
 def test_a_run_folder_is_removed_whole(tmp_path: Path) -> None:
