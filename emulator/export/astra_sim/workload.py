@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from emulator.errors import ResultError
 from emulator.results.collectives import labels_and_codes, to_ints
 from emulator.results.record import Run
 from emulator.results.schema import Part
@@ -78,6 +79,8 @@ def write_workload(run: Run, folder: Path) -> tuple[Groups, Mapping[str, int]]:
         TraceError: the measured trace is missing or damaged.
         HostError: a file cannot be written.
     """
+    if not (run.folder / "trace").exists():
+        raise ResultError("has no measured trace: only a run that was played to its end has one", path=run.folder)
     source = find_trace(run.folder / "trace", ranks=run.manifest.trace.ranks)
     played, groups = _played(run)
     changes: Counter[str] = Counter()

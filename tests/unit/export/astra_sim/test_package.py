@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from emulator.errors import ResultError
 from emulator.export.astra_sim.fit import Fit, fit
 from emulator.export.astra_sim.observe import LinkClass, observe
 from emulator.export.astra_sim.package import GB, dimensions, write
@@ -43,6 +44,12 @@ def facts_of(node: et_pb2.Node) -> dict[str, object]:
 
 def comm(node_id: int, **fields: object) -> et_pb2.Node:
     return et_pb2.Node(id=node_id, type=et_pb2.COMM_COLL_NODE, duration_micros=7, **fields)
+
+
+def test_a_run_that_was_aborted_has_no_measured_trace_to_hand_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [9000, 9000]))
+    with pytest.raises(ResultError, match="run: has no measured trace: only a run that was played to its end"):
+        write(run, tmp_path / "out")
 
 
 def test_a_collective_it_knows_keeps_its_type_and_gets_the_size_that_was_played(tmp_path: Path) -> None:
