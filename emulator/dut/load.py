@@ -44,6 +44,11 @@ DEFAULT_BURST_BYTES = 16 << 10
 _ACTIONS = ("drop", "duplicate", "mark", "police", "shape", "delay", "state")
 _OF_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "traffic", "arriving")
 _OF_PORTS = ("shape", "delay", "state")
+_UNITS = {
+    **dict.fromkeys(("share", "reorder"), "0.5%"),
+    **dict.fromkeys(("above", "rate"), "90Mbit or 90%"),
+    **dict.fromkeys(("time", "jitter"), "100us"),
+}
 
 
 def find_profile(text: str) -> Path:
@@ -102,6 +107,8 @@ def _in_words(problem: jsonschema.ValidationError) -> str:
         return "needs exactly one of share and every"
     if problem.validator in ("anyOf", "pattern") and last != "opcode":
         return f"{problem.instance!r} is no port: write it as switch:port, or a list of them"
+    if problem.validator == "type" and last in _UNITS:
+        return f"{problem.instance!r} has no unit: write one as in {_UNITS[last]}"
     return str(problem.message)
 
 

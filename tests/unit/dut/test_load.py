@@ -91,8 +91,8 @@ rules:
 @pytest.mark.parametrize(
     ("rule", "line", "problem"),
     [
-        ("drop: {share: 0.5}", 2, "rules[0].drop.share: 0.5 is not of type 'string'"),
-        ("drop: {share: 5}", 2, "rules[0].drop.share: 5 is not of type 'string'"),
+        ("drop: {share: 0.5}", 2, "rules[0].drop.share: 0.5 has no unit: write one as in 0.5%"),
+        ("drop: {share: 5}", 2, "rules[0].drop.share: 5 has no unit: write one as in 0.5%"),
         ("drop: {share: '0.5'}", 2, "'0.5' is no share: write one as 0.5%"),
         ("drop: {share: 101%}", 2, "'101%' is no share"),
         ("drop: {share: 1%, every: 2}", 2, "rules[0].drop: needs exactly one of share and every"),
