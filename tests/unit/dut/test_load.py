@@ -113,7 +113,7 @@ rules:
         ("{drop: {every: 2}, start: 3, end: 3}", 2, "rules[0].end: is not after its start"),
         ("{drop: {every: 2}, port: p1}", 2, "rules[0].port: 'p1' is no port: write it as switch:port"),
         ("state: down", 2, "rules[0].state: needs a port"),
-        ("delay: {time: 5}", 2, "rules[0].delay.time: 5 is not of type 'string'"),
+        ("delay: {time: 5}", 2, "rules[0].delay.time: 5 has no unit: write one as in 100us"),
         ("delay: {time: 5 weeks}", 2, "rules[0].delay.time: '5 weeks' is no time"),
         ("dorp: {every: 2}", 2, "rules[0]: Additional properties are not allowed ('dorp' was unexpected)"),
         ("{drop: {every: 2}, name: a}\n- {drop: {every: 2}, name: a}", 3, "rules[1].name: a rule named 'a' is there"),
