@@ -102,9 +102,14 @@ def read_run(folder: Path) -> Run:
     Raises:
         ResultError: no run folder, a damaged one, or one of a newer format version.
     """
-    if (folder / MANIFEST).exists():
+    try:
+        is_closed = (folder / MANIFEST).exists()
+        is_there = is_closed or (folder / PARTIAL_MANIFEST).exists()
+    except OSError as error:
+        raise ResultError(f"cannot be read ({error.strerror})", path=folder) from error
+    if is_closed:
         return Run(folder, read_manifest(folder / MANIFEST), closed=True)
-    if not (folder / PARTIAL_MANIFEST).exists():
+    if not is_there:
         raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
     run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatch
@@ -113,8 +114,10 @@ def firmware_of(manifest: Manifest) -> str | None:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a run left this folder."""
-    return (folder / MANIFEST).is_file() or (folder / PARTIAL_MANIFEST).is_file()
+    """Whether a run left this folder, as far as it may be read."""
+    with suppress(OSError):
+        return any((folder / name).is_file() for name in (MANIFEST, PARTIAL_MANIFEST))
+    return False
 
 
 def find_runs(root: Path) -> Iterator[Path]:

@@ -125,6 +125,11 @@ def test_a_crashed_run_counts_the_iterations_that_every_rank_completed(tmp_path:
     assert found == Trials(attempted=4, warmup=1, included=2, excluded=excluded)
 
 
+def test_a_folder_that_the_system_does_not_open_is_named_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match=r"aaa: cannot be read \(File name too long\)"):
+        read_run(tmp_path / ("a" * 300))
+
+
 def test_a_stream_cut_anywhere_gives_every_whole_batch(tmp_path: Path) -> None:
     crash_after(tmp_path / "run", 5)
     stream = tmp_path / "run" / Part.SAMPLES.stream_name

@@ -9,7 +9,7 @@ from emulator.errors import InputError
 from emulator.results.manifest import TraceFacts
 from emulator.results.pruning import plan_removal, remove
 from emulator.results.record import RunWriter
-from emulator.results.store import RunFilter, find_runs, list_runs, stored_run
+from emulator.results.store import RunFilter, find_runs, is_run_folder, list_runs, stored_run
 from emulator.results.store_table import runs_to_json
 from tests.support.runs import manifest, write_run
 
@@ -114,6 +114,10 @@ def test_what_is_wrong_in_a_field_that_no_list_shows_keeps_a_folder(tmp_path: Pa
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": "x"}))
     (found,) = plan_removal(list_runs(tmp_path, RunFilter()))
     assert found.kept_because == "it is not recognised as a run"
+
+
+def test_a_folder_that_the_system_does_not_open_is_no_run_folder(tmp_path: Path) -> None:
+    assert not is_run_folder(tmp_path / ("a" * 300))
 
 
 def test_an_unfinished_run_is_running_while_something_is_written(tmp_path: Path) -> None:
