@@ -7,9 +7,6 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from agents.ports import Ports
-from agents.process import run_staying_agent
-from agents.service import StayingAgent
 from emulator.cli.arguments import add_secret_options
 from emulator.cli.dialling import TOKEN_VARIABLE, tls_files, token
 from emulator.cli.visible import visible
@@ -54,6 +51,11 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: no token, an interface that cannot be used, a controller that refuses the agent; interrupted.
     """
+    # No other command needs what an agent is made of.
+    from agents.ports import Ports
+    from agents.process import run_staying_agent
+    from agents.service import StayingAgent
+
     target: str = args.controller
     secret = token(args)
     if not target.startswith("unix:"):

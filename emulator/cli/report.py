@@ -7,9 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emulator.report.facts import read_facts
-from emulator.report.run_page import facts_to_json
-from emulator.report.writing import write_report
 from emulator.results.record import read_run
 
 if TYPE_CHECKING:
@@ -45,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
         InputError: no run folder, or a damaged one.
         HostError: the file cannot be written.
     """
+    from emulator.report.facts import read_facts
+    from emulator.report.run_page import facts_to_json
+    from emulator.report.writing import write_report
+
     found = read_run(args.run)
     if args.json:
         print(json.dumps(facts_to_json(read_facts(found)) | {"run_folder": str(found.folder)}, indent=2))

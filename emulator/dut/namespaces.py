@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from pyroute2 import IPRoute, netns
-
 from emulator.dut.counters import Reading
 from emulator.dut.netdev import parse_net_dev, qdisc_counters
 from emulator.dut.profile_counters import ProfileCounter, sum_up
@@ -41,6 +39,8 @@ class NamespaceCounters:
 
     def open(self) -> None:
         """See CounterSource."""
+        from pyroute2 import netns
+
         own = os.open(_OWN, os.O_RDONLY)
         try:
             for node in self._nodes:
@@ -71,6 +71,8 @@ class _OpenNode:
         self._name = {port.device: port.name for port in node.ports}
 
     def __enter__(self) -> _OpenNode:
+        from pyroute2 import IPRoute, netns  # loading it takes longer than most commands, which need none of it
+
         netns.setns(self._node.namespace)
         self._stack = ExitStack()
         self._net_dev = os.open(_NET_DEV, os.O_RDONLY)
@@ -100,6 +102,8 @@ class _OpenNode:
 
     def _objects(self) -> Mapping[tuple[str, str], int]:
         """(family, object) → packets, of the counters of our tables."""
+        from pyroute2 import netns
+
         own = os.open(_OWN, os.O_RDONLY)
         try:
             netns.setns(self._namespace)  # a child stands where the thread that starts it does

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from emulator.topology.network import End, Link, Network
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 IntArray = npt.NDArray[np.int64]
 
@@ -139,11 +140,15 @@ class Paths:
 
     @cached_property
     def _graph(self) -> sparse.csr_array:
+        from scipy import sparse  # a fifth of a second, which only networks with switches between switches are worth
+
         inner = self._between_switches
         places = (self.source[inner] - self.hosts, self.target[inner] - self.hosts)
         return sparse.csr_array((np.ones(len(inner)), places), shape=(self.switches, self.switches))
 
     def _next_hops(self, switch: int) -> NextHops:
+        from scipy.sparse import csgraph
+
         hops = csgraph.dijkstra(self._graph, unweighted=True, indices=[switch])[0]
         inner = self._between_switches
         begin, end = self.source[inner] - self.hosts, self.target[inner] - self.hosts
