@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,11 @@ from junitparser import JUnitXml
 from tests.support.command import charkha
 from tests.support.labs import forwarding
 
-pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.usefixtures("lab_host"),
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="measures: CHARKHA_FULL=1 on a quiet machine"),
+]
 TOPOLOGY = """\
 name: pair
 dut: {kind: switch, nodes: [sw0]}

