@@ -20,12 +20,13 @@ _STARTING = (Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_WRITE_ONLY, Opcode.RC_WRITE_FIR
 class Verification:
     """Looks at the bytes of one queue pair's packets in the buffer that all share."""
 
-    __slots__ = ("_ends", "_paths", "_seen", "_shared")
+    __slots__ = ("_ends", "_paths", "_seen", "_shared", "_suspected")
 
     def __init__(self, shared: Shared, ends: Ends) -> None:
         self._shared, self._ends = shared, ends
         self._paths: dict[int, tuple[Framing, SinglePackets]] = {}
         self._seen = 0
+        self._suspected = 0  # so many looks at payload must be in full: a run is wrong, and it is not known where
 
     def is_single_write(self, datagram_bytes: int, port: int, *, size: int, flags: int) -> bool:
         """Whether this is an intact WRITE of one packet, FECN and BECN 0, that need not be looked at in full."""
@@ -86,11 +87,15 @@ class Verification:
         if len(expected) < count:
             expected = np.concatenate((expected, payload.rows[: count - len(expected)]))
         if (self._shared.inspection.rows(stride, count)[:, 12:-4] != expected).any():
+            self._suspected = count
             return False
         return not is_sample or self.is_intact_in_full(stride, port)
 
     def _is_sample(self) -> bool:
         self._seen += 1
+        if self._suspected:
+            self._suspected -= 1
+            return True
         return self._seen % self._shared.options.verify_every == 0
 
     def _framing(self, port: int) -> Framing:
