@@ -14,11 +14,11 @@ from agents.roce.packet import CNP_PAYLOAD
 from agents.roce.psn import Psn, distance
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
-from agents.roce.runs import ACK_REQUEST, BTH, Prediction
+from agents.roce.runs import ACK_REQUEST, BTH, Prediction, without_ack_requests
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
 from agents.transports.roce.port import PortPacer
-from agents.transports.roce.shared import Shared
+from agents.transports.roce.shared import CALLS_AT_ONCE, Shared
 from agents.transports.roce.verification import Verification
 from emulator.errors import HostError
 
@@ -73,6 +73,7 @@ class Channel:
         "_prediction",
         "_shared",
         "_verification",
+        "calls_at_once",
         "drops",
         "ends",
         "is_dead",
@@ -98,6 +99,8 @@ class Channel:
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._ack_every = max(1, settings.window_packets // 4)
+        self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
+        """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
         self._has_alarm = self._is_owing = self._is_waiting = self.is_dead = False
         self.owed_since = self.posted_bytes = self.posted_messages = 0
         self.drops: Counter[str] | None = None
@@ -134,7 +137,7 @@ class Channel:
 
     def send(self, now: int) -> None:
         """Send what may go now."""
-        pair, most = self.pair, self._shared.payload.slots
+        pair, most = self.pair, self._shared.payload.slots + 2
         try:
             if self._port is not None:
                 self._send_through(self._port, now)
@@ -317,7 +320,7 @@ class Channel:
         headers = shared.inspection.headers(stride, count)
         predicted = self._prediction.headers(responder.expected, count)
         asks = headers != predicted
-        if asks and _without_ack_request(headers) != predicted:
+        if asks and without_ack_requests(headers) != predicted:
             return False
         if stride != shared.staging.stride or not self._verification.is_run_right(
             stride, count, port, received_bytes=responder.received_bytes
@@ -338,11 +341,12 @@ class Channel:
         count = len(headers) // BTH.size
         if stride != shared.staging.stride or not (shared.payload.is_constant or distance(expected, psn) > 0):
             return False
-        if _without_ack_request(headers) != self._elsewhere.headers(psn, count):
+        elsewhere = self._elsewhere.headers(psn, count)
+        if without_ack_requests(headers) != elsewhere:
             return False
         if not self._verification.is_intact_in_full(stride, port):
             return False
-        asks = headers[-4] >= 0x80
+        asks = headers != elsewhere
         self._arrived(Arrival(Opcode.RC_WRITE_MIDDLE, psn, count, shared.payload.path_mtu, asks), now)
         return True
 
@@ -405,10 +409,3 @@ class Channel:
             self.pair.notified(now)
         else:
             self.drop("icrc")
-
-
-def _without_ack_request(headers: bytes) -> bytes:
-    """BTHs on end, the last of which may ask for an acknowledgement."""
-    masked = bytearray(headers)
-    masked[-4] &= 0x7F
-    return bytes(masked)

@@ -17,7 +17,7 @@ from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
 from agents.transports.roce.link import LEAST_WINDOW_PACKETS, Link, window_bytes
 from agents.transports.roce.port import PortPacer
-from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, Listener
+from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, ControlMessages, Listener
 from emulator.errors import LocalProtocolError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ RECEPTIONS_PER_TURN = 16
 """Calls that one socket may take before the next socket's turn."""
 
 _DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to wait at the same socket
+_LARGEST_BYTES = 1 << 16
 _CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
 _QPN = struct.Struct(">I")
@@ -55,10 +56,11 @@ class RoceEndpoint:
         self._socket = listener.socket
         self._fd = self._socket.fileno()
         self._recvmsg_into = self._socket.recvmsg_into
-        self._buffers = (self._shared.buffer,)
+        self._buffers = (self._shared.buffer[:_LARGEST_BYTES],)
         self._plain: Sequence[tuple[int, int, bytes]] = []
         self._merged: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
         self._stride = self._shared.staging.stride
+        self._call_bytes = self._shared.payload.per_call * self._stride
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
@@ -152,7 +154,9 @@ class RoceEndpoint:
     def drain(self) -> None:
         """Take what has come, a bounded number of calls."""
         receive, buffers, anc = self._recvmsg_into, self._buffers, _CONTROL_BYTES
-        for _ in range(RECEPTIONS_PER_TURN):
+        left = RECEPTIONS_PER_TURN
+        while left > 0:
+            left -= 1
             try:
                 size, control, _, address = receive(buffers, anc)
             except BlockingIOError:
@@ -162,10 +166,61 @@ class RoceEndpoint:
             if control == self._plain:
                 if not self._take_single(size, address):
                     self._take(size, (), address)
+            elif size == self._call_bytes and control == self._merged:
+                left -= self._take_calls(size, address)
             elif control != self._merged or not self._take_run(size, address):
                 self._take(size, control, address)
             if size < _DRAIN_BYTES or self.is_closed:
                 return
+
+    def _take_calls(self, size: int, address: tuple[str, int]) -> int:
+        """Take a full call of merged packets together with those that wait behind it, up to one that is not full.
+
+        Returns:
+            How many receptions more that were; RECEPTIONS_PER_TURN where the socket is empty.
+        """
+        buffer, end, taken = self._shared.buffer, size, 0
+        channel = self._channels.get(_QPN.unpack_from(buffer, 4)[0])
+        most = size * (channel.calls_at_once if channel is not None else 1)
+        other: tuple[int, ControlMessages, tuple[str, int]] | None = None
+        while end < most:
+            try:
+                more, control, _, source = self._recvmsg_into((buffer[end : end + _LARGEST_BYTES],), _CONTROL_BYTES)
+            except OSError:
+                taken = RECEPTIONS_PER_TURN
+                break
+            taken += 1
+            if control != self._merged or source != address or more % self._stride:
+                other = more, control, source
+                break
+            end += more
+            if more != size:
+                break
+        if not self._take_run(end, address):
+            self._take_each(end, size, address)
+        if other is not None:
+            buffer[: other[0]] = buffer[end : end + other[0]]
+            self._take_other(*other)
+        return taken
+
+    def _take_each(self, end: int, size: int, address: tuple[str, int]) -> None:
+        """Take merged receptions of `size` bytes, the last one perhaps of fewer, one by one."""
+        buffer = self._shared.buffer
+        for start in range(0, end, size):
+            count = min(size, end - start)
+            buffer[:count] = buffer[start : start + count]
+            self._take_other(count, self._merged, address)
+
+    def _take_other(self, size: int, control: ControlMessages, address: tuple[str, int]) -> None:
+        if self.is_closed:
+            return
+        is_taken = False
+        if control == self._plain:
+            is_taken = self._take_single(size, address)
+        elif control == self._merged:
+            is_taken = self._take_run(size, address)
+        if not is_taken:
+            self._take(size, control, address)
 
     def _take_single(self, size: int, address: tuple[str, int]) -> bool:
         """Take a packet of the two kinds that are many and travel alone, if nothing is special about it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.clock import Clock
-from agents.roce.runs import Inspection, Payload, Staging
+from agents.roce.runs import LARGEST_CALL_BYTES, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
 from agents.transports.roce.sockets import ControlMessages, Senders, cut_message
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel
 
 
+CALLS_AT_ONCE = 8
+"""Full calls of one flow that are received one behind the other and looked at together; more would leave the cache."""
+
+
 @dataclass(slots=True)
 class Shared:
     """What all channels of a transport have in common.
 
     Attributes:
-        buffer: where every datagram is received; `write_head`, `ack_head`: the headers of a single packet at its start.
+        buffer: where every datagram is received, and those that are looked at together one behind the other;
+            `write_head`, `ack_head`: the headers of a single packet at its start.
         drops: packets that were received and not wanted, by reason.
         active: channels with packets on their way.
         owing: channels whose responder owes a reply.
@@ -58,7 +63,7 @@ def shared_state(
     """What the channels of one transport share."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed)
     staging = Staging(payload)
-    buffer = bytearray(1 << 16)
+    buffer = bytearray(CALLS_AT_ONCE * LARGEST_CALL_BYTES + (1 << 16))
     view = memoryview(buffer)
     return Shared(
         options=options,
