@@ -44,7 +44,7 @@ def test_the_page_draws_every_picture_and_asks_for_nothing(tmp_path: Path) -> No
     done = charkha("compare", "a", "b", "c", "--html", "page.html", cwd=tmp_path)
     assert (done.code, done.stderr) == (0, "")
     url = (tmp_path / "page.html").as_uri()
-    with chromium(tmp_path / "profile") as browser:
+    with chromium() as browser:
         for size, scheme in ((DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")):
             browser.show(*size, scheme=scheme)
             browser.open(url)

@@ -50,7 +50,7 @@ def test_perfetto_agrees_with_the_summary(run: Path, tmp_path: Path) -> None:
     summary = summarise(read_run(run))
     iteration = summary.iteration
     assert iteration is not None
-    with trace_processor(tmp_path / "line", tmp_path / "browser") as trace:
+    with trace_processor(tmp_path / "line") as trace:
         durations = trace.query(
             "select dur from slice where category = 'iteration'"
             " and extract_arg(arg_set_id, 'debug.iteration') is not null"

@@ -26,8 +26,8 @@ HOSTILE = "<img src=x onerror=\"document.documentElement.dataset.hacked='yes'\">
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as found:
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
         yield found
 
 

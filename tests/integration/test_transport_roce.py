@@ -81,7 +81,11 @@ def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
         calls.append(sum(map(len, pieces)))
         return send(self, pieces, to, control)
 
+    def refusing_to_cut(self: Sender, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
+        raise OSError(error, os.strerror(error))
+
     monkeypatch.setattr(Sender, "send", refusing)
+    monkeypatch.setattr(Sender, "send_cut", refusing_to_cut)
     return calls
 
 
@@ -159,6 +163,7 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
 
         for one in sender.values():
             one._sendmsg = lossy(one._sendmsg)  # type: ignore[assignment]
+            one._sendto = lossy(one._sendto)  # type: ignore[assignment]
         a.send(1, [(tag, 500_000) for tag in range(2, 10)])
         await bed.until(lambda: len(a.acknowledgements(1)) == 9)
         assert b.arrivals(0) == [(1, 1), *((tag, 500_000) for tag in range(2, 10))]

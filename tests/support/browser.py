@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ class Browser:
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Browser]:
+def chromium() -> Iterator[Browser]:
     """A browser with a fresh profile; skips the test where there is none."""
     binary = next(filter(None, map(shutil.which, _BROWSERS)), None)
     driver = shutil.which("chromedriver")
@@ -65,13 +65,14 @@ def chromium(profile: Path) -> Iterator[Browser]:
         pytest.skip("needs Chromium and its driver: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for option in (*_OPTIONS, f"--user-data-dir={profile}"):
-        options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # Chromium leaves things in the folder for temporary files.
-    service = webdriver.ChromeService(driver, env={**os.environ, "TMPDIR": str(profile)})
-    found = webdriver.Chrome(options=options, service=service)
-    try:
-        yield Browser(found)
-    finally:
-        found.quit()
+    # A short path: Chromium has a socket in there, and leaves things in the folder for temporary files.
+    with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
+        for option in (*_OPTIONS, f"--user-data-dir={profile}"):
+            options.add_argument(option)
+        service = webdriver.ChromeService(driver, env={**os.environ, "TMPDIR": profile})
+        found = webdriver.Chrome(options=options, service=service)
+        try:
+            yield Browser(found)
+        finally:
+            found.quit()

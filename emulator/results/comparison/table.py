@@ -131,7 +131,10 @@ def needs_text(one: ClassComparison) -> str:
     """Runs a side that would decide, or a dash where it is decided, or no number of runs would."""
     if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
         return NONE
-    return f"more than {MOST_RUNS}" if one.needs is None else str(one.needs)
+    if one.needs is None:
+        return f"more than {MOST_RUNS}"
+    # Of too few runs the spread is hardly known: so many are what the rank test wants in any case.
+    return f"at least {one.needs}" if one.is_too_few else str(one.needs)
 
 
 def runs_text(one: ClassComparison) -> str:

@@ -101,6 +101,7 @@ class ClassComparison:
         tail: effect on the 99th percentile of runs; None where runs have too few measurements.
         needs: runs a side that would decide; None where it is decided, or where that would take more than 100.
         why: what an inconclusive verdict lacks.
+        is_too_few: there are fewer runs than the rank test wants; `needs` is what that wants, at least.
     """
 
     key: ClassKey
@@ -113,6 +114,7 @@ class ClassComparison:
     verdict: Verdict
     needs: int | None = None
     why: str = ""
+    is_too_few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ def _decided(draft: ClassComparison, rules: Rules, *, classes: int) -> ClassComp
     if interval is None or not enough:
         needs = inference.runs_to_decide(classes)
         plural = f"{classes} classes" if classes != 1 else "1 class"
-        return replace(draft, needs=needs, why=f"too few runs to decide {plural}")
+        return replace(draft, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
     if draft.holm_p is not None and draft.holm_p < inference.SIGNIFICANCE and rules.excludes(interval):
         return replace(draft, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
     if rules.contains(interval):
