@@ -134,7 +134,7 @@ def needs_text(one: ClassComparison) -> str:
     if one.needs is None:
         return f"more than {MOST_RUNS}"
     # Of too few runs the spread is hardly known: so many are what the rank test wants in any case.
-    return f"at least {one.needs}" if one.is_too_few else str(one.needs)
+    return f"≥ {one.needs}" if one.is_too_few else str(one.needs)
 
 
 def runs_text(one: ClassComparison) -> str:

@@ -98,7 +98,7 @@ def test_two_runs_a_side_are_inconclusive_and_say_how_many_are_needed(
     assert {one["needs_runs"] for one in found["pairs"][0]["classes"]} == {5}
     path = tmp_path / "compare.xml"
     out = shown(capsys, *few, "--gate=strict", "--junit", path, code=4)
-    assert "inconclusive (n=2, needs at least 5)" in out
+    assert "inconclusive (n=2, needs ≥ 5)" in out
     assert "4 classes: too few runs to decide 4 classes" in out
     assert JUnitXml.fromfile(str(path)).failures == CLASSES
     shown(capsys, *few, "--junit", path)
