@@ -110,7 +110,7 @@ class Outlet:
         if shared.is_cutting:
             view = framing.middles(opcode, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True)
             try:
-                sender.send_cut(view, shared.payload.per_call * stride, self._to, shared.cut)
+                sender.send_cut(view, self._to, call_bytes=shared.payload.per_call * stride, stride=stride)
             except OSError as error:
                 if not _is_about_cutting(error):
                     raise

@@ -10,14 +10,15 @@ from agents.clock import Clock
 from agents.roce.runs import LARGEST_CALL_BYTES, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
-from agents.transports.roce.sockets import ControlMessages, Senders, cut_message
+from agents.transports.roce.sockets import Senders
 
 if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel
 
 
-CALLS_AT_ONCE = 8
-"""Full calls of one flow that are received one behind the other and looked at together; more would leave the cache."""
+CALLS_AT_ONCE = 4
+"""Full calls of one flow that are received one behind the other and looked at together: more cost in a core's cache
+what they save."""
 
 
 @dataclass(slots=True)
@@ -44,7 +45,6 @@ class Shared:
     drops: Counter[str]
     active: set[Channel]
     owing: list[Channel]
-    cut: ControlMessages
     seed: int
     rkey: int
     is_cutting: bool = True
@@ -78,7 +78,6 @@ def shared_state(
         drops=Counter(),
         active=set(),
         owing=[],
-        cut=cut_message(staging.stride),
         seed=seed,
         rkey=rkey,
     )

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from agents.roce.headers import Buffer
@@ -116,15 +117,22 @@ class Sender:
             return self._send_again(error, pieces, to, control)
         return True
 
-    def send_cut(self, view: memoryview, call_bytes: int, to: SocketAddress, control: ControlMessages) -> None:
-        """Send so many bytes a call; as `send`, at less cost."""
-        sendmsg = self._sendmsg
-        for start in range(0, len(view), call_bytes):
-            pieces = (view[start : start + call_bytes],)
-            try:
-                sendmsg(pieces, control, 0, to)
-            except OSError as error:
-                self._send_again(error, pieces, to, control)
+    def send_cut(self, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
+        """Send so many bytes a call, each of which the kernel cuts into datagrams of `stride` bytes; as `send`."""
+        if len(view) <= call_bytes:
+            self.send((view,), to, cut_message(stride))
+            return
+        sendto, option = self._sendto, self._socket.setsockopt
+        option(socket.IPPROTO_UDP, UDP_SEGMENT, stride)  # for several calls this costs less than a message with each
+        try:
+            for start in range(0, len(view), call_bytes):
+                piece = view[start : start + call_bytes]
+                try:
+                    sendto(piece, to)
+                except OSError as error:
+                    self._send_again(error, (piece,), to, ())
+        finally:
+            option(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """Send one datagram; as `send`, at less cost."""
@@ -213,6 +221,7 @@ class Senders:
                 sender.close()
 
 
+@lru_cache(maxsize=16)
 def cut_message(stride: int) -> ControlMessages:
     """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
     return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
