@@ -5,6 +5,7 @@ What a lab leaves behind can so be compared exactly, whatever other tests raise 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,7 +40,8 @@ class Machine:
 
     def kill(self, command: Command) -> None:
         """Kill the command itself, not only what brought it here, and wait until it is gone."""
-        os.kill(_child(command.process.pid), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it was faster
+            os.kill(_child(command.process.pid), signal.SIGKILL)
         command.process.wait()
 
     def run(self, *command: object) -> str:
