@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 
 from emulator.cli.visible import visible
@@ -22,6 +23,25 @@ _EPILOG = """example:
 exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 4 a gate found a regression,
   130 interrupted
 """
+COMMANDS = {
+    "run": "play a trace and measure every collective",
+    "bench": "sweep one collective over sizes",
+    "report": "look at a run: one HTML file",
+    "check": "validate and summarise a trace",
+    "plan": "loads of links and ideal times of a trace on a topology",
+    "compare": "compare groups of runs, as of two firmware versions",
+    "runs": "list, show and prune run folders",
+    "generate": "make a synthetic trace",
+    "audit": "check captured RoCEv2 frames",
+    "export": "hand a run on to another tool",
+    "lab": "raise a lab of namespaces with a software switch as DUT",
+    "controller": "as run, with agents that are all started by hand",
+    "agent": "play ranks on this machine for a controller",
+    "calibrate": "what the tester itself costs: rate, per-message cost, timer jitter, clock error",
+    "probe": "crafted frames into a device: what passes, what is altered, what is dropped",
+    "watch": "follow a run over MQTT",
+}
+"""Command → what the help says of it. The module of the same name adds its options."""
 INTERRUPTED = 130
 CUT_OFF = 141
 """What a shell reports of a command that SIGPIPE ended."""
@@ -57,33 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = _parser(next((word for word in words if word in COMMANDS), None)).parse_args(words)
     logging.basicConfig(level=args.log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     handler: Callable[[argparse.Namespace], int] = args.handler
     return handler(args)
 
 
-def _parser() -> argparse.ArgumentParser:
-    # Loading all this takes most of a second, in which a Ctrl-C must end as at any other time.
-    from emulator.cli import (
-        agent,
-        audit,
-        bench,
-        calibrate,
-        check,
-        compare,
-        controller,
-        export,
-        generate,
-        lab,
-        plan,
-        probe,
-        report,
-        run,
-        runs,
-        watch,
-    )
-
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser; of the commands only the chosen one is loaded: all of them would take a second."""
     parser = argparse.ArgumentParser(
         prog="charkha",
         description="Play MLCommons Chakra execution traces as network traffic and measure every collective.",
@@ -95,25 +97,11 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (
-        run,
-        bench,
-        report,
-        check,
-        plan,
-        compare,
-        runs,
-        generate,
-        audit,
-        export,
-        lab,
-        controller,
-        agent,
-        calibrate,
-        probe,
-        watch,
-    ):
-        command.add_parser(subparsers)
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            import_module(f"emulator.cli.{name}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
     return parser
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator
@@ -126,6 +127,7 @@ def test_a_port_that_goes_down_ends_the_run_and_one_that_comes_back_costs_time(l
     assert times[-1] > 10**9 > 3 * times[len(times) // 2]
 
 
+@pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="measures: CHARKHA_FULL=1 on a quiet machine")
 @pytest.mark.parametrize("lab", [star(5, rate="400Mbit", mtu=9000)], indirect=True, ids=["five-hosts"])
 def test_dcqcn_closes_the_loop_through_a_marker(lab: Lab) -> None:
     sweep = ("-n", 5, "-b", "400M", "-e", "400M", "--iterations", 1, "--warmup", 0, "--algorithm", "gather=parallel")

@@ -1,0 +1,40 @@
+"""The commands: what the help says of each, without loading them all."""
+
+import argparse
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from emulator.cli.main import COMMANDS, main
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_what_the_command_says(name: str) -> None:
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    import_module(f"emulator.cli.{name}").add_parser(subparsers)
+    (found,) = subparsers._choices_actions
+    assert (found.dest, found.help) == (name, COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([name, "--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: charkha {name}")
+    assert "example" in shown
+
+
+def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--log-level", "error", "check", "run"]) == 2
+    assert "run" in capsys.readouterr().err
+
+
+def test_a_command_loads_no_other_one() -> None:
+    code = "import sys; from emulator.cli.main import main; main(['check', '/nowhere']); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "emulator.cli.check" in loaded
+    assert not any(f"'emulator.{room}" in loaded for room in ("lab", "report", "controller", "audit", "dut"))
