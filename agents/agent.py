@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agents.lateness import Lateness
 from agents.link import ControlLink
@@ -33,6 +33,10 @@ from emulator.planner.program import Chunk
 from emulator.wire import control
 from emulator.wire.clock_id import clock_id
 from emulator.wire.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from emulator.telemetry.metrics import AgentMetrics
+
 
 PROGRESS_S = 0.25
 ABORT_S = 0.5
@@ -51,6 +55,7 @@ class Agent:
         tls: what it shows the controller, and asks of it.
         stays: it plays one run after another, and waits for each.
         told: called with a line for people when something begins or ends.
+        metrics: told how the run goes, where somebody scrapes them.
     """
 
     def __init__(
@@ -63,7 +68,9 @@ class Agent:
         tls: TlsFiles | None = None,
         stays: bool = False,
         told: Callable[[str], None] = lambda line: None,
+        metrics: AgentMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self._token, self._name, self._ports, self._stays, self._told = token, name, ports, stays, told
         self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._players: dict[int, RankPlayer] = {}
@@ -200,18 +207,22 @@ class Agent:
 
     async def _report_progress(self) -> None:
         while True:
-            waiting = next(filter(None, (player.waits_for() for player in self._players.values())), "")
-            self._link.send(
-                control.Progress(
-                    bytes_sent=sum(end.posted_bytes for end in self._endpoints.values()),
-                    events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
-                    computing=any(player.is_computing for player in self._players.values()),
-                    waiting_on=waiting,
-                )
-            )
+            self._link.send(self._progress())
             await asyncio.sleep(PROGRESS_S)
 
+    def _progress(self) -> control.Progress:
+        progress = control.Progress(
+            bytes_sent=sum(end.posted_bytes for end in self._endpoints.values()),
+            events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
+            computing=any(player.is_computing for player in self._players.values()),
+            waiting_on=next(filter(None, (player.waits_for() for player in self._players.values())), ""),
+        )
+        if self._metrics is not None:
+            self._metrics.progressed(bytes_sent=progress.bytes_sent, nodes_done=progress.events)
+        return progress
+
     async def _farewell(self, transport: Transport) -> None:
+        self._progress()  # what is scraped after the run is the whole of it
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts()))

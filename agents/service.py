@@ -9,11 +9,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agents.agent import Agent
 from agents.ports import Ports
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
 from emulator.wire.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from emulator.telemetry.metrics import AgentMetrics
 
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
 
@@ -24,6 +28,7 @@ class StayingAgent:
 
     Attributes:
         told: called with a line for people when something begins or ends.
+        metrics: kept up to date, where somebody scrapes them.
     """
 
     target: str
@@ -32,6 +37,7 @@ class StayingAgent:
     ports: Ports | None = None
     tls: TlsFiles | None = None
     told: Callable[[str], None] = print
+    metrics: AgentMetrics | None = None
 
     async def serve(self) -> None:
         """Play runs until interrupted.
@@ -69,12 +75,21 @@ class StayingAgent:
         except EmulatorError as error:
             self.told(str(error))
         finally:
+            if self.metrics is not None:
+                self.metrics.ended()
             gc.unfreeze()
             gc.collect()
 
     def _agent(self) -> Agent:
         return Agent(
-            self.target, token=self.token, name=self.name, ports=self.ports, tls=self.tls, stays=True, told=self.told
+            self.target,
+            token=self.token,
+            name=self.name,
+            ports=self.ports,
+            tls=self.tls,
+            stays=True,
+            told=self.told,
+            metrics=self.metrics,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from emulator.errors import InputError
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
+    from emulator.telemetry.metrics import AgentMetrics
 
 _EXAMPLE = """example:
   charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --token-file token
@@ -41,6 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="port under test, which all traffic goes through (repeatable; without it: loopback only)",
     )
     parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
+    parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
     add_secret_options(parser.add_argument_group("security"))
     parser.set_defaults(handler=run)
 
@@ -67,9 +70,32 @@ def run(args: argparse.Namespace) -> int:
     def tell(line: str) -> None:
         print(f"charkha agent {visible(name)}: {visible(line)}", file=sys.stderr, flush=True)
 
-    agent = StayingAgent(target, name, secret or "", ports=Ports(tuple(args.interface)), tls=tls_files(args), told=tell)
-    run_staying_agent(agent)
+    with contextlib.ExitStack() as stack:
+        run_staying_agent(
+            StayingAgent(
+                target,
+                name,
+                secret or "",
+                ports=Ports(tuple(args.interface)),
+                tls=tls_files(args),
+                told=tell,
+                metrics=_metrics(args.metrics, name, stack),
+            )
+        )
     return 0
+
+
+def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> AgentMetrics | None:
+    """Metrics that are served until the stack is left; None where nobody asked for them."""
+    if address is None:
+        return None
+    from emulator.telemetry.metrics import AgentMetrics, MetricsEndpoint, new_registry, parse_address
+
+    registry = new_registry()
+    metrics = AgentMetrics(registry, name)
+    endpoint = stack.enter_context(MetricsEndpoint(registry, parse_address(address)))
+    print(f"charkha agent {visible(name)}: metrics at {endpoint.url}", file=sys.stderr, flush=True)
+    return metrics
 
 
 def _check(target: str) -> None:

@@ -88,6 +88,39 @@ def new_registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
+class AgentMetrics:
+    """The metrics of an agent that stays: what it plays now, and how many runs it has played.
+
+    Args:
+        registry: theirs.
+        agent: its name.
+    """
+
+    def __init__(self, registry: CollectorRegistry, agent: str) -> None:
+        from prometheus_client import Counter, Gauge, Info
+
+        self._is_playing = False
+        Info("charkha_agent", "the agent", registry=registry).info({"agent": agent})
+        self._playing = Gauge("charkha_agent_playing", "1 while a run goes on", registry=registry)
+        self._runs = Counter("charkha_agent_runs", "played to their end, well or not", registry=registry)
+        self._sent = Gauge("charkha_agent_run_payload_bytes", "sent in the run that goes on", registry=registry)
+        self._done = Gauge("charkha_agent_run_nodes_done", "of the trace, in the run that goes on", registry=registry)
+
+    def progressed(self, *, bytes_sent: int, nodes_done: int) -> None:
+        """A run goes on: payload and completed nodes since it began."""
+        self._is_playing = True
+        self._playing.set(1)
+        self._sent.set(bytes_sent)
+        self._done.set(nodes_done)
+
+    def ended(self) -> None:
+        """A run is over, if any went on."""
+        if self._is_playing:
+            self._is_playing = False
+            self._playing.set(0)
+            self._runs.inc()
+
+
 class RunMetrics:
     """A JobObserver that keeps the metrics of a run up to date.
 

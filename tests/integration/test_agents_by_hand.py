@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import EXAMPLE, Finished, charkha, started
+from tests.support.command import EXAMPLE, Finished, charkha, started, wait_for
 
 TOKEN = "a-token-for-the-tests"
 HOSTS = [{"name": name, "per_rank": f"127.{third}.{os.getpid() % 250}.0/24"} for third, name in ((91, "a"), (92, "b"))]
@@ -49,6 +51,25 @@ def test_a_unix_socket_needs_no_token(folder: Path) -> None:
     with agents(folder, target):
         finished = bench(folder, target)
     assert finished.code == 0, finished.stderr
+
+
+def test_an_agent_serves_metrics_from_run_to_run(folder: Path) -> None:
+    target = f"unix:{folder}/control"
+    agent = ("agent", "--controller", target, "--name")
+    with started(*agent, "west", "--metrics", 0, cwd=folder) as west, started(*agent, "east", cwd=folder):
+        assert west.process.stderr is not None
+        url = re.findall(r"metrics at (http://127\.0\.0\.1:\S+)", west.process.stderr.readline())[0]
+
+        def scraped() -> str:
+            text: str = urllib.request.urlopen(url, timeout=10).read().decode()
+            return text
+
+        assert "charkha_agent_runs_total 0.0" in scraped()
+        assert bench(folder, target).code == 0
+        text = wait_for(lambda: found if "charkha_agent_runs_total 1.0" in (found := scraped()) else None, 20)
+        assert 'charkha_agent_info{agent="west"} 1.0' in text
+        assert "charkha_agent_playing 0.0" in text
+        assert "charkha_agent_run_payload_bytes 0.0" not in text
 
 
 def test_both_sides_show_certificates(folder: Path) -> None:
