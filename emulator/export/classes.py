@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.results.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge, nccl_size
+from emulator.results.classes import ClassKey, class_rows
+from emulator.results.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge
 from emulator.results.record import Run
 from emulator.results.schema import Part
 from emulator.results.summary import SEND_RECV, read_measured
@@ -52,21 +53,16 @@ def measured_classes(run: Run) -> Sequence[MeasuredClass]:
         ResultError: a table of the run is missing or damaged.
     """
     merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
-    if not len(merged):
-        return ()
-    keys = np.stack([merged.kind, merged.members, merged.size_bytes, merged.algorithm], axis=1)
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
-    return [_measured_class(tuple(map(int, key)), merged, which.ravel() == n) for n, key in enumerate(distinct)]
+    return [_measured_class(key, merged, rows) for key, rows in class_rows(merged)]
 
 
-def _measured_class(key: tuple[int, ...], merged: Merged, rows: IntArray) -> MeasuredClass:
-    kind, members = CommKind(key[0]), key[1]
+def _measured_class(key: ClassKey, merged: Merged, rows: IntArray) -> MeasuredClass:
     cct_ns = merged.cct_ns[rows]
     return MeasuredClass(
-        kind=kind,
-        members=members,
-        size_bytes=nccl_size(kind, size_bytes=key[2], members=members),
-        algorithm=merged.algorithms[key[3]],
+        kind=CommKind(int(merged.kind[rows[0]])),
+        members=key.members,
+        size_bytes=key.size_bytes,
+        algorithm=key.algorithm,
         cct_ns=cct_ns[cct_ns >= 0],
         early=int(np.count_nonzero(merged.early[rows])),
     )
