@@ -132,7 +132,7 @@ def needs_text(one: ClassComparison) -> str:
     if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
         return NONE
     if one.needs is None:
-        return f"more than {MOST_RUNS}"
+        return f"> {MOST_RUNS}"
     # Of too few runs the spread is hardly known: so many are what the rank test wants in any case.
     return f"≥ {one.needs}" if one.is_too_few else str(one.needs)
 
