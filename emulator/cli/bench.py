@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +15,7 @@ from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
 from emulator.cli.roce_arguments import add_roce_options
 from emulator.cli.telemetry_arguments import add_telemetry_options
 from emulator.cli.watching import add_profile_option
+from emulator.controller.scratch import scratch_folder
 from emulator.errors import RunInterrupted
 from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
 from emulator.results.record import Run
@@ -81,9 +81,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace, sweep: Sweep, folder: Path) -> Run:
-    with tempfile.TemporaryDirectory(prefix="charkha-bench-") as traces:
-        write_workload(sweep_workload(sweep), Path(traces) / "trace")
-        loaded = load_trace(Path(traces) / "trace", ranks=args.ranks)
+    with scratch_folder() as traces:
+        write_workload(sweep_workload(sweep), traces / "trace")
+        loaded = load_trace(traces / "trace", ranks=args.ranks)
         named = replace(loaded, path=Path(f"bench {sweep.kind.label}"))
         return play(args, named, build_workload(loaded.traces), folder=folder)
 

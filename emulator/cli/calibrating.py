@@ -7,7 +7,6 @@ import asyncio
 import datetime
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from agents.timer import TimerfdClock
 from emulator.cli import bench
 from emulator.cli.calibrated import deciding_parameters
 from emulator.cli.playing import play
+from emulator.controller.scratch import scratch_folder
 from emulator.lab.labs import Labs
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
 from emulator.results.calibration import (
@@ -64,10 +64,10 @@ def calibrate(
     Raises:
         EmulatorError: as a run.
     """
-    with tempfile.TemporaryDirectory(prefix="charkha-calibrate-") as scratch, _place(topology, ranks, scratch) as place:
+    with scratch_folder() as scratch, _place(topology, ranks, scratch) as place:
         where, count, options = place
-        costs = tuple(_cost(transport, count, options, Path(scratch)) for transport in transports)
-        clocks = _clocks(topology, listening, Path(scratch)) if topology is not None and listening else ()
+        costs = tuple(_cost(transport, count, options, scratch) for transport in transports)
+        clocks = _clocks(topology, listening, scratch) if topology is not None and listening else ()
     return Calibration(
         created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds"),
         where=where,
@@ -86,7 +86,7 @@ def can_be_cabled(topology: Topology) -> bool:
 
 
 @contextmanager
-def _place(topology: Topology | None, ranks: int | None, scratch: str) -> Iterator[tuple[str, int, Sequence[str]]]:
+def _place(topology: Topology | None, ranks: int | None, scratch: Path) -> Iterator[tuple[str, int, Sequence[str]]]:
     """(where, number of ranks, options of a run there)."""
     if topology is None or not can_be_cabled(topology) or os.geteuid() != 0:
         count = ranks or 2 * len(os.sched_getaffinity(0))
@@ -94,7 +94,7 @@ def _place(topology: Topology | None, ranks: int | None, scratch: str) -> Iterat
         return
     count = ranks or min(len(topology.hosts), MOST_HOSTS)
     count += count % 2
-    path = Path(scratch) / "cables.yaml"
+    path = scratch / "cables.yaml"
     path.write_text(json.dumps(_cables(topology, count)))
     labs, lab_id = Labs(), f"calibrate-{os.getpid()}"
     labs.up(load_topology(path, ranks=0), lab_id=lab_id)

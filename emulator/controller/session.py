@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from emulator.controller import state
 from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.launch import LocalAgents
 from emulator.controller.listening import Listening
+from emulator.controller.scratch import scratch_folder
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
@@ -178,9 +178,9 @@ class RunSession:
         """
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         token = secrets.token_urlsafe(24)
-        with tempfile.TemporaryDirectory(prefix="charkha-") as folder:
+        with scratch_folder() as folder:
             target = f"unix:{folder}/control.sock"
-            async with self._serve(target, token), self._start_agents(target, token, Path(folder)):
+            async with self._serve(target, token), self._start_agents(target, token, folder):
                 self._observer.waiting_for(self._state.missing_agents)
                 watch = asyncio.create_task(self._watch())
                 try:

@@ -1,0 +1,70 @@
+"""Temporary folders of a command: gone with it, and where it was killed, gone with the next one.
+
+Whoever uses a folder holds a lock on it, which the kernel drops when its process ends, however it ends. So a folder of
+ours that can be locked is nobody's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from emulator.errors import HostError
+
+PREFIX = "charkha-tmp-"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for the length of a command, for its user alone; those that killed commands left are removed first.
+
+    Raises:
+        HostError: there is no place for it.
+    """
+    try:
+        _remove_left()
+        folder, lock = _locked_folder()
+    except OSError as error:
+        problem = f"no temporary folder can be made ({error.strerror or error})"
+        raise HostError(f"{problem}: free space, or set TMPDIR to another place") from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder() -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds its lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        # Before it is locked another command may take it for one that was left.
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            if _take(lock) and folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_left() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else removed it, or it is no folder
+            found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(found).st_uid == os.geteuid() and _take(found):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(found)
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
