@@ -14,6 +14,7 @@ import grpc
 from emulator.errors import ControllerRefusal, RunAborted
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import decode, encode_agent
 from emulator.wire.tls import TlsFiles
 
 _AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
@@ -93,7 +94,7 @@ class ControlLink:
             raise _why(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._ended())
-        return control.decode(message)
+        return decode(message)
 
     async def drained(self) -> None:
         """The controller has read everything queued, and ended the conversation, or is gone.
@@ -119,7 +120,7 @@ class ControlLink:
             while (value := await self._outgoing.get()) is not None:
                 if isinstance(value, control.ClockReply):
                     value = replace(value, sent_ns=time.monotonic_ns())
-                await self._call.write(control.encode_agent(value))
+                await self._call.write(encode_agent(value))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and says why

@@ -15,6 +15,7 @@ import grpc
 from emulator.errors import RemoteProtocolError
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import decode, encode_controller
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class ControlService:
                 f"no common control version: the agent speaks {hello.oldest_version} to {hello.newest_version}, "
                 f"the controller {control.OLDEST_VERSION} to {control.NEWEST_VERSION}",
             )
-        await context.write(control.encode_controller(control.Welcome(version, self._run_id)))
+        await context.write(encode_controller(control.Welcome(version, self._run_id)))
         return hello
 
     def _knows(self, said: str) -> bool:
@@ -140,7 +141,7 @@ class ControlService:
     ) -> None:
         if not hello.stays:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
-        await context.write(control.encode_controller(control.Wait(refusal)))
+        await context.write(encode_controller(control.Wait(refusal)))
         leaving = asyncio.create_task(_drain(requests))
         over = asyncio.create_task(self._is_over.wait())
         await asyncio.wait([leaving, over], return_when=asyncio.FIRST_COMPLETED)
@@ -151,19 +152,19 @@ class ControlService:
         """The first value, None where there is none that can be understood."""
         async for message in requests:
             with contextlib.suppress(RemoteProtocolError):
-                return control.decode(message)
+                return decode(message)
             break
         return None
 
     async def _read(self, requests: AsyncIterator[pb.AgentMessage], channel: AgentChannel) -> None:
         async for message in requests:
-            self._listener.heard(channel, control.decode(message))
+            self._listener.heard(channel, decode(message))
 
     async def _write(self, channel: AgentChannel, context: Any) -> None:
         async for value in channel.outgoing():
             if isinstance(value, control.ClockQuery):
                 value = control.ClockQuery(time.monotonic_ns())
-            await context.write(control.encode_controller(value))
+            await context.write(encode_controller(value))
 
 
 async def _drain(requests: AsyncIterator[pb.AgentMessage]) -> None:

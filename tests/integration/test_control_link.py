@@ -12,6 +12,7 @@ import grpc
 from agents.link import ControlLink
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import decode
 
 MESSAGES = 20
 
@@ -21,7 +22,7 @@ def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
 
     async def read_slowly(requests: AsyncIterator[pb.AgentMessage], context: Any) -> None:
         async for message in requests:
-            heard.append(control.decode(message))
+            heard.append(decode(message))
             await asyncio.sleep(0.01)
 
     async def scenario() -> None:

@@ -24,6 +24,7 @@ from emulator.planner.choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import encode_agent
 from emulator.wire.load import load_trace
 from tests.support.trace_files import collective, write
 
@@ -246,7 +247,7 @@ def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> N
 
 def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        await _say(opened.target, control.encode_agent(opened.hello), pb.AgentMessage())
+        await _say(opened.target, encode_agent(opened.hello), pb.AgentMessage())
         error = await opened.ended()
         assert isinstance(error, AgentLost)
         assert "agent-0" in str(error)

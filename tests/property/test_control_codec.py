@@ -20,6 +20,7 @@ from emulator.results.observations import ComputeSpans, FlowCounters, RankSummar
 from emulator.trace.model import CommKind, Resource
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import decode, encode_agent, encode_controller
 
 texts = st.text(max_size=8)
 u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
@@ -167,23 +168,23 @@ def plain(value: Any) -> Any:
 @settings(deadline=None)
 @given(agent_values)
 def test_what_an_agent_says_arrives(value: Any) -> None:
-    sent = control.encode_agent(value).SerializeToString()
-    assert plain(control.decode(pb.AgentMessage.FromString(sent))) == plain(value)
+    sent = encode_agent(value).SerializeToString()
+    assert plain(decode(pb.AgentMessage.FromString(sent))) == plain(value)
 
 
 @settings(deadline=None)
 @given(controller_values)
 def test_what_the_controller_says_arrives(value: Any) -> None:
-    sent = control.encode_controller(value).SerializeToString()
-    assert plain(control.decode(pb.ControllerMessage.FromString(sent))) == plain(value)
+    sent = encode_controller(value).SerializeToString()
+    assert plain(decode(pb.ControllerMessage.FromString(sent))) == plain(value)
 
 
 @settings(deadline=None)
 @given(controller_values, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3))
 def test_damaged_messages_are_values_or_the_peers_fault(value: Any, damage: list[tuple[int, int]]) -> None:
-    sent = bytearray(control.encode_controller(value).SerializeToString())
+    sent = bytearray(encode_controller(value).SerializeToString())
     for place, content in damage:
         if sent:
             sent[place % len(sent)] = content
     with suppress(RemoteProtocolError, DecodeError):
-        control.decode(pb.ControllerMessage.FromString(bytes(sent)))
+        decode(pb.ControllerMessage.FromString(bytes(sent)))

@@ -27,8 +27,8 @@ from emulator.planner.workloads.node import SyntheticWorkload, WorkNode
 from emulator.results.observations import Completion, RankSummary
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
-from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import decode, encode_controller
 from tests.support import traces as write
 
 BEGIN_LEAD_NS = 1_000
@@ -153,10 +153,10 @@ class _Stage:
 
     def _feed(self, rank: int) -> None:
         for chunk in self.streams[rank].chunks():
-            message = pb.ControllerMessage.FromString(control.encode_controller(chunk).SerializeToString())
+            message = pb.ControllerMessage.FromString(encode_controller(chunk).SerializeToString())
             self._held[rank] += len(chunk)
             assert self._held[rank] <= self.windows[rank]
-            self.players[rank].deliver(control.decode(message))
+            self.players[rank].deliver(decode(message))
 
     def completed(self, completion: Completion) -> None:
         self.played.completions.append(completion)

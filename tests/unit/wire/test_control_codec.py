@@ -13,6 +13,7 @@ from emulator.results.catalogue import Completions
 from emulator.trace.model import CommKind, Resource
 from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control_codec import NO_ROOT, decode, encode_agent, encode_controller
 
 
 def chunk_message(**changes: Any) -> pb.ControllerMessage:
@@ -25,13 +26,13 @@ def chunk_message(**changes: Any) -> pb.ControllerMessage:
         "duration_ns": [7, 0],
         "dependencies": [0, 1],
         "distance": [1],
-        "communications": [pb.Communication(position=6, kind=CommKind.BARRIER, root=control.NO_ROOT)],
+        "communications": [pb.Communication(position=6, kind=CommKind.BARRIER, root=NO_ROOT)],
     }
     return pb.ControllerMessage(chunk=pb.Chunk(**columns | changes))
 
 
 def collective(position: int, kind: int = 0) -> pb.Communication:
-    return pb.Communication(position=position, kind=kind, root=control.NO_ROOT)
+    return pb.Communication(position=position, kind=kind, root=NO_ROOT)
 
 
 def completion_message(**changes: Any) -> pb.AgentMessage:
@@ -51,7 +52,7 @@ def completion_message(**changes: Any) -> pb.AgentMessage:
 
 
 def test_a_chunk_as_it_should_be() -> None:
-    chunk = control.decode(chunk_message())
+    chunk = decode(chunk_message())
     assert isinstance(chunk, Chunk)
     assert chunk.communications[6] == PlannedCommunication(CommKind.BARRIER, 0, 0, 0, peer=-1, root=-1, algorithm=0)
     assert (chunk.distance.tolist(), chunk.duration_ns.dtype) == ([1], np.uint64)
@@ -76,11 +77,11 @@ def test_a_chunk_as_it_should_be() -> None:
 )
 def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(RemoteProtocolError, match=f"the peer sent a malformed chunk message: {problem}"):
-        control.decode(chunk_message(**changes))
+        decode(chunk_message(**changes))
 
 
 def test_completions_as_they_should_be() -> None:
-    done = control.decode(completion_message())
+    done = decode(completion_message())
     assert isinstance(done, Completions)
     assert (done.iteration, done.node_id.tolist(), done.early.tolist()) == (-1, [2**64 - 1], [True])
 
@@ -88,13 +89,13 @@ def test_completions_as_they_should_be() -> None:
 @pytest.mark.parametrize("column", ["rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "early"])
 def test_completions_with_a_short_column_are_the_peers_fault(column: str) -> None:
     with pytest.raises(RemoteProtocolError, match="malformed completions message: columns of unequal length"):
-        control.decode(completion_message(**{column: []}))
+        decode(completion_message(**{column: []}))
 
 
 @pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
 def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> None:
     with pytest.raises(RemoteProtocolError, match="malformed completions message"):
-        control.decode(completion_message(**{column: [2**64 - 1]}))
+        decode(completion_message(**{column: [2**64 - 1]}))
 
 
 @pytest.mark.parametrize(
@@ -102,16 +103,16 @@ def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> 
 )
 def test_a_message_of_a_kind_that_is_not_known_is_the_peers_fault(message: Any) -> None:
     with pytest.raises(RemoteProtocolError, match="this version does not know"):
-        control.decode(message)
+        decode(message)
 
 
 def test_what_comes_out_is_plain_values() -> None:
     hello = control.Hello(1, 1, "t", "a", 5, "h", "0.1", 9, {"kernel": "6"})
-    facts = control.decode(control.encode_agent(hello)).facts
+    facts = decode(encode_agent(hello)).facts
     assert type(facts) is dict
     settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
     setup = control.Setup([control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
-    decoded = control.decode(control.encode_controller(setup))
+    decoded = decode(encode_controller(setup))
     assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
     assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
 
