@@ -13,7 +13,6 @@ from pathlib import Path
 from emulator.cli.calibrated import calibration_of
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
-from emulator.cli.followers import Followers
 from emulator.cli.loopback import own_block
 from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
@@ -66,7 +65,7 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
             ) as progress,
             telemetry(args, facts) as others,
         ):
-            return job.play(folder, Followers([progress, *others]))
+            return job.play(folder, [progress, *others])
     except EmulatorError:
         if (folder / "manifest.json").exists() and not is_used:
             print(f"charkha: what was measured is in {visible(str(folder))}", file=sys.stderr)

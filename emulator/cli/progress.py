@@ -11,12 +11,12 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from emulator.results.schema import Columns
+from emulator.results.observer import RunObserver
 from emulator.units import BITS_PER_BYTE
 
 
-class RunProgress:
-    """A JobObserver that draws; a context manager.
+class RunProgress(RunObserver):
+    """Draws the progress of a run; a context manager.
 
     Args:
         nodes: communication nodes of one iteration, all ranks.
@@ -56,7 +56,7 @@ class RunProgress:
         self._progress.stop()
 
     def waiting_for(self, agents: Sequence[str]) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         remote = [name for name in agents if name in self._dialling]
         if not remote:
             self._progress.update(self._task, description="starting agents")
@@ -68,26 +68,17 @@ class RunProgress:
             print(f"charkha: {line}", file=sys.stderr, flush=True)
 
     def iteration_started(self, iteration: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._started += 1
         what = "warm-up" if iteration < 0 else "iteration"
         self._progress.update(self._task, description=f"{what} {self._started}/{self._iterations}")
 
     def completed(self, nodes: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._progress.advance(self._task, nodes)
 
-    def recorded(self, samples: Columns) -> None:
-        """See JobObserver."""
-
-    def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """See JobObserver."""
-
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """See JobObserver."""
-
     def moved(self, bytes_sent: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         now = time.monotonic()
         then, before = self._seen
         if now - then >= 0.5:
@@ -96,5 +87,5 @@ class RunProgress:
             self._seen = (now, bytes_sent)
 
     def writing_trace(self) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._progress.update(self._task, description="writing the measured trace", rate="")

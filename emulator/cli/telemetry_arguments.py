@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from emulator.controller.job import JobObserver
 from emulator.errors import EmulatorError, RunAborted
 from emulator.results.manifest import ABORTED, COMPLETE
+from emulator.results.observer import RunObserver
+from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.messages import Composer
 from emulator.telemetry.metrics import MetricsEndpoint, RunMetrics, new_registry, parse_address
 from emulator.telemetry.mqtt import Broker, MqttPublisher
@@ -40,7 +41,7 @@ def broker(url: str) -> Broker:
 
 
 @contextmanager
-def telemetry(args: argparse.Namespace, facts: RunFacts) -> Iterator[list[JobObserver]]:
+def telemetry(args: argparse.Namespace, facts: RunFacts) -> Iterator[list[RunObserver]]:
     """Observers that tell others, for the length of a run.
 
     Raises:
@@ -48,15 +49,15 @@ def telemetry(args: argparse.Namespace, facts: RunFacts) -> Iterator[list[JobObs
         HostError: a library is missing, or the metrics' port is taken.
     """
     with ExitStack() as stack:
-        observers: list[JobObserver] = []
+        told: list[RunMetrics | TelemetryReporter] = []
         if args.metrics is not None:
             registry = new_registry()
-            observers.append(RunMetrics(registry, facts))
+            told.append(RunMetrics(registry, facts))
             endpoint = stack.enter_context(MetricsEndpoint(registry, parse_address(args.metrics)))
             print(f"charkha: metrics at {endpoint.url}", file=sys.stderr)
         if args.mqtt is not None:
-            observers.append(stack.enter_context(_published(broker(args.mqtt), facts)))
-        yield observers
+            told.append(stack.enter_context(_published(broker(args.mqtt), facts)))
+        yield [*told, IterationDigest(told)] if told else []
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,9 @@ from emulator.results.catalogue import Catalogue, Completions
 from emulator.results.limits import limits_met
 from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
 from emulator.results.observations import ComputeSpans, RankSummary, join_ends
+from emulator.results.observer import RunObserver
 from emulator.results.record import BROKEN, Run, RunWriter
 from emulator.results.roofline import sequential_roofline_ns
-from emulator.results.schema import Columns
 from emulator.topology.model import Topology
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
@@ -85,42 +85,6 @@ class JobOptions:
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
 
-class JobObserver(Protocol):
-    """Who follows a job."""
-
-    def waiting_for(self, agents: Sequence[str]) -> None:
-        """These agents have not joined yet."""
-        ...
-
-    def iteration_started(self, iteration: int) -> None:
-        """All agents were told to begin."""
-        ...
-
-    def completed(self, nodes: int) -> None:
-        """So many more communication nodes are done."""
-        ...
-
-    def recorded(self, samples: Columns) -> None:
-        """The same nodes as rows of the samples, see `SAMPLES_SCHEMA`; all of one iteration."""
-        ...
-
-    def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """All ranks completed the iteration, so long after the first of them started."""
-        ...
-
-    def moved(self, bytes_sent: int) -> None:
-        """Payload sent since the run began, bytes."""
-        ...
-
-    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """An agent gave a sign of life: its payload and completed nodes since the run began."""
-        ...
-
-    def writing_trace(self) -> None:
-        """Playing is over, the measured trace is being written."""
-        ...
-
-
 class Job:
     """One run of one workload.
 
@@ -163,8 +127,8 @@ class Job:
         """Agents that are started elsewhere."""
         return self._assignment.remote
 
-    def play(self, folder: Path, observer: JobObserver) -> Run:
-        """Play, and leave a closed run folder; returns it.
+    def play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
+        """Play, and leave a closed run folder; returns it. Observers are told in order.
 
         Raises:
             RunError: the run failed, was interrupted, or an agent was lost; the folder keeps what was measured.
@@ -172,7 +136,7 @@ class Job:
             InputError: the folder is in use.
         """
         with self._companion, RunWriter(folder, self._manifest()) as writer:
-            recorder = _Recorder(writer, self._catalogue(), observer, self._companion)
+            recorder = _Recorder(writer, self._catalogue(), observers, self._companion)
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
@@ -184,7 +148,8 @@ class Job:
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
             writer.add_flows(join_ends(session.outcome.flows))
-            observer.writing_trace()
+            for observer in observers:
+                observer.writing_trace()
             self._write_trace(writer.run(), folder / MEASURED_TRACE)
         return writer.run()
 
@@ -330,24 +295,29 @@ class Job:
 class _Recorder:
     """Turns what a session reports into rows of the run folder. Implements SessionObserver."""
 
-    def __init__(self, writer: RunWriter, catalogue: Catalogue, observer: JobObserver, companion: RunCompanion) -> None:
-        self._writer, self._catalogue, self._observer, self._companion = writer, catalogue, observer, companion
+    def __init__(
+        self, writer: RunWriter, catalogue: Catalogue, observers: Sequence[RunObserver], companion: RunCompanion
+    ) -> None:
+        self._writer, self._catalogue, self._observers, self._companion = writer, catalogue, observers, companion
         self._done: dict[int, list[RankSummary]] = {}
 
     def waiting_for(self, agents: Sequence[str]) -> None:
-        self._observer.waiting_for(agents)
+        for observer in self._observers:
+            observer.waiting_for(agents)
 
     def iteration_started(self, iteration: int) -> None:
         if not self._done:
             self._companion.begin()
         self._done[iteration] = []
-        self._observer.iteration_started(iteration)
+        for observer in self._observers:
+            observer.iteration_started(iteration)
 
     def completed(self, completions: Completions) -> None:
         samples = self._catalogue.samples(completions)
         self._writer.add_samples(samples)
-        self._observer.completed(len(completions.rank))
-        self._observer.recorded(samples)
+        for observer in self._observers:
+            observer.completed(len(completions.rank))
+            observer.recorded(samples)
 
     def computed(self, spans: ComputeSpans) -> None:
         self._writer.add_compute(spans)
@@ -358,15 +328,18 @@ class _Recorder:
         done += summaries
         if len(done) == self._catalogue.ranks:
             start_ns, end_ns = min(one.start_ns for one in done), max(one.end_ns for one in done)
-            self._observer.iteration_done(iteration, end_ns - start_ns)
+            for observer in self._observers:
+                observer.iteration_done(iteration, end_ns - start_ns)
 
     def moved(self, bytes_sent: int) -> None:
         self._add_counters()
         self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
-        self._observer.moved(bytes_sent)
+        for observer in self._observers:
+            observer.moved(bytes_sent)
 
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        self._observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
+        for observer in self._observers:
+            observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
 
     def flush(self) -> None:
         self._add_counters()

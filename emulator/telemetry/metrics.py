@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from emulator.errors import HostError, InputError
-from emulator.results.schema import Columns
-from emulator.telemetry.digest import IterationDigest
+from emulator.results.observer import RunObserver
+from emulator.results.summary import ClassSummary
 from emulator.telemetry.reporter import RunFacts
 from emulator.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from prometheus_client import CollectorRegistry
 
 _CLASS = ("collective", "group_size", "size_bytes", "algorithm")
 LOCAL = "127.0.0.1"
+PATH = "/metrics"
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -58,6 +61,7 @@ class MetricsEndpoint:
             self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
         except OSError as error:
             raise HostError(f"metrics cannot be served at {host}:{port} ({error.strerror}): choose another") from error
+        self._server.set_app(_at_metrics_only(self._server.get_app()))
         return self
 
     def __exit__(
@@ -72,7 +76,21 @@ class MetricsEndpoint:
     def url(self) -> str:
         """Where it is."""
         host, port = self._server.server_address[:2]
-        return f"http://{host}:{port}/metrics"
+        return f"http://{host}:{port}{PATH}"
+
+
+def _at_metrics_only(metrics: WSGIApplication) -> WSGIApplication:
+    """An application that answers at /metrics, gives a hint at /, and knows no other path."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == PATH:
+            return metrics(environ, start_response)
+        status = "200 OK" if path in ("", "/") else "404 Not Found"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"The metrics are at {PATH}\n".encode()]
+
+    return answer
 
 
 def new_registry() -> CollectorRegistry:
@@ -121,8 +139,8 @@ class AgentMetrics:
             self._runs.inc()
 
 
-class RunMetrics:
-    """A JobObserver that keeps the metrics of a run up to date.
+class RunMetrics(RunObserver):
+    """Keeps the metrics of a run up to date.
 
     Args:
         registry: theirs.
@@ -146,39 +164,28 @@ class RunMetrics:
         self._busbw = Gauge(
             "charkha_busbw_bytes_per_second", "at the median cct of the last iteration", _CLASS, registry=registry
         )
-        self._digest = IterationDigest()
-
-    def waiting_for(self, agents: Sequence[str]) -> None:
-        """See JobObserver."""
 
     def iteration_started(self, iteration: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._iteration.set(iteration)
 
     def completed(self, nodes: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._done.inc(nodes)
 
-    def recorded(self, samples: Columns) -> None:
-        """See JobObserver."""
-        self._digest.add(samples)
-
-    def moved(self, bytes_sent: int) -> None:
-        """See JobObserver."""
-
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._sent.labels(agent).set(bytes_sent)
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._jct.set(jct_ns / NS_PER_S)
-        for one in self._digest.take(iteration) or ():
+
+    def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
+        """See IterationDigest."""
+        for one in classes:
             labels = (one.collective, one.members, one.size_bytes, one.algorithm)
             if one.cct_p50_ns is not None:
                 self._cct.labels(*labels).set(one.cct_p50_ns / NS_PER_S)
             if one.busbw_bytes_per_s is not None:
                 self._busbw.labels(*labels).set(one.busbw_bytes_per_s)
-
-    def writing_trace(self) -> None:
-        """See JobObserver."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from emulator.results.schema import Columns
+from emulator.results.observer import RunObserver
 from emulator.results.summary import ClassSummary
-from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.messages import Composer, Kind, Message
 from emulator.units import BITS_PER_BYTE
 
@@ -38,8 +37,8 @@ class Sink(Protocol):
         ...
 
 
-class TelemetryReporter:
-    """A JobObserver that tells a sink. Progress and agents at most once a second, everything else as it happens.
+class TelemetryReporter(RunObserver):
+    """Tells a sink of a run. Progress and agents at most once a second, everything else as it happens.
 
     Args:
         facts: of the run.
@@ -52,7 +51,6 @@ class TelemetryReporter:
         self, facts: RunFacts, composer: Composer, sink: Sink, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._facts, self._composer, self._sink, self._now = facts, composer, sink, now
-        self._digest = IterationDigest()
         self._iteration = 0
         self._nodes_done = 0
         self._seen = (now(), 0)
@@ -76,25 +74,18 @@ class TelemetryReporter:
             self._tell(Kind.AGENT, {"agent": agent, "state": "gone"}, name=agent)
         self._tell_state(state, reason=reason, run_folder=self._facts.run_folder)
 
-    def waiting_for(self, agents: Sequence[str]) -> None:
-        """See JobObserver."""
-
     def iteration_started(self, iteration: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         if not self._nodes_done:
             self._tell_state("playing")
         self._iteration = iteration
 
     def completed(self, nodes: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._nodes_done += nodes
 
-    def recorded(self, samples: Columns) -> None:
-        """See JobObserver."""
-        self._digest.add(samples)
-
     def moved(self, bytes_sent: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         now, (then, before) = self._now(), self._seen
         if now - then < PROGRESS_S:
             return
@@ -110,7 +101,7 @@ class TelemetryReporter:
         self._tell(Kind.PROGRESS, facts)
 
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         now = self._now()
         if now - self._agents.get(agent, -PROGRESS_S) >= PROGRESS_S:
             self._agents[agent] = now
@@ -118,14 +109,15 @@ class TelemetryReporter:
             self._tell(Kind.AGENT, {"agent": agent, "state": "playing", **facts}, name=agent)
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._tell(Kind.ITERATION, {"iteration": iteration, "jct_ns": jct_ns})
-        classes = self._digest.take(iteration)
-        if classes is not None:
-            self._tell(Kind.COMPLETIONS, {"iteration": iteration, "classes": [_class_facts(one) for one in classes]})
+
+    def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
+        """See IterationDigest."""
+        self._tell(Kind.COMPLETIONS, {"iteration": iteration, "classes": [_class_facts(one) for one in classes]})
 
     def writing_trace(self) -> None:
-        """See JobObserver."""
+        """See RunObserver."""
         self._tell_state("writing")
 
     def _tell_state(self, state: str, **facts: Any) -> None:

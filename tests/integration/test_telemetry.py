@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from emulator.telemetry.messages import Composer, Kind
+from emulator.telemetry.metrics import MetricsEndpoint, new_registry
 from emulator.telemetry.mqtt import Broker, MqttPublisher
 from tests.support.command import EXAMPLE, charkha, started, wait_for
 from tests.support.mosquitto import Mosquitto, listening, mosquitto
@@ -130,3 +132,11 @@ def test_prometheus_sees_the_run(tmp_path: Path) -> None:
         text = wait_for(scrape, 30)
         assert re.search(r'^charkha_run_info\{.*trace=".*transformer-8r"', text, re.MULTILINE)
         assert "charkha_ranks 8.0" in text
+
+
+def test_metrics_have_one_path() -> None:
+    with MetricsEndpoint(new_registry(), ("127.0.0.1", 0)) as endpoint:
+        root = endpoint.url.removesuffix("metrics")
+        assert "/metrics" in urllib.request.urlopen(root, timeout=10).read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{root}metrics/else", timeout=10)

@@ -8,6 +8,7 @@ import re
 import jsonschema
 import pytest
 
+from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.messages import Composer, Kind, Message, schema
 from emulator.telemetry.metrics import RunMetrics, new_registry, parse_address
 from emulator.telemetry.reporter import RunFacts, TelemetryReporter
@@ -34,17 +35,18 @@ class Desk:
 
 
 def play(desk: Desk) -> None:
-    reporter = desk.reporter
+    reporter, digest = desk.reporter, IterationDigest([desk.reporter])
     reporter.begin()
     for iteration in (-1, 0):
         reporter.iteration_started(iteration)
         samples = columns(collective([0, 0], [4000, 4000], iteration=iteration))
         reporter.completed(2)
-        reporter.recorded(samples)
+        digest.recorded(samples)
         desk.now += 1
         reporter.moved(5000 * (iteration + 2))
         reporter.agent_moved("agent/0", bytes_sent=5000, nodes_done=9, waiting_on="rank 1")
         reporter.iteration_done(iteration, 7000)
+        digest.iteration_done(iteration, 7000)
     reporter.writing_trace()
     reporter.end("complete", None)
 
@@ -95,11 +97,13 @@ def test_progress_comes_once_a_second_with_a_rate() -> None:
 def test_metrics_follow_a_run() -> None:
     registry = new_registry()
     metrics = RunMetrics(registry, FACTS)
+    digest = IterationDigest([metrics])
     metrics.iteration_started(0)
     metrics.completed(2)
-    metrics.recorded(columns(collective([0, 0], [4000, 4000])))
+    digest.recorded(columns(collective([0, 0], [4000, 4000])))
     metrics.agent_moved("agent-0", bytes_sent=77, nodes_done=1, waiting_on="")
     metrics.iteration_done(0, 2_000_000)
+    digest.iteration_done(0, 2_000_000)
     labels = {"collective": "all_reduce", "group_size": "2", "size_bytes": "1000", "algorithm": "ring"}
     assert registry.get_sample_value("charkha_jct_seconds") == pytest.approx(0.002)
     assert registry.get_sample_value("charkha_communication_nodes_done_total") == 2
