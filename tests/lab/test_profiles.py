@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.fairness import shares
 from emulator.results.record import Run, read_run
 from emulator.results.schema import Part
 from tests.support.command import Finished, charkha
+from tests.support.fairness import shares
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 LEAF_SPINE = Path(__file__).parents[2] / "topologies" / "leaf-spine-2x2.yaml"

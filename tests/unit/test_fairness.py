@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from emulator.results.fairness import shares
 from emulator.results.schema import COUNTERS_SCHEMA, to_batch
+from tests.support.fairness import shares
 
 SECOND = 10**9
 

@@ -1,7 +1,7 @@
 """How flows share a port over time: from the counters of the ports they come from.
 
 Source: BMWG's draft-calabria-bmwg-ai-fabric-training-bench: flows have converged when all are within 10 % of their fair
-share; Jain's index is (Σx)² / (n Σx²).
+share.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from emulator.planner.balance import balance_of
 from emulator.results.collectives import to_ints
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
@@ -40,10 +41,8 @@ class Shares:
         return int(np.argmax(fair)) if fair.any() else None
 
     def jain(self, first: int = 0) -> float:
-        """Jain's index of what the senders sent from a window on; 1 is fair, 1 / senders is not."""
-        sent = self.rate_bps[:, first:].sum(axis=1)
-        squares = float((sent**2).sum())
-        return float(sent.sum()) ** 2 / (len(sent) * squares) if squares else 1.0
+        """Jain's index of what the senders sent from a window on: 1 is fair, 1 / senders is not; 0: nothing."""
+        return balance_of(self.rate_bps[:, first:].sum(axis=1)).jain or 0.0
 
 
 def shares(
