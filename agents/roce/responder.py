@@ -188,6 +188,39 @@ class Responder:
         self._last_early = None
         return True
 
+    def take_first(self, address: int, length: int, *, ack_request: bool) -> bool:
+        """The FIRST packet of a WRITE of `length` bytes came as expected; False where that is not so: use `receive`."""
+        mtu = self._settings.path_mtu
+        if self._operation is not None or self._early or self.is_broken or not mtu < length <= LARGEST_MESSAGE_BYTES:
+            return False
+        self._operation, self._received, self._length, self._address = Operation.WRITE, mtu, length, address
+        self._took_one(ack_request=ack_request)
+        return True
+
+    def take_last(self, size: int, *, imm: int | None, ack_request: bool) -> Delivered | None:
+        """The LAST packet of a WRITE came as expected: the message; None where that is not so: use `receive`."""
+        if (
+            self._operation is not Operation.WRITE
+            or self._early
+            or self.is_broken
+            or not 0 < size <= self._settings.path_mtu
+        ):
+            return None
+        if self._received + size != self._length or (imm is not None and self._receives is not None):
+            return None
+        self._operation = None
+        self._msn += 1
+        self._took_one(ack_request=ack_request)
+        return Delivered(Operation.WRITE, self._address, self._length, imm)
+
+    def _took_one(self, *, ack_request: bool) -> None:
+        self.expected = add(self.expected, 1)
+        self.unacknowledged += 1
+        self._ack_owed = True
+        self._last_early = None
+        if ack_request:
+            self.ack_requested = True
+
     def take_write(self, psn: Psn, *, size: int, length: int, ack_request: bool) -> bool:
         """A WRITE of one packet with immediate data came as expected; False where that is not so: use `receive`."""
         if psn != self.expected or size != length or size > self._settings.path_mtu or self._receives is not None:

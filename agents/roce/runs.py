@@ -19,11 +19,16 @@ import numpy.typing as npt
 from agents.roce.gf2 import U32Array, shift_table
 from agents.roce.headers import BTH_BYTES, Buffer
 from agents.roce.icrc import IcrcTemplate, RunIcrc, UdpPath, recover_ip_id
+from agents.roce.opcodes import Opcode
 from agents.roce.packet import ICRC_BYTES
 from agents.roce.psn import Psn, add
 
 CONSTANT_BYTE = 0x5A
 BTH = struct.Struct(">BBHII")
+FIRST = struct.Struct(">BBHIIQII")
+"""BTH and RETH."""
+LAST_IMM = struct.Struct(">BBHIII")
+"""BTH and immediate data."""
 ICRC = struct.Struct("<I")
 ACK_REQUEST = 1 << 31
 LARGEST_CALL_BYTES = 65_507
@@ -96,6 +101,8 @@ class Staging:
         self.icrcs: U32Array = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
         self.owner: object = None
         """Whose headers the slots carry, but for what differs from packet to packet."""
+        self.last_slot = -1
+        """The one that is a LAST packet among MIDDLE ones; -1: none is."""
         self.steps = np.arange(payload.slots, dtype=np.uint32)
         self.ip_ids = self.steps % np.uint32(payload.per_call)
 
@@ -107,6 +114,7 @@ class Framing:
         self.path, self.dest_qp = path, dest_qp
         self._staging, self._payload = staging, staging.payload
         self._prefixes: dict[int, int] = {}  # UDP payload bytes → CRC of what comes before the BTH
+        self._shapes: dict[tuple[int, int], tuple[int, Shifts, int]] = {}  # see _make_shape
         self._runs: dict[int, _MiddleRuns] = {}
 
     def lone(
@@ -122,24 +130,51 @@ class Framing:
             return (header + tail,)
         return header, self._payload.take(slot, size), bytes(-size & 3) + tail if size & 3 else tail
 
+    def first(self, psn: int, *, address: int, rkey: int, size: int, ack_request: bool) -> bytes:
+        """The FIRST packet of a WRITE of `size` bytes; its IP ID must be 0, as that of a LAST one."""
+        word = ACK_REQUEST | psn if ack_request else psn
+        header = FIRST.pack(_FIRST, 0, P_KEY, self.dest_qp, word, address, rkey, size)
+        mtu = self._payload.path_mtu
+        return b"".join((header, self._payload.take(0, mtu), ICRC.pack(self._edge_icrc(header, 0, mtu))))
+
+    def last(self, psn: int, *, slot: int, size: int, imm: int | None) -> bytes:
+        """The LAST packet of a WRITE, `size` bytes of the slot, perhaps with immediate data; asks for an answer."""
+        flags, word = (-size & 3) << 4, ACK_REQUEST | psn
+        if imm is None:
+            header = BTH.pack(_LAST, flags, P_KEY, self.dest_qp, word)
+        else:
+            header = LAST_IMM.pack(_LAST_WITH_IMM, flags, P_KEY, self.dest_qp, word, imm)
+        tail = bytes(-size & 3) + ICRC.pack(self._edge_icrc(header, slot, size))
+        return b"".join((header, self._payload.take(slot, size), tail))
+
+    def is_edge(self, header: Buffer, *, slot: int, size: int, icrc: int) -> bool:
+        """Whether this header of a FIRST or LAST packet, FECN and BECN 0, and that much of the slot have this ICRC."""
+        return self._edge_icrc(header, slot, size) == icrc
+
     def notification(self, opcode: int, content: bytes) -> Pieces:
         """A packet with BECN set whose content is not from a slot: a CNP."""
         masked = BTH.pack(opcode, 0, P_KEY, _MASK | self.dest_qp, 0) + content
         header = BTH.pack(opcode, 0, P_KEY, 1 << 30 | self.dest_qp, 0)
         return (header + content + ICRC.pack(self.icrc(masked, 0, 0)),)
 
-    def middles(self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool) -> memoryview:
+    def middles(
+        self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool, ends: bool = False
+    ) -> memoryview:
         """`count` MIDDLE packets in the staging buffer from `slot` on (not beyond its end).
 
         Args:
             are_cut: the kernel will cut calls of `Payload.per_call` packets, which numbers the IP IDs of each from 0;
                 else every packet is sent alone with ID 0.
+            ends: the last one is the message's LAST, full and without immediate data: as long as the others.
         """
         staging, end = self._staging, slot + count
         runs = self._runs.get(opcode) or self._make_runs(opcode)
         if staging.owner is not runs:
             staging.starts[:] = runs.start
             staging.owner = runs
+        elif staging.last_slot >= 0:
+            staging.starts[staging.last_slot] = runs.start
+        staging.last_slot = -1
         low = psn & 0xFFFF
         until_carry = (1 << 16) - low
         if count <= until_carry:
@@ -150,6 +185,10 @@ class Framing:
         if ack_request:
             staging.psns[end - 1] |= _ACK_REQUEST_FIRST_BYTE
             staging.icrcs[end - 1] ^= runs.ack_change
+        if ends:
+            staging.starts[end - 1] = runs.last_start
+            staging.icrcs[end - 1] ^= runs.last_change
+            staging.last_slot = end - 1
         return staging.buffer[slot * staging.stride : end * staging.stride]
 
     def is_intact(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
@@ -190,6 +229,29 @@ class Framing:
         shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
         return shifted ^ self._payload.crc(slot, size)
 
+    def _edge_icrc(self, header: Buffer, slot: int, size: int) -> int:
+        """ICRC of a header that is not masked, FECN and BECN 0, and `size` bytes of the slot with their pad."""
+        key = len(header), size
+        prefix, (a, b, c, d), constant = self._shapes.get(key) or self._make_shape(*key)
+        crc = zlib.crc32(header, prefix)
+        shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        return shifted ^ constant ^ self._payload.crc(slot, size)
+
+    def _make_shape(self, header_bytes: int, size: int) -> tuple[int, Shifts, int]:
+        """CRC of what precedes a header, what appending the payload does, and what masking byte 4 changes."""
+        padded = size + (-size & 3)
+        prefix, shift = self.prefix(header_bytes + padded + ICRC_BYTES), shifts(padded)
+        header = bytes(header_bytes)
+        (a, b, c, d), crc = shift, zlib.crc32(header, prefix)
+        shifted = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        masked = header[:4] + b"\xff" + header[5:]
+        shape = self._shapes[header_bytes, size] = (
+            prefix,
+            shift,
+            self.icrc(masked, 0, size) ^ self._payload.crc(0, size) ^ shifted,
+        )
+        return shape
+
     def _make_runs(self, opcode: int) -> _MiddleRuns:
         headers = BTH.pack(opcode, 0, P_KEY, self.dest_qp, 0)
         made = self._runs[opcode] = _MiddleRuns(self.path, headers, self._staging)
@@ -199,7 +261,7 @@ class Framing:
 class _MiddleRuns:
     """What the runs of one flow have in common, and what does not depend on their PSN's lower 16 bits."""
 
-    __slots__ = ("_constants", "_icrc", "_staging", "ack_change", "start")
+    __slots__ = ("_constants", "_icrc", "_staging", "ack_change", "last_change", "last_start", "start")
 
     def __init__(self, path: UdpPath, headers: bytes, staging: Staging) -> None:
         self._staging, payload = staging, staging.payload
@@ -208,6 +270,8 @@ class _MiddleRuns:
         self._constants: dict[bool, tuple[int, U32Array]] = {}
         self.ack_change = self._icrc.change(8, 0x80)
         self.start = int.from_bytes(headers[:8], "little")
+        self.last_change = self._icrc.change(0, headers[0] ^ _LAST)
+        self.last_start = int.from_bytes(bytes([_LAST]) + headers[1:8], "little")
 
     def write(self, psn: int, slot: int, end: int, index: int, *, are_cut: bool) -> None:
         """PSNs and ICRCs of the slots, whose first packet has that index in its run; the lower 16 bits do not carry."""
@@ -264,10 +328,11 @@ PREDICTED = 1024
 class Prediction:
     """The headers that MIDDLE packets of one flow have when nothing happened to them."""
 
-    __slots__ = ("_bytes", "_first", "_start")
+    __slots__ = ("_bytes", "_first", "_table")
 
     def __init__(self, *, opcode: int, dest_qp: int) -> None:
-        self._start = BTH.pack(opcode, 0, P_KEY, dest_qp, 0)[:8]
+        start = np.frombuffer(BTH.pack(opcode, 0, P_KEY, dest_qp, 0), "<u4")
+        self._table = np.tile(start, (PREDICTED, 1))
         self._first = -1
         self._bytes = b""
 
@@ -280,11 +345,14 @@ class Prediction:
         return self._bytes[skipped * BTH_BYTES : (skipped + count) * BTH_BYTES]
 
     def _predict(self, psn: Psn) -> None:
-        count = min(PREDICTED, (1 << 24) - psn)
-        table: npt.NDArray[np.uint32] = np.empty((count, 3), ">u4")
-        table[:, :2] = np.frombuffer(self._start, ">u4")
-        table[:, 2] = np.arange(psn, psn + count)
-        self._first, self._bytes = psn, table.tobytes()
+        low, high = psn & 0xFFFF, psn >> 16
+        until_carry = min(PREDICTED, (1 << 16) - low)
+        psns = self._table[:, 2]
+        np.bitwise_or(_BIG_ENDIAN[low : low + until_carry], high << 8, out=psns[:until_carry])
+        count = PREDICTED if high < 0xFF else until_carry
+        if until_carry < count:
+            np.bitwise_or(_BIG_ENDIAN[: count - until_carry], high + 1 << 8, out=psns[until_carry:])
+        self._first, self._bytes = psn, self._table[:count].tobytes()
 
 
 def without_ack_requests(headers: bytes) -> bytes:
@@ -294,6 +362,8 @@ def without_ack_requests(headers: bytes) -> bytes:
     return bytes(masked)
 
 
+_FIRST, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_LAST)
+_LAST_WITH_IMM = int(Opcode.RC_WRITE_LAST_IMM)
 _NOT_ASKING = bytes(byte & 0x7F for byte in range(256))
 
 __all__ = [

@@ -15,7 +15,10 @@ from tests.support.namespaces import Capture, Namespace, captured, cut_frames, j
 ENDS = {"IPv4": ("198.18.1.1", "198.18.2.1"), "IPv6": ("fd00:1::1", "fd00:2::1")}
 OPTIONS = {
     "plain": (),
-    "random-1024": ("--payload", "random", "--path-mtu", 1024, "--qps", 2, "--source-port", "message"),
+    "random-1024": (
+        *("--payload", "random", "--path-mtu", 1024, "--message-bytes", "24K"),
+        *("--qps", 2, "--source-port", "message"),
+    ),
 }
 
 

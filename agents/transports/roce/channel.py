@@ -14,7 +14,7 @@ from agents.roce.packet import CNP_PAYLOAD
 from agents.roce.psn import Psn, distance
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
-from agents.roce.runs import ACK_REQUEST, BTH, Prediction, without_ack_requests
+from agents.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
 from agents.transports.roce.port import PortPacer
@@ -29,6 +29,8 @@ _AETH = struct.Struct(">I")
 _HEADER_BYTES = {
     code: 12 + meaning.extension_bytes for code, meaning in MEANINGS.items() if meaning.service is Service.RC
 }
+_LAST = int(Opcode.RC_WRITE_LAST)
+_MIDDLE_BYTE = bytes([Opcode.RC_WRITE_MIDDLE])
 _RETH_CODES = frozenset((Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY, Opcode.RC_READ_REQUEST))
 _IMM_CODES = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM))
 _WRITES = frozenset(code for code, meaning in MEANINGS.items() if code < 0x20 and meaning.operation is Operation.WRITE)
@@ -235,6 +237,42 @@ class Channel:
         self._link.arrived(self.ends.index, tag, length, imm, now)
         return True
 
+    def take_first(self, size: int, port: int, *, word: int, tag: int, rkey: int, length: int, now: int) -> bool:
+        """Take the FIRST packet of a WRITE at the start of the buffer; False: not taken, it needs a closer look.
+
+        Args:
+            size: bytes of the packet.
+            word: last word of its BTH, whose flags, FECN and BECN are 0.
+            tag, rkey, length: of its RETH.
+        """
+        responder, mtu = self.pair.responder, self._shared.payload.path_mtu
+        if word & 0xFFFFFF != responder.expected or rkey != self._shared.rkey or size != FIRST.size + mtu + 4:
+            return False
+        if not self._verification.is_edge(size, port, header=FIRST.size, packet=0, size=mtu):
+            return False
+        if not responder.take_first(tag, length, ack_request=word >= ACK_REQUEST):
+            return False
+        if word >= ACK_REQUEST or responder.unacknowledged >= self._ack_every:
+            self._mind_reply(now)
+        return True
+
+    def take_last(self, size: int, port: int, *, flags: int, word: int, imm: int | None, now: int) -> bool:
+        """Take the LAST packet of a WRITE at the start of the buffer; as `take_first`, but `flags` may have a pad."""
+        responder, header = self.pair.responder, BTH.size if imm is None else LAST_IMM.size
+        pad = flags >> 4
+        length = size - header - 4 - pad
+        if word & 0xFFFFFF != responder.expected or pad > 3 or length <= 0 or size & 3:
+            return False
+        packet = responder.received_bytes // self._shared.payload.path_mtu
+        if not self._verification.is_edge(size, port, header=header, packet=packet, size=length):
+            return False
+        delivered = responder.take_last(length, imm=imm, ack_request=word >= ACK_REQUEST)
+        if delivered is None:
+            return False
+        self._mind_reply(now)
+        self._link.delivered(self.ends.index, delivered, now)
+        return True
+
     def take_ack(self, port: int, *, psn: int, aeth: int, now: int) -> bool:
         """Take the ACK at the start of the buffer, FECN and BECN 0; False: not taken, it is damaged."""
         if not self._verification.is_ack(port):
@@ -315,24 +353,45 @@ class Channel:
             self._take_each(stride, count, port, now)
 
     def take_run(self, stride: int, count: int, port: int, now: int) -> bool:
-        """The same, if they are the MIDDLE packets that are due and nothing is wrong with them; False: not taken."""
+        """The same, if they are due and nothing is wrong with them: MIDDLE packets, and a LAST one of their length.
+
+        Returns:
+            False where they are not taken.
+        """
         shared, responder = self._shared, self.pair.responder
         headers = shared.inspection.headers(stride, count)
         predicted = self._prediction.headers(responder.expected, count)
-        asks = headers != predicted
-        if asks and without_ack_requests(headers) != predicted:
-            return False
+        asks = ends = False
+        if headers != predicted:
+            ends = count > 1 and headers[-BTH.size] == _LAST
+            if ends:
+                headers = headers[: -BTH.size] + _MIDDLE_BYTE + headers[1 - BTH.size :]
+            asks = headers != predicted
+            if asks and without_ack_requests(headers) != predicted:
+                return False
         if stride != shared.staging.stride or not self._verification.is_run_right(
             stride, count, port, received_bytes=responder.received_bytes
         ):
             return False
-        if not responder.take_middles(count):
+        if not responder.take_middles(count - ends):
             return False
         if asks:
             responder.ack_requested = True
-        if asks or responder.unacknowledged >= self._ack_every:
+        if ends:
+            self._take_end(asks=asks, now=now)
+        elif asks or responder.unacknowledged >= self._ack_every:
             self._mind_reply(now)
         return True
+
+    def _take_end(self, *, asks: bool, now: int) -> None:
+        """The LAST packet, full and without immediate data, of a run whose others are taken."""
+        responder, mtu = self.pair.responder, self._shared.payload.path_mtu
+        delivered = responder.take_last(mtu, imm=None, ack_request=asks)
+        if delivered is None:  # the message is longer: as it would be of a packet alone, that is the end
+            self._arrived(Arrival(Opcode.RC_WRITE_LAST, responder.expected, 1, mtu, asks), now)
+            return
+        self._mind_reply(now)
+        self._link.delivered(self.ends.index, delivered, now)
 
     def _take_elsewhere(self, headers: bytes, stride: int, port: int, now: int) -> bool:
         """MIDDLE packets in order among themselves, but not the next ones: the first one's ICRC stands for all."""

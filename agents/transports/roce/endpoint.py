@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agents.roce.headers import P_KEYS
 from agents.roce.opcodes import Opcode
-from agents.roce.runs import BTH, P_KEY
+from agents.roce.runs import BTH, FIRST, P_KEY
 from agents.roce.single import ACK_BYTES, WRITE
 from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
@@ -241,9 +241,23 @@ class RoceEndpoint:
                 imm=imm,
                 now=time.monotonic_ns(),
             )
-        if opcode != Opcode.RC_ACK or size != ACK_BYTES or flags:
+        if opcode != Opcode.RC_ACK:
+            return self._take_edge(channel, size, address[1])
+        if size != ACK_BYTES or flags:
             return False
         return channel.take_ack(address[1], psn=word & 0xFFFFFF, aeth=tag >> 32, now=time.monotonic_ns())
+
+    def _take_edge(self, channel: Channel, size: int, port: int) -> bool:
+        """Take a FIRST or LAST packet that comes alone, if nothing is special about it."""
+        opcode, flags, _, _, word, tag, rkey, length = FIRST.unpack_from(self._shared.buffer)
+        now = time.monotonic_ns()
+        if opcode == Opcode.RC_WRITE_FIRST:
+            return not flags and channel.take_first(size, port, word=word, tag=tag, rkey=rkey, length=length, now=now)
+        if opcode == Opcode.RC_WRITE_LAST_IMM:
+            return channel.take_last(size, port, flags=flags, word=word, imm=tag >> 32, now=now)
+        if opcode == Opcode.RC_WRITE_LAST:
+            return channel.take_last(size, port, flags=flags, word=word, imm=None, now=now)
+        return False
 
     def _take_run(self, size: int, address: tuple[str, int]) -> bool:
         """Take merged packets of full size, if they are the MIDDLE packets that are due."""

@@ -9,8 +9,7 @@ from agents.roce.messages import Message, Reply, Run, Verb
 from agents.roce.opcodes import Opcode
 from agents.roce.packet import CNP_PAYLOAD, UDP_PORT
 from agents.roce.psn import Psn, add
-from agents.roce.runs import Framing, Pieces
-from agents.roce.segments import Segment, segments
+from agents.roce.runs import Framing
 from agents.roce.single import SinglePackets
 from agents.transports.roce.ends import EPHEMERAL, Ends, packed, source_ports
 from agents.transports.roce.shared import Shared
@@ -19,7 +18,7 @@ from emulator.errors import HostError
 
 _PORT_TRIES = 16
 _RETH = struct.Struct(">QII")
-_IMM = struct.Struct(">I")
+_MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
 
 
 class Outlet:
@@ -65,50 +64,65 @@ class Outlet:
         sender.send(framing.notification(Opcode.CNP, CNP_PAYLOAD), self._to, control)
 
     def run(self, run: Run) -> None:
-        """Packets of one message."""
-        message = run.message
-        if message.packets == 1 and message.verb is Verb.WRITE_IMM:
-            self.write(run.psn, message)
-            return
+        """Packets of one WRITE."""
+        message, psn, offset, left, asks, _ = run
         framing, sender, _ = self._path(message.first)
-        for segment in segments(run, self._shared.payload.path_mtu):
-            if segment.opcode == Opcode.RC_WRITE_MIDDLE:
-                self._send_middles(segment, framing, sender)
-            else:
-                sender.send(self._lone(segment, message, framing), self._to)
+        payload, last = self._shared.payload, message.packets - 1
+        if not last:
+            self._only(message, psn, framing, sender)
+            return
+        if not offset:
+            data = framing.first(
+                psn, address=message.address, rkey=self._shared.rkey, size=message.size, ack_request=asks and left == 1
+            )
+            sender.send_whole(data, self._to)
+            offset, psn, left = 1, add(psn, 1), left - 1
+        ends = offset + left > last
+        last_bytes = message.size - last * payload.path_mtu
+        # A LAST packet that is as long as the others goes with them.
+        is_like_others = ends and left > 1 and message.verb is Verb.WRITE and last_bytes == payload.path_mtu
+        alike = left if is_like_others or not ends else left - 1
+        if alike:
+            self._send_alike(
+                framing,
+                sender,
+                psn=psn,
+                slot=payload.slot(offset),
+                count=alike,
+                ack_request=asks and alike == left,
+                ends=is_like_others,
+            )
+        if alike < left:
+            imm = message.imm if message.verb is Verb.WRITE_IMM else None
+            data = framing.last(add(psn, alike), slot=payload.slot(last), size=last_bytes, imm=imm)
+            sender.send_whole(data, self._to)
 
-    def _lone(self, segment: Segment, message: Message, framing: Framing) -> Pieces:
-        extension = b""
-        if segment.has_reth:
-            extension = _RETH.pack(message.address, self._shared.rkey, message.size)
-        if segment.has_imm:
-            extension += _IMM.pack(message.imm)
-        return framing.lone(
-            segment.opcode,
-            segment.psn,
-            extension,
-            slot=self._shared.payload.slot(segment.offset),
-            size=segment.size,
-            ack_request=segment.ack_request,
-        )
+    def _only(self, message: Message, psn: Psn, framing: Framing, sender: Sender) -> None:
+        if message.verb is Verb.WRITE_IMM:
+            self.write(psn, message)
+            return
+        reth = _RETH.pack(message.address, self._shared.rkey, message.size)
+        sender.send(framing.lone(Opcode.RC_WRITE_ONLY, psn, reth, size=message.size, ack_request=True), self._to)
 
-    def _send_middles(self, segment: Segment, framing: Framing, sender: Sender) -> None:
-        payload, psn, left = self._shared.payload, segment.psn, segment.packets
-        slot = payload.slot(segment.offset)
-        while left:
-            count = min(left, payload.slots - slot)
-            left -= count
-            asks = segment.ack_request and not left
-            self._send_slots(framing, sender, psn=psn, slot=slot, count=count, ack_request=asks)
-            psn, slot = add(psn, count), 0
+    def _send_alike(
+        self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
+    ) -> None:
+        """MIDDLE packets, the last of which may be LAST."""
+        slots = self._shared.payload.slots
+        while slot + count > slots:
+            self._send_slots(framing, sender, psn=psn, slot=slot, count=slots - slot, ack_request=False, ends=False)
+            psn, count, slot = add(psn, slots - slot), count - (slots - slot), 0
+        self._send_slots(framing, sender, psn=psn, slot=slot, count=count, ack_request=ack_request, ends=ends)
 
     def _send_slots(
-        self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool
+        self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
     ) -> None:
         shared = self._shared
-        stride, opcode = shared.staging.stride, Opcode.RC_WRITE_MIDDLE
+        stride = shared.staging.stride
         if shared.is_cutting:
-            view = framing.middles(opcode, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True)
+            view = framing.middles(
+                _MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True, ends=ends
+            )
             try:
                 sender.send_cut(view, self._to, call_bytes=shared.payload.per_call * stride, stride=stride)
             except OSError as error:
@@ -117,7 +131,7 @@ class Outlet:
                 shared.is_cutting = False  # what went already is doubled: the peer drops that
             else:
                 return
-        view = framing.middles(opcode, psn, slot=slot, count=count, ack_request=ack_request, are_cut=False)
+        view = framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=False, ends=ends)
         for start in range(0, len(view), stride):
             sender.send((view[start : start + stride],), self._to)
 

@@ -39,6 +39,23 @@ class Verification:
         singles = (self._paths.get(port) or self._meet(port))[1]
         return singles.is_write(shared.write_head, size=size, datagram_bytes=datagram_bytes, flags=flags, icrc=icrc)
 
+    def is_edge(self, datagram_bytes: int, port: int, *, header: int, packet: int, size: int) -> bool:
+        """Whether this is an intact FIRST or LAST packet, FECN and BECN 0, that need not be looked at in full.
+
+        Args:
+            datagram_bytes: BTH … ICRC.
+            header: of them, BTH and extension headers.
+            packet: packets of its message before it.
+            size: payload, bytes.
+        """
+        shared = self._shared
+        if not shared.payload.is_constant or self._suspected or (self._seen + 1) % shared.options.verify_every == 0:
+            return False
+        self._seen += 1
+        (icrc,) = ICRC.unpack_from(shared.buffer, datagram_bytes - 4)
+        slot = shared.payload.slot(packet)
+        return self._framing(port).is_edge(shared.buffer[:header], slot=slot, size=size, icrc=icrc)
+
     def is_ack(self, port: int) -> bool:
         """Whether this is an intact ACK, FECN and BECN 0."""
         (icrc,) = ICRC.unpack_from(self._shared.buffer, ACK_BYTES - 4)

@@ -1,7 +1,13 @@
 """What a responder takes and refuses; that whole messages arrive is in property/test_roce_connection.py."""
 
 from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from agents.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered
+from agents.roce.messages import (
+    LARGEST_MESSAGE_BYTES,
+    LEAST_REACH_PACKETS,
+    Arrival,
+    ConnectionSettings,
+    Delivered,
+)
 from agents.roce.opcodes import Opcode, Operation
 from agents.roce.psn import Psn
 from agents.roce.responder import Responder
@@ -58,3 +64,32 @@ def test_what_came_early_is_used_once() -> None:
     responder.receive(middle(1))
     assert (responder.expected, responder.early_packets, responder.largest_displacement) == (4, 2, 2)
     assert responder.take_middles(1)
+
+
+def test_the_ends_of_a_write_are_taken_as_packets_are() -> None:
+    settings = ConnectionSettings(path_mtu=256)
+    for imm in (None, 3):
+        quick, plain = Responder(settings, initial_psn=0xFFFFFF), Responder(settings, initial_psn=0xFFFFFF)
+        assert quick.take_first(5, 700, ack_request=False)
+        assert quick.take_middles(1)
+        assert quick.take_last(188, imm=imm, ack_request=True) == Delivered(Operation.WRITE, 5, 700, imm)
+        last = Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM
+        plain.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0xFFFFFF), size=256, address=5, length=700))
+        plain.receive(middle(0))
+        plain.receive(Arrival(last, Psn(1), size=188, ack_request=True, imm=imm or 0))
+        assert plain.delivered == [Delivered(Operation.WRITE, 5, 700, imm)]
+        for responder in (quick, plain):
+            assert (responder.expected, responder.unacknowledged, responder.is_urgent) == (2, 3, True)
+            assert (responder.received_bytes, responder.take_reply()) == (0, (1, NO_CREDIT_LIMIT, 1))
+
+
+def test_ends_that_fit_no_write_under_way_are_not_taken() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    assert responder.take_last(256, imm=None, ack_request=True) is None
+    for length in (0, 256, LARGEST_MESSAGE_BYTES + 1):
+        assert not responder.take_first(5, length, ack_request=False)
+    assert responder.take_first(5, 768, ack_request=False)
+    assert not responder.take_first(5, 768, ack_request=False)
+    for size in (0, 256, 257, 512):
+        assert responder.take_last(size, imm=None, ack_request=True) is None
+    assert (responder.expected, responder.received_bytes) == (1, 256)
