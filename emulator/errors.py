@@ -20,7 +20,11 @@ EmulatorError
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+"""Errors of a place that takes no more."""
 
 
 class EmulatorError(Exception):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_secret_options
 from emulator.cli.dialling import TOKEN_VARIABLE, tls_files, token
-from emulator.cli.visible import visible
 from emulator.errors import InputError
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers

@@ -23,6 +23,7 @@ from emulator.results.sweep import render_sweep, sweep_table, sweep_to_json
 from emulator.trace.model import CommKind
 from emulator.trace.workload import build_workload
 from emulator.units import parse_size
+from emulator.visible import visible
 from emulator.wire.generated import write_workload
 from emulator.wire.load import load_trace
 
@@ -94,4 +95,4 @@ def _show(run: Run, sweep: Sweep, args: argparse.Namespace) -> None:
         print(json.dumps(sweep_to_json(table) | {"run_folder": str(run.folder)}, indent=2))
     else:
         print(render_sweep(table))
-        print(f"# Run folder: {run.folder}")
+        print(f"# Run folder: {visible(str(run.folder))}")

@@ -18,11 +18,13 @@ from agents.transports.catalogue import TRANSPORTS
 from emulator.cli.arguments import add_secret_options, at_least
 from emulator.cli.calibrating import calibrate, can_be_cabled
 from emulator.cli.terminal import console
-from emulator.results.calibration import LOOPBACK, Calibration, default_path, to_json, write_calibration
+from emulator.results.calibration import FORMAT, LOOPBACK, Calibration, default_path, to_json, write_calibration
+from emulator.results.places import check_file
 from emulator.results.table import NONE, number_cell, rate_cell
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.units import format_duration
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -70,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     listening = [
         word for name in ("listen", "token_file", "tls_cert", "tls_key", "tls_ca") for word in _word(args, name)
     ]
+    if args.calibration is not None:
+        check_file(args.calibration, "--calibration", mark=FORMAT, makes_folder=True)
     made = calibrate(
         topology, transports=args.transport or TRANSPORTS, ranks=args.ranks, listening=listening if args.listen else ()
     )
@@ -82,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     out = console()
     out.print(render(made))
-    out.print(f"Calibration: {path}", soft_wrap=True, highlight=False)
+    out.print(f"Calibration: {visible(str(path))}", soft_wrap=True, highlight=False)
     return 0
 
 

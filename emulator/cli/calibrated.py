@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from emulator.cli.roce_arguments import roce_options
-from emulator.cli.visible import visible
 from emulator.errors import InputError
 from emulator.results.calibration import Calibration, default_path, read_calibration
 from emulator.topology.model import Topology
+from emulator.visible import visible
 
 
 def calibration_of(args: argparse.Namespace, topology: Topology) -> Mapping[str, Any]:

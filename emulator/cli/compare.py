@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import LARGEST_SEED, argument, at_least
 from emulator.cli.terminal import console
-from emulator.errors import HostError, InputError
+from emulator.errors import InputError
 from emulator.results.comparison.comparability import Comparability, check_comparability
 from emulator.results.comparison.groups import RunGroup, read_groups, split_by_firmware
 from emulator.results.comparison.machine import to_json
 from emulator.results.comparison.table import render
 from emulator.results.comparison.trend import render_trend
 from emulator.results.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare, gate
+from emulator.results.places import HTML_MARK, JUNIT_MARK, check_file
+from emulator.results.stream import write_text
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -88,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
     """Compare; prints tables, or JSON.
 
     Raises:
-        InputError: runs that cannot be read or, without --force, not be compared; a file that cannot be written.
+        InputError: runs that cannot be read or, without --force, not be compared; no place for a file.
+        HostError: a file cannot be written.
     """
+    _check_places(args)
     groups = _groups(args)
     comparability = check_comparability(groups)
     if comparability.refused and not args.force:
@@ -100,6 +104,12 @@ def run(args: argparse.Namespace) -> int:
     _show(comparison, args)
     is_passed = args.gate is None or gate(comparison, is_strict=args.gate == "strict")
     return 0 if is_passed else REGRESSION
+
+
+def _check_places(args: argparse.Namespace) -> None:
+    for path, option, mark in ((args.html, "--html", HTML_MARK), (args.junit, "--junit", JUNIT_MARK)):
+        if path is not None:
+            check_file(path, option, mark=mark)
 
 
 def _groups(args: argparse.Namespace) -> list[RunGroup]:
@@ -128,17 +138,9 @@ def _write_files(comparison: Comparison, args: argparse.Namespace) -> None:
     if args.html is not None:
         from emulator.report.comparison_page import comparison_page
         from emulator.report.page import render as render_page
-        from emulator.report.writing import write_page
 
-        write_page(render_page(comparison_page(comparison)), args.html)
+        write_text(args.html, render_page(comparison_page(comparison)))
     if args.junit is not None:
         from emulator.results.comparison.junit import to_xml
 
-        _write(args.junit, to_xml(comparison, is_strict=args.gate == "strict"))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HostError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+        write_text(args.junit, to_xml(comparison, is_strict=args.gate == "strict"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from emulator.cli.visible import visible
 from emulator.errors import InputError
 from emulator.lab.egress import require_egress, ways
 from emulator.lab.playing import LabPlace, find_place, require_addresses
 from emulator.topology.model import Topology
+from emulator.visible import visible
 
 
 def enter_lab(args: argparse.Namespace, topology: Topology) -> LabPlace | None:

@@ -11,6 +11,7 @@ from emulator.errors import InputError
 from emulator.export import otel
 from emulator.export.formats import FORMATS, export
 from emulator.results.record import read_run
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--endpoint goes with --to {_OTEL} only")
     written, notes = export(read_run(args.run), args.to, args.out)
     for note in notes:
-        print(note, file=sys.stderr)
+        print(visible(note), file=sys.stderr)
     print(written)
     return 0
 

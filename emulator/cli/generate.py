@@ -18,8 +18,10 @@ from emulator.planner.workloads.node import SyntheticWorkload, Totals, Traffic
 from emulator.planner.workloads.pipeline import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.workload import transformer_workload
+from emulator.results.places import check_folder
 from emulator.trace.model import CommKind
 from emulator.units import NS_PER_US, format_duration, format_size, parse_size
+from emulator.visible import visible
 from emulator.wire.generated import write_workload
 
 if TYPE_CHECKING:
@@ -58,9 +60,10 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         PlanError: parameters that do not fit together.
-        InputError: the folder is not empty.
+        InputError: the folder is not empty, or cannot be made.
         HostError: something cannot be written.
     """
+    check_folder(args.out, "--out")
     workload: SyntheticWorkload = args.workload(args)
     paths = write_workload(workload, args.out, force=args.force)
     if args.json:
@@ -204,7 +207,7 @@ def _print_summary(workload: SyntheticWorkload, paths: Sequence[Path]) -> None:
     out.print(
         f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} a rank on average", highlight=False
     )
-    out.print(_files(paths), soft_wrap=True, highlight=False)
+    out.print(visible(_files(paths)), soft_wrap=True, highlight=False)
 
 
 def _cells(entry: Traffic) -> tuple[str, ...]:

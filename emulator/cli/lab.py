@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.terminal import console
-from emulator.cli.visible import visible
 from emulator.errors import HostError, InputError
 from emulator.lab.capacity import judge
 from emulator.lab.labs import Labs, lab_id_of
@@ -18,6 +17,7 @@ from emulator.lab.picture import draw
 from emulator.lab.recipe import inside
 from emulator.lab.status import describe
 from emulator.topology.load import load_topology
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from emulator.cli.visible import visible
-from emulator.errors import EmulatorError, HostError
+from emulator.errors import FULL, EmulatorError, HostError, InputError
+from emulator.visible import visible
 
 _EPILOG = """example:
   charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
@@ -45,7 +45,6 @@ COMMANDS = {
 INTERRUPTED = 130
 CUT_OFF = 141
 """What a shell reports of a command that SIGPIPE ended."""
-_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()  # whoever read it has had enough: no failure of the run, and nothing to say
         return CUT_OFF
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno == errno.ENAMETOOLONG and error.filename is not None:
+            print(f"charkha: {visible(os.fsdecode(error.filename))}: {error.strerror}", file=sys.stderr)
+            return InputError.exit_code
+        if error.errno not in FULL or error.filename is not None:
             return _internal_error(error)
         _drop_output()
         print(f"charkha: the result cannot be written to stdout ({error.strerror})", file=sys.stderr)
@@ -79,9 +81,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     args = _parser(next((word for word in words if word in COMMANDS), None)).parse_args(words)
-    logging.basicConfig(level=args.log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log = logging.StreamHandler()
+    log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=args.log_level.upper(), handlers=[log])
     handler: Callable[[argparse.Namespace], int] = args.handler
     return handler(args)
+
+
+class _Formatter(logging.Formatter):
+    """A line a record, whatever the names in it are."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return visible(super().formatMessage(record))
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:

@@ -29,6 +29,7 @@ from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import CommKind, Workload
 from emulator.units import parse_size
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     task = _task(args)
     topology = _topology(args, ranks=task.traffic.ranks)
     for note in topology.notes:
-        print(f"charkha: {topology.source}: {note}", file=sys.stderr)
+        print(visible(f"charkha: {topology.source}: {note}"), file=sys.stderr)
     router = Router(topology, seed=args.seed, weights=_weights(args, topology))
     plan = make_plan(task.traffic, topology, router=router, overhead=_overhead(args, topology))
     jct_ns, note = _jct(task, plan)

@@ -19,20 +19,25 @@ from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.telemetry_arguments import telemetry
 from emulator.cli.transport_defaults import take_transport_defaults
-from emulator.cli.visible import visible
 from emulator.cli.watching import watch
 from emulator.controller.job import Job, JobOptions
-from emulator.errors import EmulatorError
+from emulator.errors import EmulatorError, ResultError
 from emulator.lab.playing import LabPlace
 from emulator.planner.algorithms import parse_overrides
+from emulator.results.places import check_folder
 from emulator.results.record import Run, read_run
+from emulator.results.schema import Part
+from emulator.results.store import is_run_folder
 from emulator.telemetry.reporter import RunFacts
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import Workload
+from emulator.visible import visible
 from emulator.wire.load import LoadedTrace
 
 RUNS = Path("runs")
+_LONGEST_NAME = 60
+"""Characters of a trace's name in that of its run folder: at most 240 bytes."""
 
 
 def play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, folder: Path) -> Run:
@@ -53,7 +58,7 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
     nodes = sum(len(program.communications) for program in workload.programs)
     iterations = args.iterations + args.warmup
     facts = RunFacts(job.run_id, str(loaded.path), len(workload.programs), iterations, nodes * iterations, str(folder))
-    is_used = (folder / "manifest.json").exists()  # by another run: nothing of this one will be in it
+    is_used = is_run_folder(folder)  # of another run: nothing of this one will be in it
     try:
         with (
             reporting(args, folder),
@@ -67,22 +72,35 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
         ):
             return job.play(folder, [progress, *others])
     except EmulatorError:
-        if (folder / "manifest.json").exists() and not is_used:
-            print(f"charkha: what was measured is in {visible(str(folder))}", file=sys.stderr)
+        if is_run_folder(folder) and not is_used:
+            what = "what was measured is" if _has_samples(folder) else "nothing was measured; how the run ended is"
+            print(f"charkha: {what} in {visible(str(folder))}", file=sys.stderr)
         raise
 
 
 def show_interrupted(folder: Path, show: Callable[[Run], None]) -> None:
     """Show what an interrupted run measured, if it left anything."""
-    if (folder / "manifest.json").exists():
+    if is_run_folder(folder) and _has_samples(folder):
         show(read_run(folder))
 
 
+def _has_samples(folder: Path) -> bool:
+    with contextlib.suppress(ResultError):
+        return any(batch.num_rows for batch in read_run(folder).batches(Part.SAMPLES, ["rank"]))
+    return False
+
+
 def run_folder(args: argparse.Namespace, *, name: str) -> Path:
-    """`--out`, or a new folder under runs/ named after the time and what is played."""
+    """`--out`, or a new folder under runs/ named after the time and what is played.
+
+    Raises:
+        InputError: no folder can be made there.
+    """
     if args.out is not None:
+        check_folder(args.out, "--out")
         return Path(args.out)
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = "".join(one if one.isprintable() else "_" for one in name[:_LONGEST_NAME])
     folder = RUNS / f"{stamp}-{name}"
     return folder if not folder.exists() else RUNS / f"{stamp}-{secrets.token_hex(2)}-{name}"
 

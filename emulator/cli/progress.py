@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from emulator.results.observer import RunObserver
 from emulator.units import BITS_PER_BYTE
+from emulator.visible import visible
 
 
 class RunProgress(RunObserver):
@@ -61,7 +62,8 @@ class RunProgress(RunObserver):
         if not remote:
             self._progress.update(self._task, description="starting agents")
             return
-        line = f"waiting for agent{'s' * (len(remote) > 1)} {', '.join(remote)} to dial in at {self._address}"
+        names = visible(", ".join(remote))
+        line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to dial in at {visible(self._address)}"
         self._progress.update(self._task, description=line)
         if self._progress.disable and not self._has_told:  # a log gets it once
             self._has_told = True

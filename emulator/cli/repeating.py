@@ -17,7 +17,6 @@ from rich.table import Table
 
 from emulator.cli.arguments import argument, at_least
 from emulator.cli.terminal import console
-from emulator.cli.visible import visible
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.results.comparison.inference import runs_to_decide
 from emulator.results.measurements import whole_iterations
@@ -27,6 +26,7 @@ from emulator.results.stats import median
 from emulator.results.summary import read_measured
 from emulator.results.table import NONE
 from emulator.units import format_duration
+from emulator.visible import visible
 
 AUTO = 0
 """As many runs as the classes need."""
@@ -202,7 +202,11 @@ def _show(args: argparse.Namespace, root: Path, turns: Sequence[Turn], outcomes:
     out = console()
     out.print(_table(outcomes))
     complete = sum(one.problem is None for one in outcomes)
-    out.print(f"{complete} of {len(turns)} runs are complete. {_advice(root, turns)}", soft_wrap=True, highlight=False)
+    out.print(
+        f"{complete} of {len(turns)} runs are complete. {visible(_advice(root, turns))}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
@@ -212,7 +216,7 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("problem")
     for one in outcomes:
         jct = NONE if one.jct_ns is None else format_duration(one.jct_ns)
-        table.add_row(str(one.turn), jct, one.problem or NONE)
+        table.add_row(visible(str(one.turn)), jct, visible(one.problem or NONE))
     return table
 
 

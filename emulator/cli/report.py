@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator.results.places import HTML_MARK, check_file
 from emulator.results.record import read_run
 
 if TYPE_CHECKING:
@@ -39,16 +40,17 @@ def run(args: argparse.Namespace) -> int:
     """Write the report; prints its path, or the JSON.
 
     Raises:
-        InputError: no run folder, or a damaged one.
+        InputError: no run folder, or a damaged one; no place for a file, or one that Charkha did not write.
         HostError: the file cannot be written.
     """
     from emulator.report.facts import read_facts
     from emulator.report.run_page import facts_to_json
-    from emulator.report.writing import write_report
+    from emulator.report.writing import REPORT, write_report
 
     found = read_run(args.run)
     if args.json:
         print(json.dumps(facts_to_json(read_facts(found)) | {"run_folder": str(found.folder)}, indent=2))
     else:
+        check_file(args.out or args.run / REPORT, "--out", mark=HTML_MARK)
         print(write_report(found, args.out))
     return 0

@@ -20,6 +20,7 @@ from emulator.results.classes import count_classes
 from emulator.results.record import Run
 from emulator.results.summary import summarise
 from emulator.results.table import render, to_json
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -86,4 +87,4 @@ def _show(run: Run, args: argparse.Namespace) -> None:
         return
     out = console()
     out.print(render(summary, width=out.width))
-    out.print(f"Run folder: {run.folder}", soft_wrap=True, highlight=False)
+    out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)

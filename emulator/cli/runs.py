@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from emulator.cli.arguments import argument, at_least
 from emulator.cli.playing import RUNS
 from emulator.cli.terminal import console
-from emulator.cli.visible import visible
 from emulator.errors import InputError
 from emulator.results.distribution import distributions
 from emulator.results.measurements import measurements
@@ -30,6 +29,7 @@ from emulator.results.store_table import (
 from emulator.results.stragglers import lateness
 from emulator.results.summary import summarise
 from emulator.results.table import render, to_json
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -128,7 +128,7 @@ def list_command(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(runs_to_json(runs), indent=2))
     elif runs:
-        print("\n".join(map(visible, render_runs(runs, args.root).split("\n"))))
+        print(render_runs(runs, args.root))
     else:
         print(f"no such run below {visible(str(args.root))}")
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.segment import Segment
 
-from emulator.cli.visible import visible
+from emulator.visible import visible
 
 WIDTH = 120
 """Columns where stdout is no terminal."""

@@ -20,6 +20,7 @@ from emulator.errors import InputError, RunError
 from emulator.telemetry.messages import LOST, Kind
 from emulator.telemetry.mqtt import Broker, require_mqtt
 from emulator.units import format_duration, format_size
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
@@ -139,13 +140,16 @@ class RunView:
             return Text("waiting for a run")
         state, progress = self._facts.get(Kind.STATE, {}), self._facts.get(Kind.PROGRESS, {})
         lines: list[RenderableType] = [
-            Text(f"{self.run_id}  {state.get('trace', '')}  {state.get('ranks', '?')} ranks  {self.state}", "bold")
+            Text(
+                visible(f"{self.run_id}  {state.get('trace', '')}  {state.get('ranks', '?')} ranks  {self.state}"),
+                "bold",
+            )
         ]
         if progress:
             rate = f"{progress['bits_per_second'] / 1e9:.2f} Gbit/s payload"
             lines.append(ProgressBar(total=progress["nodes"], completed=progress["nodes_done"], width=40))
             lines.append(Text(f"iteration {progress['iteration']}, {format_size(progress['bytes_sent'])} sent, {rate}"))
-        lines += [Text(f"{name}: waiting for {one['waiting_on']}") for name, one in self._waiting()]
+        lines += [Text(visible(f"{name}: waiting for {one['waiting_on']}")) for name, one in self._waiting()]
         if Kind.COMPLETIONS in self._facts:
             lines.append(_classes(self._facts[Kind.COMPLETIONS]))
         return Group(*lines)
@@ -169,10 +173,10 @@ def _classes(said: dict[str, Any]) -> Table:
     for one in said["classes"]:
         times = (one["cct_p50_ns"], one["cct_max_ns"])
         table.add_row(
-            Text(str(one["collective"])),
+            Text(visible(str(one["collective"]))),
             str(one["group_size"]),
             format_size(one["size_bytes"]),
-            Text(str(one["algorithm"])),
+            Text(visible(str(one["algorithm"]))),
             str(one["count"]),
             *(format_duration(value) if value is not None else "-" for value in times),
         )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.errors import InputError
 from emulator.export import junit, nccl_tests, perfetto, tables
 from emulator.export.astra_sim import package as astra_sim
+from emulator.results.places import check_file
 from emulator.results.record import Run
 from emulator.results.stream import writing
 
@@ -65,12 +65,11 @@ def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str
         What was written, and notes for the user.
 
     Raises:
-        InputError: the target exists.
+        InputError: the target exists, or nothing can be made there.
         ResultError: the run cannot be read.
         HostError: it cannot be written, or a library is missing.
     """
     chosen = FORMATS[name]
     target = Path(run.folder.resolve().name + chosen.suffix) if target is None else target
-    if target.exists():
-        raise InputError(f"{target}: is there already; choose another --out")
+    check_file(target, "--out")
     return target, chosen.write(run, target)

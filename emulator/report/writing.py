@@ -8,7 +8,7 @@ from emulator.report.facts import RunFacts, read_facts
 from emulator.report.page import render
 from emulator.report.run_page import run_page
 from emulator.results.record import Run
-from emulator.results.stream import publish, writing
+from emulator.results.stream import write_text
 
 REPORT = "report.html"
 """Its name in a run folder."""
@@ -26,23 +26,10 @@ def write_report(run: Run, path: Path | None = None) -> Path:
         HostError: the file cannot be written.
     """
     target = run.folder / REPORT if path is None else path
-    write_page(report_html(read_facts(run)), target)
+    write_text(target, report_html(read_facts(run)))
     return target
 
 
 def report_html(facts: RunFacts) -> str:
     """The whole report, with everything it needs."""
     return render(run_page(facts))
-
-
-def write_page(html: str, path: Path) -> None:
-    """Write a page; the file appears under its name only when it is whole.
-
-    Raises:
-        HostError: it cannot be written.
-    """
-    unfinished = path.with_name(f".{path.name}.tmp")
-    with writing(path):
-        # A path need not be text, and may be shown: what is no character becomes a reference to none.
-        unfinished.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")
-        publish(unfinished, path)

@@ -25,6 +25,7 @@ from emulator.results.collectives import nccl_size
 from emulator.results.plan_picture import picture
 from emulator.results.table import NONE
 from emulator.units import format_duration, format_size
+from emulator.visible import visible
 
 SHOWN_OPERATIONS = 24
 SHOWN_CHOICES = 8
@@ -75,10 +76,10 @@ def to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, Any]:
 
 
 def _headline(plan: Plan) -> str:
-    used = len(set(plan.topology.host_index))
+    name, used = visible(plan.topology.name), len(set(plan.topology.host_index))
     factor = float(plan.overhead.factor)
     return (
-        f"{plan.topology.name}: {plan.topology.ranks:,} ranks on {used:,} of {len(plan.topology.hosts):,} hosts, "
+        f"{name}: {plan.topology.ranks:,} ranks on {used:,} of {len(plan.topology.hosts):,} hosts, "
         f"{factor:.4f} bytes on the wire per byte of payload"
     )
 

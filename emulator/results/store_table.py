@@ -20,10 +20,12 @@ from emulator.results.store import StoredRun, firmware_of
 from emulator.results.stragglers import SIGNIFICANT, Lateness
 from emulator.results.table import NONE
 from emulator.units import format_duration, format_size
+from emulator.visible import short, visible
 
 _GAP = "  "
 _EVENTS = {"post": "posts (who let the others wait)", "done": "completions (who was served last)"}
 _SHOWN_RANKS = 5
+_LONGEST_NAME = 48
 
 
 def render_runs(runs: Sequence[StoredRun], root: Path) -> str:
@@ -39,16 +41,16 @@ def render_runs(runs: Sequence[StoredRun], root: Path) -> str:
 def _cells(run: StoredRun, root: Path) -> tuple[str, ...]:
     name = str(run.folder.relative_to(root))
     if run.manifest is None:
-        return (name, *(NONE,) * 6, run.status)
+        return (visible(name), *(NONE,) * 6, run.status)
     manifest = run.manifest
     return (
-        name,
-        manifest.created[:16].replace("T", " "),
-        Path(manifest.trace.path).name or manifest.trace.path,
+        visible(name),
+        visible(manifest.created[:16].replace("T", " ")),
+        short(Path(manifest.trace.path).name or manifest.trace.path, _LONGEST_NAME),
         str(manifest.trace.ranks),
-        _transport(manifest),
+        visible(_transport(manifest)),
         NONE if manifest.status == RUNNING else str(manifest.trials.included),
-        firmware_of(manifest) or NONE,
+        short(firmware_of(manifest) or NONE, _LONGEST_NAME),
         run.status,
     )
 
@@ -83,8 +85,8 @@ def render_removals(removals: Sequence[Removal], *, is_done: bool) -> Renderable
     """What went, or would go, and what is kept and why."""
     gone = [one for one in removals if one.kept_because is None]
     verb = "removed" if is_done else "would be removed"
-    lines = [f"{verb}: {one.run.folder} ({format_size(one.size_bytes)})" for one in gone]
-    lines += [f"kept: {one.run.folder}: {one.kept_because}" for one in removals if one.kept_because]
+    lines = [f"{verb}: {visible(str(one.run.folder))} ({format_size(one.size_bytes)})" for one in gone]
+    lines += [visible(f"kept: {one.run.folder}: {one.kept_because}") for one in removals if one.kept_because]
     size = format_size(sum(one.size_bytes for one in gone))
     lines.append(f"{len(gone)} run{'s' * (len(gone) != 1)} {verb}, {size}, {len(removals) - len(gone)} kept")
     if gone and not is_done:
@@ -137,8 +139,9 @@ def _lateness(late: Lateness) -> Iterator[RenderableType]:
             f"iterations (p = {one.p:.2g})"
         )
     for step in [step for step in late.steps if step.p < SIGNIFICANT][:_SHOWN_RANKS]:
+        name, group = (short(str(one), _LONGEST_NAME) for one in (step.name, step.group))
         yield Text(
-            f"  {step.name} ({step.kind}, group {step.group}): rank {step.rank} last in {step.last} of {step.of}, "
+            f"  {name} ({step.kind}, group {group}): rank {step.rank} last in {step.last} of {step.of}, "
             f"by {_time(step.behind_ns)}; first to last {_time(step.spread_ns)} (p = {step.p:.2g})"
         )
 

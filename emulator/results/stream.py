@@ -16,7 +16,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from emulator.errors import HostError, ResultError
+from emulator.errors import FULL, HostError, ResultError
 
 ROW_GROUP_ROWS = 1 << 17
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -33,7 +33,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise HostError(f"{path}: cannot write results ({reason}); free space or choose another --out") from error
+        remedy = "free space, or choose another place" if error.errno in FULL else "choose another place"
+        raise HostError(f"{path}: cannot write results ({reason}); {remedy}") from error
 
 
 class TableStream:
@@ -126,6 +127,22 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             for group in _row_groups(batches, schema):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
         publish(unfinished, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text; it appears under its name only when it is whole.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    unfinished = path.with_name(f".charkha-{os.getpid()}.tmp")
+    with writing(path):
+        try:
+            # A path need not be text, and may be shown: what is no character becomes XML's reference to none.
+            unfinished.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+            publish(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def publish(unfinished: Path, path: Path) -> None:

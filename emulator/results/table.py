@@ -19,10 +19,12 @@ from emulator.results.flows import flows_in_words
 from emulator.results.manifest import COMPLETE, Scaling
 from emulator.results.summary import ClassSummary, IterationSummary, RunSummary
 from emulator.units import format_duration, format_size
+from emulator.visible import short, visible
 
 WIDTH = 120
 """Columns the whole table fits in; where stdout is no terminal, this is the width to print at."""
 
+_LONGEST_NAME = 100
 NONE = "–"  # noqa: RUF001 (an en dash is what the tables show where nothing is known)
 _GIGA = 1e9
 
@@ -111,10 +113,11 @@ def _headline(summary: RunSummary) -> Text:
     counted = f"{trials.included} iteration{'s' * (trials.included != 1)}"
     warmup = f" after {trials.warmup} warm-up" if trials.warmup else ""
     text = Text.assemble(
-        (summary.trace, "bold"), f", {summary.ranks} rank{'s' * (summary.ranks != 1)}, {counted}{warmup}"
+        (short(summary.trace, _LONGEST_NAME), "bold"),
+        f", {summary.ranks} rank{'s' * (summary.ranks != 1)}, {counted}{warmup}",
     )
     if summary.status != COMPLETE:
-        text.append(f"\n{summary.status}: {summary.reason or 'not closed'}", style="bold red")
+        text.append(f"\n{summary.status}: {visible(summary.reason or 'not closed')}", style="bold red")
     return text
 
 
@@ -155,7 +158,7 @@ def _facts(summary: RunSummary) -> Table:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()
     for name, fact in _lines(summary):
-        grid.add_row(name, Text(fact))
+        grid.add_row(name, Text(visible(fact)))
     return grid
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from emulator.trace.summary import Spread, Summary
 from emulator.units import format_duration, format_size
+from emulator.visible import visible
 
 SHOWN_GROUPS = 12
 """Groups listed; of more only the number is shown."""
@@ -40,7 +41,7 @@ def _facts(summary: Summary) -> Table:
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for name, value in _lines(summary):
-        table.add_row(name, Text(value))
+        table.add_row(name, Text(visible(value)))
     return table
 
 
@@ -105,5 +106,5 @@ def _warnings(summary: Summary) -> Table:
     table.add_column("odd, but playable")
     table.add_column("times", justify="right")
     for name, count in summary.warnings.items():
-        table.add_row(Text(name), f"{count:,}")
+        table.add_row(Text(visible(name)), f"{count:,}")
     return table

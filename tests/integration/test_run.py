@@ -290,6 +290,21 @@ def test_a_folder_in_use_is_left_alone(folder: Path, document: dict[str, Any]) -
     assert {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*")} == before
 
 
+def test_a_name_that_is_too_long_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    finished = charkha("run", EXAMPLE, *SMALL, "--out", "x" * 300, cwd=tmp_path)
+    assert finished.code == 2
+    assert "cannot be written: File name too long" in finished.error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_measured_nothing_says_so(tmp_path: Path) -> None:
+    by_hand = ("--listen", "unix:sock", "--join-timeout", "0.5", "--out", "run")
+    finished = charkha("controller", EXAMPLE, *SMALL, *by_hand, cwd=tmp_path)
+    assert finished.code == 1
+    assert "nothing was measured; how the run ended is in run" in finished.stderr
+    assert read_run(tmp_path / "run").manifest.reason
+
+
 def test_a_folder_that_cannot_be_written_is_the_hosts_lack(tmp_path: Path) -> None:
     finished = charkha("run", EXAMPLE, *SMALL, "--out", "/proc/charkha/run", cwd=tmp_path)
     assert finished.code == 3

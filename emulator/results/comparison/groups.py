@@ -15,6 +15,7 @@ from emulator.results.measurements import Measurements, measurements
 from emulator.results.record import Run, read_run
 from emulator.results.store import find_runs, firmware_of, is_run_folder
 from emulator.results.summary import summarise
+from emulator.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def read_groups(arguments: Sequence[str]) -> list[RunGroup]:
     """
     folders = [find_group(argument) for argument in arguments]
     _refuse_shared(arguments, folders)
-    names = _names(arguments)
+    names = [visible(name) for name in _names(arguments)]
     return [_read_group(name, found) for name, found in zip(names, folders, strict=True)]
 
 
@@ -75,7 +76,7 @@ def split_by_firmware(group: RunGroup) -> list[RunGroup]:
     """A group per firmware of its runs, by the time the first run of each was made."""
     versions: dict[str, list[MeasuredRun]] = {}
     for run in group.runs:
-        versions.setdefault(firmware_of(run.manifest) or "no firmware named", []).append(run)
+        versions.setdefault(visible(firmware_of(run.manifest) or "no firmware named"), []).append(run)
     groups = [RunGroup(name, runs) for name, runs in versions.items()]
     return [RunGroup(groups[0].name, groups[0].runs, group.left_out), *groups[1:]]
 

@@ -23,18 +23,13 @@ def to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:
 
 
 def _suite(pair: PairComparison, comparison: Comparison, *, is_strict: bool) -> TestSuite:
-    suite = TestSuite(_printable(f"{pair.other.name} against {pair.baseline.name}"))
+    suite = TestSuite(f"{pair.other.name} against {pair.baseline.name}")
     suite.timestamp = pair.other.runs[-1].manifest.created
     for name in ("margin", "quantile", "forced"):
         suite.add_property(name, str(to_json(comparison)[name]))
     for one in pair.classes:
         suite.add_testcase(_case(one, is_strict=is_strict))
     return suite
-
-
-def _printable(name: str) -> str:
-    """Groups are named after paths, which may hold what XML cannot."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name)
 
 
 def _case(one: ClassComparison, *, is_strict: bool) -> TestCase:

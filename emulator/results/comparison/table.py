@@ -25,6 +25,7 @@ from emulator.results.comparison.verdicts import (
 from emulator.results.store import firmware_of
 from emulator.results.table import NONE
 from emulator.units import format_duration, format_size
+from emulator.visible import visible
 
 STYLES = {
     Verdict.SLOWER: "bold red",
@@ -49,7 +50,7 @@ def forced_lines(comparison: Comparison) -> Iterator[Text]:
     """What makes a forced comparison worthless, first of all."""
     yield Text("FORCED: these runs are not comparable, no verdict below can be relied on.", style="bold red")
     for one in comparison.comparability.refused:
-        yield Text(f"  {one}", style="red")
+        yield Text(visible(f"  {one}"), style="red")
 
 
 def _headline(pair: PairComparison) -> Text:
@@ -149,7 +150,7 @@ def facts_grid(facts: Iterable[tuple[str, str]]) -> Table:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()
     for name, fact in facts:
-        grid.add_row(name, Text(fact))
+        grid.add_row(name, Text(visible(fact)))
     return grid
 
 

@@ -200,9 +200,18 @@ def test_what_is_not_there_is_one_line(
     assert problem in refused(capsys, *(one.format(store=store) for one in arguments))
 
 
-def test_a_file_that_cannot_be_written_is_named(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = (store / "a", store / "same", "--junit", "/nowhere/compare.xml")
-    assert "/nowhere/compare.xml: cannot be written" in refused(capsys, *arguments, code=3)
+@pytest.mark.parametrize("option", ["--html", "--junit"])
+def test_a_place_for_a_file_is_looked_at_first(
+    option: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    groups, mine = (store / "a", store / "same"), tmp_path / "mine.txt"
+    mine.write_text("precious")
+    wrong = f"{option} /nowhere/file: cannot be written: there is no folder /nowhere"
+    assert wrong in refused(capsys, *groups, option, "/nowhere/file")
+    assert "Charkha did not make it" in refused(capsys, *groups, option, mine)
+    assert mine.read_text() == "precious"
+    for _ in range(2):  # its own file it replaces
+        shown(capsys, *groups, option, tmp_path / "file")
 
 
 @pytest.mark.parametrize("margin", ["x", "0", "-3%", "100%", "nan"])

@@ -48,10 +48,22 @@ def test_a_wrong_date_is_named(when: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_name_cannot_steer_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (store / "b").rename(store / "b\x1b[2J")
+    (store / "b").rename(store / "b\x1b[2J\nb")
     out = shown(capsys, "list", store)
     assert "\x1b" not in out
-    assert r"b\x1b[2J/01" in out
+    assert len(out.splitlines()) == 4
+    assert r"b\x1b[2J\nb/01" in out
+    assert r"would be removed: " + f"{store}" + r"/b\x1b[2J\nb/01" in shown(
+        capsys, "prune", "--root", store, "--firmware", "1.1"
+    )
+
+
+def test_a_long_name_leaves_a_table_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_runs(tmp_path / "runs", runs=1, seed=1, dut={"firmware": "1" * 200 + "\n.2"})
+    _, line = shown(capsys, "list", tmp_path / "runs").splitlines()
+    assert len(line) < 150
+    assert "1…1" in line
+    assert r"1\n.2" in line
 
 
 def test_a_run_in_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emulator.cli.terminal import console
-from emulator.cli.visible import visible
+from emulator.visible import visible
 
 
 @pytest.mark.parametrize(
