@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from agents.tags import MAX_LANES, credit_tag, data_tag
 from agents.transports.base import Endpoint
 from emulator.errors import LocalProtocolError
-from emulator.planner.schedule import Lane, Step
+from emulator.planner.schedule import Lane, Step, Transfer
 
 LOOKAHEAD_STEPS = 8
 """How far ahead of the step it is in a lane grants credits; one credit serves all transfers of a peer."""
@@ -21,10 +20,10 @@ LOOKAHEAD_STEPS = 8
 class _LaneState:
     """Where one lane is: which receives its step still misses, and what came for later steps."""
 
-    __slots__ = ("ahead", "early", "expected_bytes", "missing", "number", "steps", "waiting")
+    __slots__ = ("ahead", "early", "expected_bytes", "missing", "steps", "tag", "waiting")
 
-    def __init__(self, number: int, steps: Lane) -> None:
-        self.number = number
+    def __init__(self, tag: int, steps: Lane) -> None:
+        self.tag = tag
         self.steps: Iterator[Step] = steps
         self.ahead: deque[Step] = deque()
         self.early: dict[int, int] = {}
@@ -45,6 +44,7 @@ class Execution:
         bytes_sent, bytes_received: payload so far.
         arrival_ns: when the last of it came, 0 before any did.
         early: for the owner: payload came before this was made.
+        is_done: every lane is exhausted and every send is acknowledged.
         has_posted: something was handed to the endpoint; for the owner to take back once it has flushed.
     """
 
@@ -63,6 +63,7 @@ class Execution:
         "bytes_sent",
         "early",
         "has_posted",
+        "is_done",
     )
 
     def __init__(
@@ -77,7 +78,7 @@ class Execution:
         if len(lanes) > MAX_LANES:
             raise LocalProtocolError(f"an algorithm has {len(lanes)} lanes, at most {MAX_LANES} fit a tag")
         self._endpoint, self._serial, self._ranks, self._credited = endpoint, serial, ranks, credited
-        self._lanes = [_LaneState(number, lane) for number, lane in enumerate(lanes)]
+        self._lanes = [_LaneState(data_tag(serial, number), lane) for number, lane in enumerate(lanes)]
         self._open_lanes = len(lanes)
         self._unacknowledged = 0
         self._held: dict[int, list[tuple[int, int]]] = {}
@@ -87,11 +88,7 @@ class Execution:
         self.arrival_ns = 0
         self.early = False
         self.has_posted = False
-
-    @property
-    def is_done(self) -> bool:
-        """Every lane is exhausted and every send is acknowledged."""
-        return not self._open_lanes and not self._unacknowledged
+        self.is_done = not lanes
 
     def start(self) -> None:
         """Begin all lanes."""
@@ -105,7 +102,7 @@ class Execution:
         self.bytes_received += size
         self.arrival_ns = now
         lane = self._lanes[lane_number]
-        missing = lane.missing.get(peer, 0)
+        missing = lane.missing.get(peer)
         if not missing:
             lane.early[peer] = lane.early.get(peer, 0) + 1
             return
@@ -120,11 +117,14 @@ class Execution:
             return
         self._credited.add(peer)
         for tag, size in self._held.pop(peer, ()):
-            self._post(peer, tag, size)
+            self.has_posted = True
+            self._endpoint.post(peer, tag, size)
 
     def acknowledged(self) -> None:
         """One of our transfers is at its receiver."""
         self._unacknowledged -= 1
+        if not self._unacknowledged and not self._open_lanes:
+            self.is_done = True
 
     def waits_for(self) -> str:
         """What is missing, in words."""
@@ -136,52 +136,55 @@ class Execution:
         return f"{self._unacknowledged} acknowledgements"
 
     def _advance(self, lane: _LaneState) -> None:
-        while True:
-            step = self._next_step(lane)
+        ranks, missing, early = self._ranks, lane.missing, lane.early
+        while not lane.waiting:
+            step = next(lane.steps, None) if self._credited is None else self._next_step(lane)
             if step is None:
-                self._open_lanes -= 1
-                self._check_sizes()
+                self._end_lane()
                 return
-            for transfer in step.sends:
-                self._send(self._ranks[transfer.peer], data_tag(self._serial, lane.number), transfer.size)
-            if self._await(lane, step):
-                return
+            if step.sends:
+                self._send(step.sends, lane.tag)
+            for member, _, size in step.recvs:  # taken from what came early, or awaited
+                peer = ranks[member]
+                lane.expected_bytes += size
+                came = early.get(peer)
+                if came:
+                    early[peer] = came - 1
+                else:
+                    missing[peer] = missing.get(peer, 0) + 1
+                    lane.waiting += 1
 
     def _next_step(self, lane: _LaneState) -> Step | None:
-        if self._credited is None:
-            return next(lane.steps, None)
-        for step in islice(lane.steps, LOOKAHEAD_STEPS - len(lane.ahead)):
-            lane.ahead.append(step)
-            for transfer in step.recvs:
-                if transfer.peer not in self._granted:
-                    self._granted.add(transfer.peer)
-                    self._post(self._ranks[transfer.peer], credit_tag(self._serial), 0)
-        return lane.ahead.popleft() if lane.ahead else None
+        ahead = lane.ahead
+        while len(ahead) < LOOKAHEAD_STEPS:
+            step = next(lane.steps, None)
+            if step is None:
+                break
+            ahead.append(step)
+            for member, _, _ in step.recvs:
+                if member not in self._granted:
+                    self._granted.add(member)
+                    self.has_posted = True
+                    self._endpoint.post(self._ranks[member], credit_tag(self._serial), 0)
+        return ahead.popleft() if ahead else None
 
-    def _send(self, peer: int, tag: int, size: int) -> None:
-        self._unacknowledged += 1
-        self.bytes_sent += size
-        if self._credited is None or peer in self._credited:
-            self._post(peer, tag, size)
-        else:
-            self._held.setdefault(peer, []).append((tag, size))
-
-    def _post(self, peer: int, tag: int, size: int) -> None:
-        self.has_posted = True
-        self._endpoint.post(peer, tag, size)
-
-    def _await(self, lane: _LaneState, step: Step) -> bool:
-        """Take the step's receives from what came early; True when some are still missing."""
-        for transfer in step.recvs:
-            peer = self._ranks[transfer.peer]
-            lane.expected_bytes += transfer.size
-            came = lane.early.get(peer, 0)
-            if came:
-                lane.early[peer] = came - 1
+    def _send(self, transfers: Sequence[Transfer], tag: int) -> None:
+        credited, ranks, post = self._credited, self._ranks, self._endpoint.post
+        self._unacknowledged += len(transfers)
+        for member, _, size in transfers:
+            peer = ranks[member]
+            self.bytes_sent += size
+            if credited is None or peer in credited:
+                self.has_posted = True
+                post(peer, tag, size)
             else:
-                lane.missing[peer] = lane.missing.get(peer, 0) + 1
-                lane.waiting += 1
-        return bool(lane.waiting)
+                self._held.setdefault(peer, []).append((tag, size))
+
+    def _end_lane(self) -> None:
+        self._open_lanes -= 1
+        self._check_sizes()
+        if not self._unacknowledged and not self._open_lanes:
+            self.is_done = True
 
     def _check_sizes(self) -> None:
         if self._open_lanes:

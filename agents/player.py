@@ -157,33 +157,37 @@ class RankPlayer:
 
     def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
         """See EndpointEvents."""
-        self._catch_up(now)
-        kind, lane, serial = tags.split(tag)
+        if self._due_ns <= now:  # what ended by then on the CPU and the device counts before what happened now
+            self._advance(now)
+        serial = tag & tags.SERIAL_MASK
         pending = self._pending.get(serial)
-        if kind == tags.CREDIT:
+        if tags.CREDIT <= tag < tags.PAIR:
             self._credit(peer, serial, pending, now)
         elif pending is None:
-            self._early_payload.setdefault(serial, []).append((peer, lane, size, now))
-        elif pending.execution is None:
+            self._early_payload.setdefault(serial, []).append((peer, tags.split(tag)[1], size, now))
+        elif (execution := pending.execution) is None:
             self._received(serial, pending, size, arrival_ns=now, now=now)
             self._advance(now)
         else:
-            pending.execution.arrived(peer, lane, size, now)
-            self._settle(serial, pending, pending.execution, now)
+            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, now)
+            self._settle(serial, pending, execution, now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         """See EndpointEvents."""
-        self._catch_up(now)
-        kind, _, serial = tags.split(tag)
-        if kind == tags.CREDIT:
+        if self._due_ns <= now:
+            self._advance(now)
+        if tags.CREDIT <= tag < tags.PAIR:
             return
+        serial = tag & tags.SERIAL_MASK
         pending = self._pending[serial]
-        if pending.execution is None:
+        execution = pending.execution
+        if execution is None:
             self._complete_communication(serial, pending, now)
             self._advance(now)
         else:
-            pending.execution.acknowledged()
-            self._settle(serial, pending, pending.execution, now)
+            execution.acknowledged()
+            if execution.is_done:
+                self._settle(serial, pending, execution, now)
 
     def failed(self, peer: int, reason: str) -> None:
         """See EndpointEvents."""
@@ -221,11 +225,6 @@ class RankPlayer:
                 overlap_ns=usage.overlap_ns,
             ),
         )
-
-    def _catch_up(self, now: int) -> None:
-        """Before something that happened at `now` counts, what ended by then on the CPU and the device does."""
-        if self._due_ns <= now:
-            self._advance(now)
 
     def _advance(self, now: int) -> None:
         """Do all that can be done by `now`, then arrange to be woken for what ends next."""

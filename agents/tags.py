@@ -6,15 +6,16 @@ DATA = 0
 CREDIT = 1 << 62
 PAIR = 2 << 62
 
-_KIND = 3 << 62
-_LANE_SHIFT = 56
+LANE_SHIFT = 56
 MAX_LANES = 64
-_SERIAL = (1 << _LANE_SHIFT) - 1
+LANE_MASK = MAX_LANES - 1
+SERIAL_MASK = (1 << LANE_SHIFT) - 1
+_KIND = 3 << 62
 
 
 def data_tag(serial: int, lane: int) -> int:
     """Payload of a collective: `serial` counts communications over all iterations."""
-    return lane << _LANE_SHIFT | serial
+    return lane << LANE_SHIFT | serial
 
 
 def credit_tag(serial: int) -> int:
@@ -29,4 +30,4 @@ def pair_tag(serial: int) -> int:
 
 def split(tag: int) -> tuple[int, int, int]:
     """(kind, lane, serial) of a tag; kind is DATA, CREDIT or PAIR."""
-    return tag & _KIND, tag >> _LANE_SHIFT & (MAX_LANES - 1), tag & _SERIAL
+    return tag & _KIND, tag >> LANE_SHIFT & LANE_MASK, tag & SERIAL_MASK
