@@ -51,7 +51,7 @@ class Message:
 
     __slots__ = ("address", "first", "imm", "key", "packets", "rkey", "size", "taken", "verb")
 
-    def __init__(self, verb: Verb, size: int, *, address: int = 0, rkey: int = 0, imm: int = 0, key: int = 0) -> None:
+    def __init__(self, verb: Verb, size: int, address: int = 0, imm: int = 0, *, rkey: int = 0, key: int = 0) -> None:
         self.verb, self.size, self.address, self.rkey, self.imm, self.key = verb, size, address, rkey, imm, key
         self.packets = 1
         """How many PSNs it takes; of a READ, those of its responses."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agents.roce.headers import Syndrome
 from agents.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
-from agents.roce.psn import PSN_MASK, Psn, distance, wrap
+from agents.roce.psn import Psn, add, unwrapped, wrap
 from agents.roce.window import PATIENCE_NS, SendWindow
 from emulator.units import format_duration
 
@@ -37,6 +37,7 @@ _REFUSALS: dict[int, str] = {
     Syndrome.REMOTE_OPERATIONAL: "an error of its own",
 }
 _NOTHING: tuple[Message, ...] = ()
+_READ, _RNR = Verb.READ, int(Syndrome.RNR)  # looking them up costs as much as a call
 
 
 class Requester:
@@ -80,7 +81,7 @@ class Requester:
     )
 
     def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0) -> None:
-        self._settings, self._initial = settings, initial_psn
+        self._settings, self._initial = settings, wrap(initial_psn)
         self._window = SendWindow(
             settings.window_packets, ack_interval=settings.ack_interval, smallest_run=settings.smallest_run
         )
@@ -158,7 +159,7 @@ class Requester:
         self._messages.append(message)
         self._next = self._sent = self._posted = self._ack_requested = first + 1
         self.sent_packets += 1
-        return Psn((self._initial + first) & PSN_MASK)
+        return add(self._initial, first)
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
@@ -218,11 +219,11 @@ class Requester:
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
         """Take an ACK or NAK; returns the messages it completes, in order."""
-        number = self._number(psn)
+        number = unwrapped(psn, self._initial + self._unacknowledged) - self._initial
         if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
             self.refused_packets += number >= self._sent or number < self._unacknowledged - self._settings.reach_packets
             return _NOTHING
-        if syndrome < Syndrome.RNR:
+        if syndrome < _RNR:
             return self._advance(number + 1, now)
         if number < self._unacknowledged:
             return _NOTHING  # a refusal of what has been acknowledged since
@@ -266,7 +267,7 @@ class Requester:
         self._go_back(self._unacknowledged)
 
     def _number(self, psn: Psn) -> int:
-        return self._unacknowledged + distance(wrap(self._initial + self._unacknowledged), psn)
+        return unwrapped(psn, self._initial + self._unacknowledged) - self._initial
 
     def _timeout_ns(self) -> int:
         return self._settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
@@ -280,10 +281,11 @@ class Requester:
         reached = end
         while messages:
             message = messages[0]
-            if message.verb is Verb.READ and message.first + message.taken < min(end, message.first + message.packets):
+            after = message.first + message.packets
+            if message.verb is _READ and message.first + message.taken < min(end, after):
                 reached = message.first + message.taken
                 break
-            if message.first + message.packets > end:
+            if after > end:
                 break
             done.append(messages.popleft())
         self._reach(reached, now)

@@ -221,7 +221,7 @@ class Responder:
         if ack_request:
             self.ack_requested = True
 
-    def take_write(self, psn: Psn, *, size: int, length: int, ack_request: bool) -> bool:
+    def take_write(self, psn: Psn, size: int, length: int, ack_request: bool) -> bool:
         """A WRITE of one packet with immediate data came as expected; False where that is not so: use `receive`."""
         if psn != self.expected or size != length or size > self._settings.path_mtu or self._receives is not None:
             return False

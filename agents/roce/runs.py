@@ -58,6 +58,7 @@ class Payload:
         self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
         """MIDDLE packets that one call carries."""
         self.slots = self.per_call * _CALLS
+        self._bodies: dict[int, bytes] = {}
         size = self.slots * path_mtu
         self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)
         self._view = memoryview(self.block)
@@ -73,6 +74,13 @@ class Payload:
         """The first `size` bytes of a slot."""
         start = slot * self.path_mtu
         return self._view[start : start + size]
+
+    def body(self, size: int) -> bytes:
+        """The first `size` bytes of the first slot and their pad: one object for all that send it."""
+        body = self._bodies.get(size)
+        if body is None:
+            body = self._bodies[size] = bytes(self.take(0, size)) + bytes(-size & 3)
+        return body
 
     def crc(self, slot: int, size: int) -> int:
         """CRC of the first `size` bytes of a slot and their pad."""
@@ -210,7 +218,7 @@ class Framing:
 
     def body(self, size: int) -> bytes:
         """The first `size` bytes of the first slot and their pad."""
-        return bytes(self._payload.take(0, size)) + bytes(-size & 3)
+        return self._payload.body(size)
 
     def prefix(self, length: int) -> int:
         """CRC of what comes before the BTH of a UDP payload of `length` bytes."""

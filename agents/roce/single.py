@@ -20,6 +20,7 @@ ACK = struct.Struct(">BBHIII")
 """BTH and AETH."""
 ACK_BYTES = ACK.size + ICRC.size
 
+_WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)
 _BTH_WORDS = struct.Struct(">BBHII")
 _Shape: TypeAlias = tuple[int, int, Shifts | None, int, Buffer]
 """Of one size: CRC of what precedes the BTH, what to XOR, what appending the payload does, flags, payload and pad."""
@@ -40,11 +41,11 @@ class SinglePackets:
         self._writes: dict[int, _Shape] = {}
         self._ack = self._shape(Opcode.RC_ACK, ACK.size, 0)
 
-    def write(self, psn: int, *, address: int, rkey: int, size: int, imm: int) -> bytes:
+    def write(self, psn: int, address: int, rkey: int, size: int, imm: int) -> bytes:
         """A WRITE ONLY with immediate data and `size` bytes of the first slot, which asks for an acknowledgement."""
         prefix, constant, shift, flags, body = self._writes.get(size) or self._make_write(size)
         header = WRITE.pack(
-            Opcode.RC_WRITE_ONLY_IMM, flags, P_KEY, self._framing.dest_qp, ACK_REQUEST | psn, address, rkey, size, imm
+            _WRITE_ONLY_IMM, flags, P_KEY, self._framing.dest_qp, ACK_REQUEST | psn, address, rkey, size, imm
         )
         crc = crc32(header, prefix)
         if shift is None:
@@ -53,7 +54,7 @@ class SinglePackets:
         crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ constant
         return b"".join((header, body, ICRC.pack(crc)))
 
-    def is_write(self, headers: Buffer, *, size: int, datagram_bytes: int, flags: int, icrc: int) -> bool:
+    def is_write(self, headers: Buffer, size: int, datagram_bytes: int, flags: int, icrc: int) -> bool:
         """Whether these headers of a WRITE ONLY, FECN and BECN 0, fit length and ICRC, if its payload is the slot's.
 
         Args:
@@ -76,7 +77,7 @@ class SinglePackets:
 
     def ack(self, psn: int, aeth: int) -> bytes:
         """An ACK or NAK; `aeth`: syndrome and MSN."""
-        header = ACK.pack(Opcode.RC_ACK, 0, P_KEY, self._framing.dest_qp, psn, aeth)
+        header = ACK.pack(_ACK, 0, P_KEY, self._framing.dest_qp, psn, aeth)
         return header + ICRC.pack(crc32(header, self._ack[0]) ^ self._ack[1])
 
     def is_ack(self, headers: Buffer, *, icrc: int) -> bool:

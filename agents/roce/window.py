@@ -35,16 +35,19 @@ class SendWindow:
         "_credit",
         "_most",
         "_opened",
-        "_packets",
+        "_reduced_to",
         "_smallest_run",
         "ack_interval",
         "is_reduced",
+        "packets",
         "smallest_run",
     )
 
     def __init__(self, most: int, *, ack_interval: int, smallest_run: int) -> None:
         self._most, self._ack_interval, self._smallest_run = most, ack_interval, smallest_run
-        self._packets = most
+        self._reduced_to = most
+        self.packets = most
+        """How many packets may be on their way."""
         self._credit = 0  # packets acknowledged that have not made it grow yet
         self._opened = 0  # packets beyond it, since the last acknowledgement
         self.is_reduced = False
@@ -52,14 +55,9 @@ class SendWindow:
         self.ack_interval = ack_interval
         self.smallest_run = smallest_run
 
-    @property
-    def packets(self) -> int:
-        """How many packets may be on their way."""
-        return min(self._most, self._packets + self._opened)
-
     def lost(self) -> None:
         """Something was lost, and what came behind it reported it."""
-        self._resize(min(self._packets // 2, MOST_PACKETS_AFTER_LOSS))
+        self._resize(min(self._reduced_to // 2, MOST_PACKETS_AFTER_LOSS))
 
     def fell_silent(self) -> None:
         """Nothing was heard for a whole timeout: all that is on its way may be lost, or be there already."""
@@ -67,21 +65,21 @@ class SendWindow:
 
     def acknowledged(self, packets: int) -> None:
         """So many packets more are at the peer. Only to be told where `is_reduced`."""
-        self._opened = 0
         grown, self._credit = divmod(self._credit + packets, GROWTH)
-        if grown:
-            self._resize(self._packets + grown)
+        if grown or self._opened:
+            self._resize(self._reduced_to + grown)
 
     def open(self) -> bool:
         """Nothing was heard for a while: let a little more go, twice the window at most; whether it did."""
-        if not self.is_reduced or self._opened >= self._packets:
+        if not self.is_reduced or self._opened >= self._reduced_to:
             return False
         self._opened += self.ack_interval
+        self.packets = min(self._most, self._reduced_to + self._opened)
         return True
 
     def _resize(self, packets: int) -> None:
         """Where it is small, several packets of it ask for an acknowledgement: one that is lost must not stop it."""
-        self._packets = packets = min(self._most, max(LEAST_PACKETS, packets))
+        self.packets = self._reduced_to = packets = min(self._most, max(LEAST_PACKETS, packets))
         self._opened = 0
         self.is_reduced = packets < self._most
         if self.is_reduced:

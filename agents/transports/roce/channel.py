@@ -67,6 +67,7 @@ class Channel:
         "_ack_every",
         "_elsewhere",
         "_has_alarm",
+        "_is_free",
         "_is_owing",
         "_is_waiting",
         "_link",
@@ -103,6 +104,7 @@ class Channel:
         self._ack_every = max(1, settings.window_packets // 4)
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
+        self._is_free = port is None and not self.pair.is_paced  # nothing but the window holds up what is sent
         self._has_alarm = self._is_owing = self._is_waiting = self.is_dead = False
         self.owed_since = self.posted_bytes = self.posted_messages = 0
         self.drops: Counter[str] | None = None
@@ -123,8 +125,7 @@ class Channel:
 
     def post_single(self, message: Message, now: int) -> bool:
         """Send a WRITE of one packet with immediate data at once, or queue it behind others: whether it is sent."""
-        pair = self.pair
-        psn = None if pair.is_paced or self._port is not None else pair.requester.start(message, now)
+        psn = self.pair.requester.start(message, now) if self._is_free else None
         if psn is None:
             self.post(message)
             return False
@@ -216,7 +217,7 @@ class Channel:
         self.drops[reason] += count
 
     def take_single_write(
-        self, size: int, port: int, *, flags: int, word: int, tag: int, rkey: int, length: int, imm: int, now: int
+        self, size: int, port: int, flags: int, word: int, tag: int, rkey: int, length: int, imm: int, now: int
     ) -> bool:
         """Take the WRITE of one packet at the start of the buffer; False: not taken, it needs a closer look.
 
@@ -228,12 +229,14 @@ class Channel:
         responder = self.pair.responder
         if word & 0xFFFFFF != responder.expected or rkey != self._shared.rkey:
             return False
-        if not self._verification.is_single_write(size, port, size=length, flags=flags):
+        if not self._verification.is_single_write(size, port, length, flags):
             return False
-        if not responder.take_write(responder.expected, size=length, length=length, ack_request=word >= ACK_REQUEST):
+        if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST):
             return False
-        if not self._is_owing or responder.unacknowledged >= self._ack_every:
+        if responder.unacknowledged >= self._ack_every:
             self._mind_reply(now)
+        elif not self._is_owing and responder.is_urgent:
+            self._owe(now)
         self._link.arrived(self.ends.index, tag, length, imm, now)
         return True
 
@@ -273,11 +276,11 @@ class Channel:
         self._link.delivered(self.ends.index, delivered, now)
         return True
 
-    def take_ack(self, port: int, *, psn: int, aeth: int, now: int) -> bool:
+    def take_ack(self, port: int, psn: Psn, aeth: int, now: int) -> bool:
         """Take the ACK at the start of the buffer, FECN and BECN 0; False: not taken, it is damaged."""
         if not self._verification.is_ack(port):
             return False
-        self._answered(Psn(psn), aeth >> 24, now)
+        self._answered(psn, aeth >> 24, now)
         return True
 
     def take_lone(self, size: int, port: int, bth: tuple[int, int, int, int, int], now: int) -> None:
@@ -444,10 +447,13 @@ class Channel:
         responder = self.pair.responder
         is_time = responder.unacknowledged >= self._ack_every or responder.is_refusing
         if not self._is_owing and (is_time or responder.is_urgent):
-            self._is_owing, self.owed_since = True, now
-            self._shared.owing.append(self)
+            self._owe(now)
         if is_time:
             self._shared.reply()
+
+    def _owe(self, now: int) -> None:
+        self._is_owing, self.owed_since = True, now
+        self._shared.owing.append(self)
 
     def _answered(self, psn: Psn, syndrome: int, now: int) -> None:
         requester = self.pair.requester

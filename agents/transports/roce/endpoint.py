@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agents.roce.headers import P_KEYS
 from agents.roce.opcodes import Opcode
+from agents.roce.psn import wrap
 from agents.roce.runs import BTH, FIRST, P_KEY
 from agents.roce.single import ACK_BYTES, WRITE
 from agents.transports.base import Address, EndpointEvents, FlowCounters
@@ -32,6 +33,7 @@ _CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
 _QPN = struct.Struct(">I")
 _CE = 3
+_WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)  # looking them up costs as much as a call
 
 
 class RoceEndpoint:
@@ -229,23 +231,14 @@ class RoceEndpoint:
         channel = self._channels.get(number)  # none has a number with FECN or BECN in it
         if channel is None or p_key != P_KEY or channel.is_dead or channel.ends.peer_host != address[0]:
             return False
-        if opcode == Opcode.RC_WRITE_ONLY_IMM:
-            return channel.take_single_write(
-                size,
-                address[1],
-                flags=flags,
-                word=word,
-                tag=tag,
-                rkey=rkey,
-                length=length,
-                imm=imm,
-                now=time.monotonic_ns(),
-            )
-        if opcode != Opcode.RC_ACK:
+        if opcode == _WRITE_ONLY_IMM:
+            now = time.monotonic_ns()
+            return channel.take_single_write(size, address[1], flags, word, tag, rkey, length, imm, now)
+        if opcode != _ACK:
             return self._take_edge(channel, size, address[1])
         if size != ACK_BYTES or flags:
             return False
-        return channel.take_ack(address[1], psn=word & 0xFFFFFF, aeth=tag >> 32, now=time.monotonic_ns())
+        return channel.take_ack(address[1], wrap(word), tag >> 32, time.monotonic_ns())
 
     def _take_edge(self, channel: Channel, size: int, port: int) -> bool:
         """Take a FIRST or LAST packet that comes alone, if nothing is special about it."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_WINDOW_BYTES = 4 << 20
 LEAST_WINDOW_BYTES = 512 << 10
 LEAST_WINDOW_PACKETS = 16
+_WRITE_IMM = Verb.WRITE_IMM
 
 
 class Link:
@@ -31,7 +32,6 @@ class Link:
         options = transport.options
         self.peer, self._host = peer, host
         self.is_dirty = self.is_broken = False
-        self.posted_bytes = 0
         self._endpoint, self._transport = endpoint, transport
         self._channels: list[Channel | None] = [None] * (options.qps + 1)
         self._settings = options.connection(
@@ -48,17 +48,12 @@ class Link:
 
     def post(self, tag: int, size: int) -> bool:
         """Send a transfer at once where it is one packet and nothing is before it, else queue it: whether it waits."""
-        outgoing = self._outgoing
-        if size > self._largest_single or (size and outgoing.has_more):
-            outgoing.post(tag, size)
-            return True
-        message = Message(Verb.WRITE_IMM, size, address=tag, imm=1 if size else 0)
-        if size:
-            outgoing.passed(size)
         index = 1 if size else 0
-        self.posted_bytes += size
+        if size and (size > self._largest_single or not self._outgoing.passes(size)):
+            self._outgoing.post(tag, size)
+            return True
         channel = self._channels[index] or self.channel(index)
-        return not channel.post_single(message, time.monotonic_ns())
+        return not channel.post_single(Message(_WRITE_IMM, size, tag, index), time.monotonic_ns())
 
     def send(self, now: int) -> None:
         """Send what may go; control first."""
@@ -80,6 +75,11 @@ class Link:
             channel = self._channels[index] = self._make_channel(index)
             self._endpoint.attach(channel)
         return channel
+
+    @property
+    def posted_bytes(self) -> int:
+        """Payload handed to the network so far."""
+        return sum(channel.posted_bytes for channel in self._channels if channel is not None)
 
     def counters(self) -> Iterator[FlowCounters]:
         """Per queue pair, what this end has sent, where it has, and what has come to it."""
@@ -125,9 +125,10 @@ class Link:
             tags = self._outgoing.acknowledged(index - 1, messages)
             if self._outgoing.has_more:
                 self.send(now)
+        acknowledged = self._endpoint.events.acknowledged
         for tag in tags:
             if not self.is_broken:
-                self._endpoint.events.acknowledged(self.peer, tag, now)
+                acknowledged(self.peer, tag, now)
 
     def broke(self, reason: str) -> None:
         """See Owner."""
@@ -136,7 +137,6 @@ class Link:
             self._endpoint.fail(self.peer, reason)
 
     def _queue(self, index: int, message: Message) -> None:
-        self.posted_bytes += message.size
         self.channel(index).post(message)
 
     def _make_channel(self, index: int) -> Channel:

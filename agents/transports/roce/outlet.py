@@ -41,11 +41,9 @@ class Outlet:
 
     def write(self, psn: Psn, message: Message) -> None:
         """A WRITE of one packet with immediate data."""
-        _, sender, singles = self._path(message.first)
-        datagram = singles.write(
-            psn, address=message.address, rkey=self._shared.rkey, size=message.size, imm=message.imm
-        )
-        sender.send_whole(datagram, self._to)
+        paths = self._paths or self._open_paths()
+        _, sender, singles = paths[message.first % len(paths) if len(paths) > 1 else 0]
+        sender.send_whole(singles.write(psn, message.address, self._shared.rkey, message.size, message.imm), self._to)
 
     def reply(self, reply: Reply) -> None:
         """An ACK or NAK."""

@@ -16,6 +16,8 @@ from agents.roce.messages import Delivered, Message, Verb
 SMALLEST_CHARGE_BYTES = 256
 """What a small message counts for, so that few bytes are not many messages."""
 
+_WRITE_IMM = Verb.WRITE_IMM
+
 
 class Outgoing:
     """The sending side of a rank pair.
@@ -58,9 +60,12 @@ class Outgoing:
             self._left = size
         self._transfers.append((tag, size))
 
-    def passed(self, size: int) -> None:
-        """A transfer of one message goes to the only queue pair, past an empty queue."""
+    def passes(self, size: int) -> bool:
+        """Whether a transfer of one message may go to the only queue pair now, past an empty queue: then it has."""
+        if self._transfers:
+            return False
         self._queued[0] += size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
+        return True
 
     def deal(self) -> Iterator[tuple[int, Message]]:
         """The next messages that queue pairs have room for: (queue pair, message)."""
@@ -88,11 +93,16 @@ class Outgoing:
 
     def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
         """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""
+        tags = []
+        room = 0
         for message in messages:
             size = message.size
-            self._queued[qp] -= size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
+            room += size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
+            if message.verb is _WRITE_IMM:
+                tags.append(message.address)
+        self._queued[qp] -= room
         if self._qps == 1:
-            return [message.address for message in messages if message.verb is Verb.WRITE_IMM]
+            return tags
         self._done[qp] += len(messages)
         reached = min(done * self._qps + index for index, done in enumerate(self._done))
         tags = []
@@ -105,19 +115,16 @@ class Outgoing:
 class Incoming:
     """The receiving side of a rank pair."""
 
-    __slots__ = ("_messages", "_next", "_qps", "_size", "_waiting", "is_consistent")
+    __slots__ = ("_messages", "_next", "_qps", "_size", "_waiting", "is_consistent", "is_direct")
 
     def __init__(self, *, qps: int) -> None:
         self._qps = qps
         self._waiting: list[deque[Delivered]] = [deque() for _ in range(qps)]
         self._next = self._messages = self._size = 0
+        self.is_direct = qps == 1
+        """Whether a transfer of one message that comes now is the next one to be delivered."""
         self.is_consistent = True
         """False once what came cannot be transfers of ours."""
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether a transfer of one message that comes now is the next one to be delivered."""
-        return self._qps == 1 and not self._messages
 
     def received(self, qp: int, delivered: Delivered) -> Iterator[tuple[int, int]]:
         """A message is complete: transfers that are now complete and in order, as (tag, size)."""
@@ -127,7 +134,9 @@ class Incoming:
             self._next = (self._next + 1) % self._qps
             self._size += message.size
             self._messages += 1
+            self.is_direct = False
             if message.imm is not None:
                 self.is_consistent &= message.imm == self._messages & 0xFFFFFFFF
                 size, self._size, self._messages = self._size, 0, 0
+                self.is_direct = self._qps == 1
                 yield message.address, size

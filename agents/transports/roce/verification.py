@@ -28,7 +28,7 @@ class Verification:
         self._seen = 0
         self._suspected = 0  # so many looks at payload must be in full: a run is wrong, and it is not known where
 
-    def is_single_write(self, datagram_bytes: int, port: int, *, size: int, flags: int) -> bool:
+    def is_single_write(self, datagram_bytes: int, port: int, size: int, flags: int) -> bool:
         """Whether this is an intact WRITE of one packet, FECN and BECN 0, that need not be looked at in full."""
         shared = self._shared
         if size:
@@ -37,7 +37,7 @@ class Verification:
             self._seen += 1
         (icrc,) = ICRC.unpack_from(shared.buffer, datagram_bytes - 4)
         singles = (self._paths.get(port) or self._meet(port))[1]
-        return singles.is_write(shared.write_head, size=size, datagram_bytes=datagram_bytes, flags=flags, icrc=icrc)
+        return singles.is_write(shared.write_head, size, datagram_bytes, flags, icrc)
 
     def is_edge(self, datagram_bytes: int, port: int, *, header: int, packet: int, size: int) -> bool:
         """Whether this is an intact FIRST or LAST packet, FECN and BECN 0, that need not be looked at in full.

@@ -75,8 +75,9 @@ def test_transfers_past_the_queue_take_room_until_they_are_acknowledged() -> Non
     outgoing = Outgoing(qps=1, message_bytes=1000, room_bytes=1024)
     single = Message(Verb.WRITE_IMM, 1000, address=7, imm=1)
     for _ in range(2):
-        outgoing.passed(1000)
+        assert outgoing.passes(1000)
     outgoing.post(8, 10)
+    assert not outgoing.passes(1000)
     assert list(outgoing.deal()) == []
     assert outgoing.acknowledged(0, [single]) == [7]
     assert [message.address for _, message in outgoing.deal()] == [8]
