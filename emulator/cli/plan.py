@@ -16,6 +16,7 @@ from emulator.cli.terminal import console
 from emulator.errors import InputError, PlanError
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.ecmp import LinuxHash, linux_hash, roce_source_ports
 from emulator.planner.overhead import DEFAULT_MESSAGE_BYTES, DEFAULT_MTU, WireOverhead, transport_overhead
 from emulator.planner.plan import Plan, instance_ns, make_plan
 from emulator.planner.routing import Router, weights_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
 _TRANSPORTS = ("roce", "zmq")
 _LARGEST_SEED = (1 << 32) - 1
+MOST_FLOWS_AS_LINUX = 1 << 22
+"""Of more, plans take a hash that costs a tenth."""
 _EXAMPLE = """examples:
   charkha plan lab/examples/transformer-8r --topology topologies/leaf-spine-2x2.yaml
   charkha plan --collective all_to_all -n 8 -b 8M --topology topologies/leaf-spine-2x2.yaml
@@ -78,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
     topology = _topology(args, ranks=task.traffic.ranks)
     for note in topology.notes:
         print(visible(f"charkha: {topology.source}: {note}"), file=sys.stderr)
-    router = Router(topology, seed=args.seed, weights=_weights(args, topology))
+    router = Router(
+        topology, seed=args.seed, weights=_weights(args, topology), flow_hash=_flow_hash(args, topology, task.traffic)
+    )
     plan = make_plan(task.traffic, topology, router=router, overhead=_overhead(args, topology))
     jct_ns, note = _jct(task, plan)
     if args.json:
@@ -186,6 +191,19 @@ def _weights(args: argparse.Namespace, topology: Topology) -> Any:
     if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
         raise InputError(f'{args.link_loads}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
     return weights_of(Paths(topology.network), loads)
+
+
+def _flow_hash(args: argparse.Namespace, topology: Topology, traffic: Traffic) -> LinuxHash | None:
+    """The kernel's, where its choices can be known and flows are few enough."""
+    said = topology.transport
+    if (args.transport or said.get("name", _TRANSPORTS[0])) != "roce":
+        return None
+    ports = roce_source_ports(str(said.get("source_port", "fold")), qps=int(said.get("qps", 1)))
+    flows = sum(operation.transfers * operation.groups for operation in traffic.operations)
+    if ports is None or flows > MOST_FLOWS_AS_LINUX:
+        return None
+    seed = topology.network.ecmp_seed if args.seed is None else args.seed
+    return linux_hash(topology, seed=seed, source_ports=ports)
 
 
 def _jct(task: _Task, plan: Plan) -> tuple[int | None, str]:

@@ -11,6 +11,7 @@ from emulator.errors import PlanError
 from emulator.lab.model import HOST, ROUTER, SWITCHES, Design, Forward, Hop, LabRoute, Neighbour, Node, Port
 from emulator.lab.shaping import shape
 from emulator.lab.walk import Step, Walk
+from emulator.planner.ecmp import hash_seed
 from emulator.planner.overhead import DEFAULT_MTU
 from emulator.topology.model import Topology
 from emulator.topology.network import End, Interface, Link, Network
@@ -20,17 +21,11 @@ _DEVICE = re.compile(r"(?!\.{1,2}$|lo$|all$|default$|br0$)[A-Za-z0-9_.-]{1,15}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _ROUTER_V4, _ROUTER_V6 = int(IPv4Address("169.254.0.1")), int(IPv6Address("fe80::c4:0:1"))
 _MOST_ROUTER_PORTS = 60_000
-_SEED_STEP, _SEED_BITS = 2_654_435_761, 32
 
 
 def namespace_name(lab_id: str, node: str) -> str:
     """The namespace of a host or switch of a lab."""
     return f"{PREFIX}-{lab_id}-{_NAME.sub('-', node)}"
-
-
-def hash_seed(ecmp_seed: int, router: int) -> int:
-    """The kernel's seed at the router of that number: never 0, which means a random one, and another at each router."""
-    return ((ecmp_seed + router + 1) * _SEED_STEP) % (1 << _SEED_BITS) or 1
 
 
 def make_design(topology: Topology, lab_id: str) -> Design:

@@ -106,6 +106,7 @@ class Plan:
         topology, paths: what it is made for.
         overhead: of the transport.
         seed: of the hash.
+        hash_name: whose choices `hashed` loads are, see FlowHash.
         operations: in the traffic's order.
         loads: of links.
         flows: between hosts, largest first; None where there are more than LISTED_FLOWS.
@@ -117,6 +118,7 @@ class Plan:
     paths: Paths
     overhead: WireOverhead
     seed: int
+    hash_name: str
     operations: Sequence[OperationPlan]
     loads: Loads
     flows: Sequence[Flow] | None
@@ -153,6 +155,7 @@ def make_plan(traffic: Traffic, topology: Topology, *, router: Router, overhead:
         router.paths,
         overhead,
         router.seed,
+        router.flow_hash.name,
         operations,
         planner.loads(),
         planner.flows(),

@@ -7,24 +7,20 @@ does better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_address
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from emulator.errors import PlanError
+from emulator.planner.ecmp import FlowHash, OwnHash
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.model import BoolArray, IntArray
 
 FloatArray = npt.NDArray[np.float64]
-HashArray = npt.NDArray[np.uint64]
 
-_SOURCE_PORTS = 1 << 14
-_FIRST_SOURCE_PORT = 0xC000
-_PROTOCOL_AND_PORT = 17 << 16 | 4791
 _DENSE_KEYS = 1 << 22
 """Up to here counting in an array is faster than sorting."""
 
@@ -52,14 +48,23 @@ class Router:
         topology: with a place for every rank.
         seed: of the hash and of the flows' source ports; None = the topology's.
         weights: share of each directed link where paths part, for `spread`; None = equal shares.
+        flow_hash: chooses for `hashed`; None = a hash of our own.
 
     Attributes:
         paths: of the topology's network.
+        flow_hash: what chooses for `hashed`.
         rank_port: int64, shape (ranks,): port number of each rank.
         is_choice: bool, shape (directed links,): links that were one of several next hops so far.
     """
 
-    def __init__(self, topology: Topology, *, seed: int | None = None, weights: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        seed: int | None = None,
+        weights: FloatArray | None = None,
+        flow_hash: FlowHash | None = None,
+    ) -> None:
         network = topology.network
         self.paths = paths = Paths(network)
         self._topology = topology
@@ -68,8 +73,7 @@ class Router:
         self.rank_host = np.array(topology.host_index, dtype=np.int64)
         interface = np.array(topology.interface_index or [0] * topology.ranks, dtype=np.int64)
         self.rank_port = paths.port_base[self.rank_host] + interface
-        self._address = _address_hashes(topology.addresses)
-        self._switch_hash = _mix(np.arange(paths.switches, dtype=np.uint64) + np.uint64(self.seed))
+        self.flow_hash = flow_hash or OwnHash(topology.addresses, switches=paths.switches, seed=self.seed)
         self._out = paths.port_link
         self._far = paths.target[paths.port_link]
         self._has_cables = bool((self._far < paths.hosts).any())
@@ -102,7 +106,7 @@ class Router:
         here = self._switch(self.rank_port[senders[flows]])
         port = self.rank_port[receivers[flows]]
         last = self._switch(port)
-        tuples = self._five_tuples(senders[flows], receivers[flows])
+        tuples = self.flow_hash.tuples(senders[flows], receivers[flows])
         for _ in self._hops():
             moving = here != last
             if not moving.any():
@@ -112,8 +116,7 @@ class Router:
                 tuples = tuples[moving]
             first, count = self._table.find(here, port, last)
             self._require_paths(count, senders[flows], receivers[flows])
-            choice = _mix(tuples ^ self._switch_hash[here]) % count.view(np.uint64)
-            links = self._table.links[first + choice.view(np.int64)]
+            links = self._table.links[first + self.flow_hash.choose(tuples, here, count)]
             self._note_choices(first, count)
             yield Crossing(flows, links)
             here = self.paths.target[links] - self.paths.hosts
@@ -222,13 +225,6 @@ class Router:
             starts, index = np.unique(first[several], return_index=True)
             self.is_choice[self._table.links[_ranges(starts, count[several][index])]] = True
 
-    def _five_tuples(self, senders: IntArray, receivers: IntArray) -> HashArray:
-        """A hash of addresses, protocol and ports of each flow, as a connection of its own would have them."""
-        source, target = self._address
-        pair = senders.view(np.uint64) << np.uint64(32) | receivers.view(np.uint64)
-        ports = _mix(pair ^ np.uint64(self.seed)) % np.uint64(_SOURCE_PORTS) + np.uint64(_FIRST_SOURCE_PORT)
-        return source[senders] + target[receivers] ^ (ports << np.uint64(32) | np.uint64(_PROTOCOL_AND_PORT))
-
 
 class _NextHopTable:
     """Next hops of all destination switches asked for so far, and the explicit routes, as one flat list of links."""
@@ -287,14 +283,6 @@ def weights_of(paths: Paths, loads: Mapping[str, float]) -> FloatArray:
     return weights
 
 
-def _address_hashes(addresses: Sequence[str]) -> tuple[HashArray, HashArray]:
-    """Hashes of addresses as source and as target."""
-    numbers = (int(ip_address(address)) for address in addresses)
-    folded = np.array([(number ^ number >> 64) & 0xFFFF_FFFF_FFFF_FFFF for number in numbers], dtype=np.uint64)
-    source = _mix(folded)
-    return source, _mix(source)
-
-
 def sum_by(keys: IntArray, values: FloatArray | IntArray) -> tuple[IntArray, FloatArray]:
     """(distinct keys ascending, sums of their values); keys are at least 0."""
     if not len(keys):
@@ -311,16 +299,3 @@ def _ranges(first: IntArray, count: IntArray) -> IntArray:
     ends = np.cumsum(count)
     steps = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
     return steps + np.repeat(first - ends + count, count)
-
-
-def _mix(values: HashArray) -> HashArray:
-    """A bijection of 64 bits in which every bit of the input changes half of the output.
-
-    Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (variant 13 of Stafford).
-    """
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        values ^= values >> np.uint64(shift)
-        values *= np.uint64(factor)
-    values ^= values >> np.uint64(31)
-    return values

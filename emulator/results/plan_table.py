@@ -30,6 +30,10 @@ from emulator.visible import visible
 SHOWN_OPERATIONS = 24
 SHOWN_CHOICES = 8
 SHOWN_FLOWS = 6
+_HASHES = {
+    "linux": "Linux's, over addresses and ports: the paths that flows take in a lab",
+    "own": "one of many: a real switch has other collisions, but as many",
+}
 LISTED_LINKS = 4096
 """Links in the JSON; of more only the most loaded."""
 
@@ -62,6 +66,7 @@ def to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, Any]:
             "factor": float(plan.overhead.factor),
         },
         "seed": plan.seed,
+        "hash": plan.hash_name,
         "network_bytes": plan.network_bytes,
         "local_bytes": plan.local_bytes,
         "jct_ns": jct_ns,
@@ -158,6 +163,8 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
     if ratios:
         shown = f"{ratios[0]:g}:1" if len(ratios) == 1 else f"{ratios[0]:g}:1 to {ratios[-1]:g}:1"
         yield f"Oversubscription {shown}, hosts' ports to uplinks of their switch"
+    if plan.loads.is_choice.any():
+        yield f"Hash             {_HASHES[plan.hash_name]}, seed {plan.seed}"
     for number, flow in enumerate((plan.flows or ())[:SHOWN_FLOWS]):
         title = "Largest flows   " if not number else " " * 16
         yield f"{title} rank {flow.sender} > rank {flow.receiver}: {format_size(flow.bytes)}"

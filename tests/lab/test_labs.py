@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.transports.roce.ends import folded_port
 from tests.support.command import COMMAND, EXAMPLE, ROOT, wait_for
 from tests.support.machine import Machine, machine
 
@@ -90,6 +92,24 @@ def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) ->
     settings = "net.ipv4.fib_multipath_hash_policy", "net.ipv4.fib_multipath_hash_seed"
     values = host.charkha("lab", "exec", "leaf0", "sysctl", "-n", *settings).stdout.split()
     assert values == ["1", str(status(host)[0]["nodes"][8]["hash_seed"])]
+
+
+def test_flows_take_the_paths_that_the_plan_says(host: Machine) -> None:
+    raise_lab(host, LEAF_SPINE)
+    asked = ("plan", "--collective", "all_to_all", "-n", "8", "-b", "8", "--topology", LEAF_SPINE, "--json")
+    planned = json.loads(host.charkha(*asked).stdout)
+    assert planned["hash"] == "linux"
+    loads = {link["link"].split(" > ")[0]: link["hashed_bytes"] for link in planned["links"]}
+    chosen: Counter[str] = Counter()
+    pairs = [(a, b) for a in range(8) for b in range(8) if a // 4 != b // 4]
+    for sender, receiver in pairs:
+        leaf, port = f"leaf{sender // 4}", folded_port(16 + 2 * receiver + 1, 16 + 2 * sender + 1)
+        flow = ("from", f"198.18.{sender + 1}.1", "iif", f"p{sender % 4}", "ipproto", "udp")
+        ask = ("ip", "route", "get", f"198.18.{receiver + 1}.1", *flow, "sport", str(port), "dport", "4791")
+        answer = host.charkha("lab", "exec", leaf, *ask).stdout.split()
+        chosen[f"{leaf}:{answer[answer.index('dev') + 1]}"] += 1  # each flow is a byte
+    uplinks = [f"leaf{leaf}:u{spine}" for leaf in (0, 1) for spine in (0, 1)]
+    assert [loads[uplink] for uplink in uplinks] == [chosen[uplink] for uplink in uplinks]
 
 
 def kill_up(host: Machine, *, namespaces: int) -> None:
