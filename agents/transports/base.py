@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from emulator.results.manifest import Parameter
 from emulator.results.observations import FlowCounters as FlowCounters
+
+if TYPE_CHECKING:
+    from emulator.results.manifest import Parameter
 
 DEFAULT_MESSAGE_BYTES = 1 << 20
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from agents.transports.base import Transport
-from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.transport import RoceTransport
-from agents.transports.zmq import ZmqTransport
 from emulator.errors import PlanError
+
+if TYPE_CHECKING:
+    from agents.transports.base import Transport
 
 TRANSPORTS = ("roce", "zmq")
 """The first is the default."""
@@ -35,11 +35,17 @@ def make_transport(
     Raises:
         PlanError: no such transport, or options it does not have.
     """
+    # Only the transport that is used is loaded, and none where only names are wanted.
     if name == "roce":
+        from agents.transports.roce.options import RoceOptions
+        from agents.transports.roce.transport import RoceTransport
+
         chosen = RoceOptions.parse(options or {})
         return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)
     if name != "zmq":
         raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")
     if options:
         raise PlanError(f"the transport {name} has no options, but got {', '.join(options)}")
+    from agents.transports.zmq import ZmqTransport
+
     return ZmqTransport(message_bytes=message_bytes, run=run, devices=devices)

@@ -10,25 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_play_options, argument, at_least
-from emulator.cli.playing import play, run_folder, show_interrupted
-from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
+from emulator.cli.dut_arguments import add_profile_option
+from emulator.cli.repeat_arguments import add_repeat_options, is_repeated
 from emulator.cli.roce_arguments import add_roce_options
 from emulator.cli.telemetry_arguments import add_telemetry_options
-from emulator.cli.watching import add_profile_option
-from emulator.controller.scratch import scratch_folder
 from emulator.errors import RunInterrupted
-from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
-from emulator.results.record import Run
-from emulator.results.sweep import render_sweep, sweep_table, sweep_to_json
 from emulator.trace.model import CommKind
-from emulator.trace.workload import build_workload
 from emulator.units import parse_size
 from emulator.visible import visible
-from emulator.wire.generated import write_workload
-from emulator.wire.load import load_trace
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
+    from emulator.planner.workloads.sweep import Sweep
+    from emulator.results.record import Run
 
 _COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
 _EXAMPLE = """example:
@@ -67,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
+    # What playing needs takes most of a second to load: the help does without.
+    from emulator.cli.playing import run_folder, show_interrupted
+    from emulator.cli.repeating import repeat
+    from emulator.planner.workloads.sweep import Sweep, sweep_sizes
+
     kind = _COLLECTIVES[args.collective]
     sizes = sweep_sizes(kind, ranks=args.ranks, least=args.min_bytes, most=args.max_bytes, factor=args.factor)
     sweep = Sweep(kind, args.ranks, sizes)
@@ -82,6 +81,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace, sweep: Sweep, folder: Path) -> Run:
+    from emulator.cli.playing import play
+    from emulator.controller.scratch import scratch_folder
+    from emulator.planner.workloads.sweep import sweep_workload
+    from emulator.trace.workload import build_workload
+    from emulator.wire.generated import write_workload
+    from emulator.wire.load import load_trace
+
     with scratch_folder() as traces:
         write_workload(sweep_workload(sweep), traces / "trace")
         loaded = load_trace(traces / "trace", ranks=args.ranks)
@@ -90,6 +96,8 @@ def _play(args: argparse.Namespace, sweep: Sweep, folder: Path) -> Run:
 
 
 def _show(run: Run, sweep: Sweep, args: argparse.Namespace) -> None:
+    from emulator.results.sweep import render_sweep, sweep_table, sweep_to_json
+
     table = sweep_table(run, kind=sweep.kind, ranks=sweep.ranks, sizes=sweep.sizes)
     if args.json:
         print(json.dumps(sweep_to_json(table) | {"run_folder": str(run.folder)}, indent=2))

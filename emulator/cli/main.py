@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": "compare groups of runs, as of two firmware versions",
     "runs": "list, show and prune run folders",
     "generate": "make a synthetic trace",
+    "convert": "other forms of a trace into plain Chakra ET",
     "audit": "check captured RoCEv2 frames",
     "export": "hand a run on to another tool",
     "lab": "raise a lab of namespaces with a software switch as DUT",
@@ -49,6 +50,8 @@ CUT_OFF = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
+    # numpy's and scipy's BLAS would start a thread a core each, here and in agents, which spin and have nothing to do.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not every locale has a dash, nor every path a text
     try:

@@ -17,7 +17,7 @@ from emulator.cli.loopback import own_block
 from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
-from emulator.cli.telemetry_arguments import telemetry
+from emulator.cli.telling import telemetry
 from emulator.cli.transport_defaults import take_transport_defaults
 from emulator.cli.watching import watch
 from emulator.controller.job import Job, JobOptions
@@ -27,7 +27,7 @@ from emulator.planner.algorithms import parse_overrides
 from emulator.results.places import check_folder
 from emulator.results.record import Run, read_run
 from emulator.results.schema import Part
-from emulator.results.store import is_run_folder
+from emulator.results.store import RUNS, is_run_folder
 from emulator.telemetry.reporter import RunFacts
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
@@ -35,7 +35,6 @@ from emulator.trace.model import Workload
 from emulator.visible import visible
 from emulator.wire.load import LoadedTrace
 
-RUNS = Path("runs")
 _LONGEST_NAME = 60
 """Characters of a trace's name in that of its run folder: at most 240 bytes."""
 

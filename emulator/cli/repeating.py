@@ -15,7 +15,6 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from emulator.cli.arguments import argument, at_least
 from emulator.cli.terminal import console
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.results.comparison.inference import runs_to_decide
@@ -28,8 +27,6 @@ from emulator.results.table import NONE
 from emulator.units import format_duration
 from emulator.visible import visible
 
-AUTO = 0
-"""As many runs as the classes need."""
 _ALLOWED_FAILURES = 2
 """In a row: then it is no accident."""
 
@@ -66,40 +63,6 @@ class Outcome:
     folder: Path
     jct_ns: float | None
     problem: str | None
-
-
-def add_repeat_options(parser: argparse.ArgumentParser) -> None:
-    """What a command needs to make groups of runs."""
-    group = parser.add_argument_group("repeat (for charkha compare)")
-    group.add_argument(
-        "--repeat",
-        metavar="N|auto",
-        type=_repeat,
-        help="make N runs, each in a folder below --out; auto: as many as the classes need (4 for one, 6 up to 23)",
-    )
-    group.add_argument(
-        "--profiles",
-        metavar="A,B",
-        type=argument(_profiles),
-        default=(),
-        help="firmware profiles, played in turns A B A B, a folder of runs for each (default of --repeat then: auto)",
-    )
-
-
-def _repeat(text: str) -> int:
-    return AUTO if text == "auto" else at_least(1, most=999)(text)
-
-
-def _profiles(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise ValueError(f"{text!r}: profiles are needed with commas between them, as fw-a,fw-b")
-    return names
-
-
-def is_repeated(args: argparse.Namespace) -> bool:
-    """Whether more than one run is asked for."""
-    return args.repeat is not None or bool(args.profiles)
 
 
 def schedule(args: argparse.Namespace, *, classes: int) -> list[Turn]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.errors import EmulatorError, HostError
-from emulator.results.record import MANIFEST, read_run
 
 _LOCAL = "127.0.0.1"
 _LOCAL_NAMES = (_LOCAL, "localhost")
@@ -55,6 +54,8 @@ def reporting(args: argparse.Namespace, folder: Path) -> Iterator[None]:
     Raises:
         HostError: the page cannot be served there, the file cannot be written.
     """
+    from emulator.results.record import MANIFEST
+
     is_used = (folder / MANIFEST).exists()  # by another run: its report stays
     with contextlib.nullcontext() if args.live is None else live_page(args.live, folder):
         try:
@@ -108,7 +109,9 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _write(args: argparse.Namespace, folder: Path, *, is_used: bool) -> None:
-    if args.report and not is_used and (folder / MANIFEST).exists():
-        from emulator.report.writing import write_report  # a tenth of a second that other commands need not take
+    # A tenth of a second that other commands need not take.
+    from emulator.report.writing import write_report
+    from emulator.results.record import MANIFEST, read_run
 
+    if args.report and not is_used and (folder / MANIFEST).exists():
         write_report(read_run(folder))

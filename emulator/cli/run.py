@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import add_compute_option, add_play_options, add_trace_options
-from emulator.cli.playing import play, run_folder, show_interrupted
-from emulator.cli.reading import read_workload
-from emulator.cli.repeating import add_repeat_options, is_repeated, repeat
+from emulator.cli.dut_arguments import add_profile_option
+from emulator.cli.repeat_arguments import add_repeat_options, is_repeated
 from emulator.cli.roce_arguments import add_roce_options
 from emulator.cli.telemetry_arguments import add_telemetry_options
-from emulator.cli.terminal import console
-from emulator.cli.watching import add_profile_option
 from emulator.errors import RunInterrupted
-from emulator.results.classes import count_classes
-from emulator.results.record import Run
-from emulator.results.summary import summarise
-from emulator.results.table import render, to_json
 from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
+    from emulator.results.record import Run
 
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
@@ -63,6 +57,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
+    # What playing needs takes most of a second to load: the help does without.
+    from emulator.cli.playing import play, run_folder, show_interrupted
+    from emulator.cli.reading import read_workload
+    from emulator.cli.repeating import repeat
+    from emulator.results.classes import count_classes
+
     loaded, workload = read_workload(args)
     folder = run_folder(args, name=Path(args.trace).name)
     if is_repeated(args):
@@ -81,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(run: Run, args: argparse.Namespace) -> None:
+    from emulator.cli.terminal import console
+    from emulator.results.summary import summarise
+    from emulator.results.table import render, to_json
+
     summary = summarise(run)
     if args.json:
         print(json.dumps(to_json(summary) | {"run_folder": str(run.folder)}, indent=2))

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.arguments import argument, at_least
-from emulator.cli.playing import RUNS
 from emulator.cli.terminal import console
 from emulator.errors import InputError
 from emulator.results.distribution import distributions
 from emulator.results.measurements import measurements
 from emulator.results.pruning import plan_removal, remove
 from emulator.results.record import read_run
-from emulator.results.store import STATUSES, RunFilter, StoredRun, list_runs, stored_run
+from emulator.results.store import RUNS, STATUSES, RunFilter, StoredRun, list_runs, stored_run
 from emulator.results.store_table import (
     render_removals,
     render_runs,

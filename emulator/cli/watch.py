@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from emulator.cli.telemetry_arguments import broker
+from emulator.cli.telling import broker
 from emulator.errors import InputError, RunError
 from emulator.telemetry.messages import LOST, Kind
 from emulator.telemetry.mqtt import Broker, require_mqtt

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from emulator.cli.arguments import argument
-from emulator.dut.counters import PERIOD_S
 from emulator.dut.gnmi import GnmiCounters
 from emulator.dut.host_interfaces import HostInterfaceCounters, interfaces_here
 from emulator.dut.load import find_profile, load_profile
@@ -14,35 +12,6 @@ from emulator.errors import PlanError
 from emulator.lab.playing import LabPlace
 from emulator.planner.overhead import DEFAULT_MTU, ETHERNET_BYTES, roce_packet_bytes
 from emulator.topology.model import Topology
-
-SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.02, 3600.0
-
-
-def add_profile_option(parser: argparse.ArgumentParser) -> None:
-    """What the device under test does to frames beside forwarding them."""
-    group = parser.add_argument_group("device under test")
-    group.add_argument(
-        "--profile",
-        metavar="NAME|FILE",
-        help="firmware profile of the lab's switches for the length of the run, as fw-b (default: a clean device)",
-    )
-    group.add_argument(
-        "--counters-every",
-        metavar="S",
-        type=argument(_period),
-        default=PERIOD_S,
-        help="read the counters of the device under test so often (default: 1)",
-    )
-
-
-def _period(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r}: seconds are needed") from error
-    if not SHORTEST_PERIOD_S <= value <= LONGEST_PERIOD_S:
-        raise ValueError(f"{text!r}: from {SHORTEST_PERIOD_S:g} to {LONGEST_PERIOD_S:g} seconds")
-    return value
 
 
 def watch(args: argparse.Namespace, topology: Topology, place: LabPlace | None) -> DutWatch:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emulator.errors import EmulatorError
-from emulator.results.schema import Columns
+
+if TYPE_CHECKING:
+    from emulator.results.schema import Columns
 
 PERIOD_S = 1.0
 _CLOSING_S = 15.0

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sysconfig
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
-
-import jsonschema
+from typing import TYPE_CHECKING, Any
 
 from emulator.dut.opcodes import OPCODE_CLASSES, OpcodeClass
 from emulator.dut.profile import (
@@ -38,6 +33,10 @@ from emulator.errors import InputError
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
 from emulator.units import parse_duration, parse_rate, parse_size
+from emulator.validation import first_problem
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 SHIPPED = "lab/profiles"
 DEFAULT_BURST_BYTES = 16 << 10
@@ -72,7 +71,7 @@ def load_profile(path: Path) -> Profile:
         TopologyError: the file is wrong: it names file, line and key.
     """
     document = read_document(path)
-    problem = jsonschema.exceptions.best_match(_validator().iter_errors(document.value))
+    problem = first_problem(document.value, package="emulator.dut", schema="profile.schema.json")
     if problem is not None:
         raise document.error(_in_words(problem), list(problem.absolute_path))
     rules = [_rule(document, entry, ("rules", n)) for n, entry in enumerate(document.value["rules"])]
@@ -93,13 +92,7 @@ def _shipped_folders() -> list[Path]:
     return [source_tree / SHIPPED, Path(sysconfig.get_path("data")) / "share" / "charkha" / "profiles"]
 
 
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    text = resources.files("emulator.dut").joinpath("profile.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(json.loads(text))
-
-
-def _in_words(problem: jsonschema.ValidationError) -> str:
+def _in_words(problem: ValidationError) -> str:
     last = problem.absolute_path[-1] if problem.absolute_path else ""
     if problem.validator == "oneOf":
         return "needs exactly one of share, every and above"

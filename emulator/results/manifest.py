@@ -8,14 +8,13 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import jsonschema
-
 from emulator.errors import ResultError
 from emulator.results.schema import FORMAT_VERSION
+from emulator.validation import first_problem
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
@@ -240,17 +239,10 @@ def _migrated(document: Json, path: Path) -> Json:
 
 
 def _validated(document: Json, path: Path) -> Json:
-    problem = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(_schema()).iter_errors(document))
+    problem = first_problem(document, package="emulator.results", schema="manifest.schema.json")
     if problem is not None:
         raise ResultError(f"is no manifest of a run ({problem.json_path}: {problem.message})", path=path)
     return document
-
-
-@cache
-def _schema() -> Json:
-    text = resources.files("emulator.results").joinpath("manifest.schema.json").read_text(encoding="utf-8")
-    schema: Json = json.loads(text)
-    return schema
 
 
 def _build(document: Json) -> Manifest:

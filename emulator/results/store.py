@@ -15,6 +15,8 @@ from emulator.errors import InputError, ResultError
 from emulator.results.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, glance_at_manifest
 from emulator.results.record import CRASHED, MANIFEST, PARTIAL_MANIFEST
 
+RUNS = Path("runs")
+"""Where run folders are made and looked for, unless a command is told otherwise."""
 UNREADABLE = "unreadable"
 STATUSES = (COMPLETE, ABORTED, RUNNING, UNREADABLE)
 _DIGEST_CHARACTERS = 8

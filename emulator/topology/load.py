@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from pathlib import Path
-
-import jsonschema
+from typing import TYPE_CHECKING
 
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.document import Document, read_document
@@ -23,6 +19,10 @@ from emulator.topology.network import Network
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
 from emulator.topology.settle import deal_addresses, place_ranks
+from emulator.validation import first_problem
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 
 def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ()) -> Topology:
@@ -79,21 +79,15 @@ def _read_foreign(document: Document, read: Callable[[Document], Foreign]) -> Fo
         raise document.error(f"has a value of an unexpected type ({type(error).__name__}: {error})") from error
 
 
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    text = resources.files("emulator.topology").joinpath("topology.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(json.loads(text))
-
-
 def _validate(document: Document) -> None:
-    problem = jsonschema.exceptions.best_match(_validator().iter_errors(document.value))
+    problem = first_problem(document.value, package="emulator.topology", schema="topology.schema.json")
     if problem is not None:
         raise document.error(_in_words(problem), list(problem.absolute_path))
     if ("hosts" in document.value) == ("fabric" in document.value):
         raise document.error("needs either hosts or a fabric")
 
 
-def _in_words(problem: jsonschema.ValidationError) -> str:
+def _in_words(problem: ValidationError) -> str:
     if problem.validator == "oneOf":
         other = "" if "interfaces" in list(problem.absolute_path)[1:] else ", or interfaces"
         return f"needs exactly one of address, addresses and per_rank{other}"

@@ -37,7 +37,7 @@ def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = F
         InputError: the folder is not empty, or is no folder.
         HostError: something cannot be written.
     """
-    _prepare(folder, force=force)
+    prepare_folder(folder, force=force)
     attributes: dict[str, int | str] = {"schema": SCHEMA, "workload": workload.name, **workload.parameters}
     paths = [folder / f"{workload.name}.{rank}.et" for rank in range(workload.ranks)]
     _remove_earlier(folder, workload.name, keep=set(paths))
@@ -96,7 +96,13 @@ def _write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
         output.write(text.encode())
 
 
-def _prepare(folder: Path, *, force: bool) -> None:
+def prepare_folder(folder: Path, *, force: bool | None = None) -> None:
+    """Make the folder of a trace, or take an empty one; with `force` any; None: the command has no such option.
+
+    Raises:
+        InputError: the folder is not empty, or is no folder.
+        HostError: it cannot be made.
+    """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is no folder: name one for the trace")
     try:
@@ -105,7 +111,8 @@ def _prepare(folder: Path, *, force: bool) -> None:
     except OSError as error:
         raise HostError(f"cannot write to {folder}: {error.strerror}; choose another place") from error
     if not is_empty and not force:
-        raise InputError(f"{folder} is not empty: name another folder, or --force to replace the trace in it")
+        also = "" if force is None else ", or --force to replace the trace in it"
+        raise InputError(f"{folder} is not empty: name another folder{also}")
 
 
 def _remove_earlier(folder: Path, name: str, *, keep: set[Path]) -> None:

@@ -38,6 +38,7 @@ def rewrite_trace(
     changes: Mapping[int, NodeChange],
     *,
     metadata: Mapping[str, AttrValue],
+    encoding: Encoding | None = None,
 ) -> None:
     """Copy a rank's trace with changed nodes; every record that is not changed keeps its bytes.
 
@@ -46,16 +47,17 @@ def rewrite_trace(
 
     Args:
         source: a trace file of any form that is read.
-        target: written as a whole or not at all, compressed as the source is; plain .et where the source is JSON.
+        target: written as a whole or not at all; .et also where the source is JSON.
         changes: node id → change.
         metadata: attributes of the global metadata.
+        encoding: of the target; None: as the source is compressed, JSON not.
 
     Raises:
         TraceError: the source cannot be read, or lacks a node of `changes`.
         HostError: the target cannot be written.
     """
     left = set(changes)
-    with frame_output(target, encoding=_encoding(source)) as output:
+    with frame_output(target, encoding=encoding or _encoding(source)) as output:
         batches = open_batches(source)
         _copy_first(next(batches), source, output, metadata, changes, left)
         for batch in batches:

@@ -33,8 +33,25 @@ def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.
     assert "run" in capsys.readouterr().err
 
 
-def test_a_command_loads_no_other_one() -> None:
-    code = "import sys; from emulator.cli.main import main; main(['check', '/nowhere']); print(sorted(sys.modules))"
+@pytest.mark.parametrize(
+    ("arguments", "kept_away"),
+    [
+        (
+            ["check", "/nowhere"],
+            ["emulator.lab", "emulator.report", "emulator.controller", "emulator.dut", "zmq"],
+        ),
+        (["runs", "list", "/nowhere"], ["emulator.controller", "agents.transports.zmq", "scipy"]),
+        (["run", "--help"], ["emulator.controller", "emulator.lab", "scipy", "grpc", "zmq", "jsonschema"]),
+        (["bench", "--help"], ["emulator.controller", "emulator.lab", "scipy", "grpc", "zmq", "jsonschema"]),
+    ],
+)
+def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str]) -> None:
+    code = (
+        "import sys, contextlib; from emulator.cli.main import main\n"
+        f"with contextlib.suppress(SystemExit): main({arguments})\n"
+        "print('loaded', *sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "emulator.cli.check" in loaded
-    assert not any(f"'emulator.{room}" in loaded for room in ("lab", "report", "controller", "audit", "dut"))
+    names = loaded.rpartition("loaded ")[2].split()
+    assert f"emulator.cli.{arguments[0]}" in names
+    assert not set(kept_away) & set(names)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from emulator.cli.repeating import Turn, add_repeat_options, is_repeated, repeat, schedule
+from emulator.cli.repeat_arguments import add_repeat_options, is_repeated
+from emulator.cli.repeating import Turn, repeat, schedule
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
 from emulator.results.classes import count_classes
 from emulator.results.record import Run

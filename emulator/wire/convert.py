@@ -1,0 +1,44 @@
+"""A trace of any form that is read, as plain .et files in one folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from emulator.errors import HostError
+from emulator.wire.compression import Encoding
+from emulator.wire.generated import GROUP_FILE, prepare_folder
+from emulator.wire.load import LoadedTrace
+from emulator.wire.rewrite import rewrite_trace
+
+_FORM = re.compile(r"(\.(et|json))?(\.(gz|zst))?$")
+
+
+def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
+    """Write every rank as `<prefix>.<rank>.et`: protobuf, not compressed. Records that were protobuf keep their bytes.
+
+    Args:
+        loaded: the trace; that it was read proves that it can be converted.
+        folder: made where it is absent.
+
+    Returns:
+        The files, in the order of the ranks, then comm_group.json where the trace has a group file.
+
+    Raises:
+        InputError: the folder is not empty.
+        HostError: something cannot be written.
+    """
+    prepare_folder(folder)
+    prefix = _FORM.sub("", loaded.files.prefix) or "trace"
+    paths = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
+    for source, path in zip(loaded.files.paths, paths, strict=True):
+        rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
+    if loaded.group_file is not None and loaded.groups:
+        paths.append(folder / GROUP_FILE)
+        try:
+            shutil.copyfile(loaded.group_file, paths[-1])
+        except OSError as error:
+            raise HostError(f"cannot write {paths[-1]}: {error.strerror or error}; choose another place") from error
+    return paths
