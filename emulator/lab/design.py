@@ -84,6 +84,7 @@ class _Designer:
         for end in self._link:
             self._ends.setdefault(end.node, []).append(end)
         self._device = {end: name for ends in self._ends.values() for end, name in _devices(ends)}
+        self._queue_bytes = {switch.name: switch.queue_bytes for switch in network.switches}
         routers = [switch.name for switch in network.switches if switch.kind == ROUTER]
         self._seed = {name: hash_seed(network.ecmp_seed, number) for number, name in enumerate(routers)}
         self._router_ports = {
@@ -147,7 +148,7 @@ class _Designer:
             mtu=mtu,
             addresses=self._own_addresses(end),
             local=_pool(self._interface[end]) if is_host else (),
-            shaping=shape(link.rate_bps, mtu=mtu, is_host=is_host),
+            shaping=shape(link.rate_bps, mtu=mtu, is_host=is_host, queue_bytes=self._queue_bytes.get(end.node)),
         )
 
     def _forward(self, step: Step) -> Forward:

@@ -22,19 +22,21 @@ def frame_bytes(mtu: int) -> int:
     return mtu + ETHERNET_HEADER_BYTES
 
 
-def shape(rate_bps: int | None, *, mtu: int, is_host: bool) -> Shaping | None:
+def shape(rate_bps: int | None, *, mtu: int, is_host: bool, queue_bytes: int | None = None) -> Shaping | None:
     """The bucket of a port; None where nobody says its rate.
 
     Args:
         rate_bps: of the link, bit/s.
         mtu: of the link, bytes of an IP packet.
         is_host: whether the port is a host's.
+        queue_bytes: of a switch's port, at least a frame; None: as deep as its rate asks for.
     """
     if rate_bps is None:
         return None
     overhead = ETHERNET_BYTES - ETHERNET_HEADER_BYTES
     wire = frame_bytes(mtu) + overhead
-    queue = HOST_QUEUE_BYTES if is_host else max(_bytes_in(QUEUE_NS, rate_bps), LEAST_QUEUE_FRAMES * wire)
+    usual = HOST_QUEUE_BYTES if is_host else max(_bytes_in(QUEUE_NS, rate_bps), LEAST_QUEUE_FRAMES * wire)
+    queue = usual if queue_bytes is None else max(queue_bytes, wire)
     return Shaping(
         rate_bps=rate_bps,
         burst_bytes=max(_bytes_in(BURST_NS, rate_bps), LEAST_BURST_FRAMES * wire),

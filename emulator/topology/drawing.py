@@ -9,7 +9,7 @@ from typing import Any
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.hosts import HostEntry, common_rate_bps, read_rate_bps
 from emulator.topology.network import Dut, End, GnmiTarget, Interface, Link, Network, Route, Switch
-from emulator.units import parse_duration
+from emulator.units import parse_duration, parse_size
 
 
 def read_network(document: Document, entries: Sequence[HostEntry]) -> Network | None:
@@ -103,7 +103,17 @@ def _switches(document: Document, entries: Sequence[HostEntry]) -> tuple[Switch,
         if entry["name"] in taken:
             raise document.error(f"a node named {entry['name']!r} is there already", ("switches", number, "name"))
         taken.add(entry["name"])
-    return tuple(Switch(**entry) for entry in document.value.get("switches", ()))
+    return tuple(_switch(document, entry, n) for n, entry in enumerate(document.value.get("switches", ())))
+
+
+def _switch(document: Document, entry: Mapping[str, Any], number: int) -> Switch:
+    said = {name: value for name, value in entry.items() if name != "queue"}
+    if "queue" not in entry:
+        return Switch(**said)
+    try:
+        return Switch(**said, queue_bytes=parse_size(entry["queue"]))
+    except ValueError as error:
+        raise document.error(str(error), ("switches", number, "queue")) from error
 
 
 class _Links:

@@ -45,10 +45,15 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What forwards: `kind` is bridge, ovs, router or physical, or assumed where the file draws no network."""
+    """What forwards: `kind` is bridge, ovs, router or physical, or assumed where the file draws no network.
+
+    Attributes:
+        queue_bytes: depth of each port's queue in a lab; None where nobody says.
+    """
 
     name: str
     kind: str = "bridge"
+    queue_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

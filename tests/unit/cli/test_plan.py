@@ -38,8 +38,8 @@ def test_the_same_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["seed"] == 5
     (operation,) = found["operations"]  # type: ignore[misc]
     assert operation["incast"] == {"rank": 7, "port": 7}
-    # 8,000 bytes over an uplink of 100 Mbit/s, in frames of 1,538 bytes for 1,448 of payload.
-    assert operation["ideal_ns"]["links"] == -(-8000 * 80 * 1538 // 1448)
+    # 8,000 bytes over an uplink of 20 Mbit/s, in frames of 9,038 bytes for 8,948 of payload.
+    assert operation["ideal_ns"]["links"] == -(-8000 * 400 * 9038 // 8948)
     links = {link["link"]: link["even_bytes"] for link in found["links"]}  # type: ignore[attr-defined]
     assert links["leaf0:u0 > spine0:d0"] == 8000
     assert len(found["flows"]) == 56  # type: ignore[arg-type]
@@ -48,9 +48,9 @@ def test_the_same_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_topology_names_the_transport_and_the_links_the_mtu(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(capsys, *ALL_TO_ALL)
-    assert found["overhead"]["wire_bytes"] == (1 << 20) + 1024 * 82 + 16  # type: ignore[index]
-    jumbo = planned(capsys, *ALL_TO_ALL, "--mtu", "9000", "--message-bytes", "4096")
-    assert jumbo["overhead"]["wire_bytes"] == 4096 + 82 + 16  # type: ignore[index]
+    assert found["overhead"]["wire_bytes"] == (1 << 20) + 256 * 82 + 16  # type: ignore[index]
+    small = planned(capsys, *ALL_TO_ALL, "--mtu", "1500", "--message-bytes", "4096")
+    assert small["overhead"]["wire_bytes"] == 4096 + 4 * 82 + 16  # type: ignore[index]
 
 
 def test_a_described_transformer_has_its_jct(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ def test_the_network_is_described_with_rates_and_mtu_and_the_files_digest() -> N
     path = TOPOLOGIES / "two-hosts-switch.yaml"
     described = json.loads(json.dumps(describe_topology(load_topology(path, ranks=2))))
     assert described["digest"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert described["network"]["switches"] == [{"name": "sw0", "kind": "bridge"}]
+    assert described["network"]["switches"] == [{"name": "sw0", "kind": "bridge", "queue_bytes": None}]
     (first, _) = described["network"]["links"]
     assert first["ends"] == ["h0:eth0", "sw0:p0"]
     assert first["rate_bps"] == described["hosts"][0]["interfaces"][0]["rate_bps"] > 0

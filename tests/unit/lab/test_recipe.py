@@ -53,6 +53,16 @@ def test_a_bucket_holds_two_frames_and_a_switch_queues_32(rate_bps: int, mtu: in
     assert shaping.limit_bytes >= 32 * (mtu + ETHERNET_BYTES)
 
 
+def test_a_switch_queues_what_its_topology_says() -> None:
+    queues = {
+        port.shaping.limit_bytes
+        for node in make_design(shipped("leaf-spine-2x2"), "x").nodes
+        for port in node.ports
+        if not node.is_host and port.shaping is not None
+    }
+    assert queues == {1 << 20}
+
+
 def test_frames_are_cut_before_they_are_counted() -> None:
     (host, *_) = make_design(shipped("two-hosts-switch"), "x").nodes
     cutter, shaper = shaping_batch(host).lines

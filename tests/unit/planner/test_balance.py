@@ -37,8 +37,8 @@ def test_levels_and_oversubscription_of_a_leaf_spine() -> None:
     assert level_names(paths) == {-1: "hosts", 0: "leaf", 1: "spine"}
     found = oversubscription(paths)
     assert [(switch.switch, switch.down_bps, switch.up_bps) for switch in found] == [
-        ("leaf0", 4e8, 2e8),
-        ("leaf1", 4e8, 2e8),
+        ("leaf0", 8e7, 4e7),
+        ("leaf1", 8e7, 4e7),
     ]
 
 

@@ -31,8 +31,8 @@ LEAF_SPINE = (TOPOLOGIES / "leaf-spine-2x2.yaml").read_text()
 PINNED = "routes:\n" + "".join(
     f"  - {{at: leaf{1 - host // 4}, to: h{host}, via: spine{host % 2}}}\n" for host in range(8)
 )
-# A byte takes 80 ns at 100 Mbit/s.
-BYTE_NS = 80
+# A byte takes 400 ns at 20 Mbit/s.
+BYTE_NS = 400
 
 
 def plan_of(topology: Topology, traffic: Traffic, *, overhead: WireOverhead = BARE, seed: int | None = None) -> Plan:
@@ -92,7 +92,7 @@ def test_a_ring_crosses_leaves_twice() -> None:
 def test_headers_lengthen_every_time() -> None:
     topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
     traffic = collective(CommKind.ALL_REDUCE, "ring", ranks=8, size_bytes=8000)
-    assert plan_of(topology, traffic, overhead=WireOverhead(1000, 1100)).operations[0].ideal_ns == 14_000 * 88
+    assert plan_of(topology, traffic, overhead=WireOverhead(1000, 1100)).operations[0].ideal_ns == 14_000 * 440
 
 
 def test_routes_pin_flows_to_spines(tmp_path: Path) -> None:
@@ -320,4 +320,4 @@ def test_instances_of_a_trace_have_their_times() -> None:
     )
     found = instance_ns(traffic, plan_of(topology, traffic))
     assert found is not None
-    assert found.tolist() == [50 * BYTE_NS, 1000 * BYTE_NS, 8 * BYTE_NS]
+    assert found.tolist() == [50 * 80, 1000 * 80, 8 * 80]  # 100 Mbit/s

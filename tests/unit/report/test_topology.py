@@ -34,7 +34,7 @@ def test_switches_stand_above_what_is_plugged_into_them(tmp_path: Path) -> None:
     assert height["spine0"] == height["spine1"] < height["leaf0"] == height["leaf1"] < height["h0"] == height["h7"]
     assert {box.name for box in plan.boxes if box.is_tested} == {"leaf0", "leaf1", "spine0", "spine1"}
     assert len(plan.lines) == 12
-    assert any(line.about == "h0:eth0 – leaf0:p0: 100 Mbit/s, MTU 1500 bytes" for line in plan.lines)  # noqa: RUF001
+    assert any(line.about == "h0:eth0 – leaf0:p0: 20 Mbit/s, MTU 9000 bytes" for line in plan.lines)  # noqa: RUF001
 
 
 def test_a_large_topology_is_drawn_in_part(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_oversubscription_is_that_of_the_leaves(tmp_path: Path, name: str, ratio
 def test_the_comparability_set_has_the_drafts_parameters(tmp_path: Path) -> None:
     lines = dict(list(row) for row in comparability(facts(tmp_path, "leaf-spine-2x2")).rows)
     assert lines["Participating ranks N"] == "2"
-    assert lines["Line rate of a rank's port"] == "100 Mbit/s"
+    assert lines["Line rate of a rank's port"] == "20 Mbit/s"
     assert lines["Leaf oversubscription"] == "2:1"
     assert lines["Collectives, sizes, factors"] == "all_reduce 1000 B × 2 ranks, factor 1"  # noqa: RUF001
 
