@@ -47,17 +47,19 @@ class SocketBed(Bed, Generic[AnyTransport]):
 
 
 def play(
-    make: Callable[[], AnyBed],
+    make: Callable[..., AnyBed],
     scenario: Callable[[AnyBed], Coroutine[None, None, None]],
     *,
+    agents: int = 2,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **options: object,
 ) -> None:
-    """Run a scenario on a bed made on the loop; nothing may end in the loop's exception handler."""
+    """Run a scenario on a bed of so many agents, made on the loop; nothing may end in the loop's exception handler."""
 
     async def within() -> None:
         errors: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with make() as bed:
+        async with make(agents, **options) as bed:
             await scenario(bed)
         assert errors == []
 

@@ -10,6 +10,7 @@ import pytest
 
 from emulator.wire._pb import et_pb2
 from tests.support.command import charkha
+from tests.support.runs import MEASURED_ATTRIBUTES
 from tests.support.trace_files import PACK, UNPACK, attribute, collective, compute, frame, parse_trace
 
 ITERATIONS = 4
@@ -17,15 +18,6 @@ RANKS = 2
 COMMUNICATIONS = 3
 UNKNOWN_FIELD = b"\xa2\x06\x05hello"  # number 100, five bytes
 GROUP_FILE = '{"7": [0, 1]}'
-ADDED = {
-    "charkha.duration_ns",
-    "charkha.start_ns",
-    "charkha.cct_ns",
-    "charkha.samples_ns",
-    "charkha.algorithm",
-    "charkha.run_id",
-    "charkha.traced_duration_micros",
-}
 Samples = dict[tuple[int, int], list[dict[str, Any]]]
 
 
@@ -130,7 +122,7 @@ def test_communication_nodes_differ_in_times_and_own_attributes_only(folder: Pat
         if not _is_communication(node):
             continue
         new_names = set(_attributes(node)) - set(_attributes(old))
-        assert new_names == ADDED
+        assert new_names == MEASURED_ATTRIBUTES
         kept = [one for one in node.attr if not one.name.startswith("charkha.")]
         del node.attr[:]
         node.attr.extend(kept)

@@ -1,8 +1,8 @@
-import asyncio
 import errno
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,14 +39,7 @@ class RoceBed(SocketBed[RoceTransport]):
         return f"{NET}.{rank + 1}"
 
 
-def run(
-    scenario: Callable[[RoceBed], Coroutine[None, None, None]],
-    *,
-    agents: int = 2,
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
-    **options: object,
-) -> None:
-    play(lambda: RoceBed(agents, **options), scenario, loop_factory=loop_factory)  # type: ignore[arg-type]
+run = partial(play, RoceBed)
 
 
 @pytest.mark.parametrize("agents", [1, 2])

@@ -1,7 +1,7 @@
 import asyncio
 import resource
 import socket
-from collections.abc import Callable, Coroutine
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -35,14 +35,7 @@ class ZmqBed(SocketBed[ZmqTransport]):
         return self._hosts.format(rank + 1)
 
 
-def run(
-    scenario: Callable[[ZmqBed], Coroutine[None, None, None]],
-    *,
-    agents: int = 2,
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
-    **options: int | str,
-) -> None:
-    play(lambda: ZmqBed(agents, **options), scenario, loop_factory=loop_factory)  # type: ignore[arg-type]
+run = partial(play, ZmqBed)
 
 
 @pytest.mark.parametrize("agents", [1, 2, 3])

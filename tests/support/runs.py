@@ -13,6 +13,17 @@ from emulator.results.observations import FlowCounters, RankSummary
 from emulator.results.record import Run, RunWriter, read_run
 from emulator.results.schema import SAMPLES_SCHEMA, to_batch
 
+MEASURED_ATTRIBUTES = {
+    "charkha.duration_ns",
+    "charkha.start_ns",
+    "charkha.cct_ns",
+    "charkha.samples_ns",
+    "charkha.algorithm",
+    "charkha.run_id",
+    "charkha.traced_duration_micros",
+}
+"""What a measured trace adds to a communication node."""
+
 Row = dict[str, Any]
 _DEFAULTS: Row = {
     "iteration": 0,

@@ -6,7 +6,7 @@ import pytest
 from emulator.results.annotate import NodeAnnotation, annotate, round_to_micros, trace_metadata
 from emulator.results.manifest import Exclusion, Scaling, Trials
 from emulator.results.record import Run
-from tests.support.runs import collective, manifest, pair, ranks, write_run
+from tests.support.runs import MEASURED_ATTRIBUTES, collective, manifest, pair, ranks, write_run
 
 
 def annotations(run: Run, **options: int) -> dict[int, dict[int, NodeAnnotation]]:
@@ -45,15 +45,7 @@ def test_all_members_carry_the_same_collective_time(tmp_path: Path) -> None:
 
 def test_the_attributes_are_those_of_the_contract(tmp_path: Path) -> None:
     attributes = annotations(four_iterations(tmp_path))[1][7].attributes
-    assert set(attributes) == {
-        "charkha.duration_ns",
-        "charkha.start_ns",
-        "charkha.cct_ns",
-        "charkha.samples_ns",
-        "charkha.algorithm",
-        "charkha.run_id",
-        "charkha.traced_duration_micros",
-    }
+    assert set(attributes) == MEASURED_ATTRIBUTES
     assert attributes["charkha.traced_duration_micros"] == 42
     assert attributes["charkha.algorithm"] == "ring"
     assert attributes["charkha.run_id"] == manifest().run_id
