@@ -104,6 +104,15 @@ def test_too_little_room_is_named(tmp_path: Path, text: str, ranks: int, problem
     assert "t.yaml" in str(caught.value)
 
 
+DEEP = """hosts:
+- {name: h0, address: 10.0.0.1}
+switches:
+- {name: s, queue: deep}
+links:
+- endpoints: ["h0:eth0", "s:p0"]
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key", "problem"),
     [
@@ -116,12 +125,7 @@ def test_too_little_room_is_named(tmp_path: Path, text: str, ranks: int, problem
         ("hosts:\n- name: h0\n  addresses:\n  - 10.0.0.1\n  - x", 5, "hosts[0].addresses[1]", "'x' is no numeric"),
         ("hosts:\n- name: h0\n  per_rank: 10.0.0.1/8", 3, "hosts[0].per_rank", "host bits set"),
         ("hosts:\n- name: h0\n  address: 10.0.0.1\n  rate: fast", 4, "hosts[0].rate", "'fast' is no rate"),
-        (
-            "hosts:\n- {name: a, address: 10.0.0.1}\nswitches:\n- {name: s, queue: deep}\nlinks:\n- endpoints: ['a:eth0', 's:p']",
-            4,
-            "switches[0].queue",
-            "'deep' is no size",
-        ),
+        (DEEP, 4, "switches[0].queue", "'deep' is no size"),
         ("hosts:\n- name: h0\n  address: 10.0.0.1\n  rate: 100", 4, "hosts[0].rate", "not of type 'string'"),
         ("hosts:\n- name: h0\n  address: 10.0.0.1\n  rate: 0bit", 4, "hosts[0].rate", "carries nothing"),
         ("hosts:\n- name: h0\n  address: 10.0.0.1\n  rat: 1Gbit", 2, "hosts[0]", "'rat' was unexpected"),
