@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
 from emulator.planner.collectives.pipeline import CHUNK_BYTES
+from emulator.planner.collectives.ring import SLICE_BYTES, SLICES
 from emulator.planner.collectives.trees import Place, two_trees
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind
@@ -148,6 +149,17 @@ def test_logarithmic_algorithms_take_logarithmically_many_rounds(members: int) -
     folded = 0 if members & (members - 1) == 0 else 2
     halving = 2 * (members.bit_length() - 1) + folded
     assert rounds_of(CommKind.ALL_REDUCE, "halving_doubling", members=members, size_bytes=size_bytes) == halving
+
+
+@pytest.mark.parametrize("kind", [CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER], ids=ident)
+@pytest.mark.parametrize(("members", "lanes"), [(2, 1), (3, SLICES), (5, SLICES)])
+def test_large_blocks_go_round_a_ring_in_slices(kind: CommKind, members: int, lanes: int) -> None:
+    block_bytes = SLICES * SLICE_BYTES
+    size_bytes = block_bytes if kind is CommKind.ALL_GATHER else members * block_bytes
+    for size, count in ((size_bytes - 1, 1), (size_bytes, lanes), (size_bytes + members // 2, lanes)):
+        one = Collective(kind, members=members, member=0, size_bytes=size)
+        assert len(schedule("ring", one)) == count
+        prove(kind, "ring", members=members, size_bytes=size)
 
 
 @pytest.mark.parametrize("members", [2, 3, 7, 16])

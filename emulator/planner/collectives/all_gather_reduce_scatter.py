@@ -17,7 +17,7 @@ from emulator.planner.collectives.doubling import (
     halving_bytes,
     powers_below,
 )
-from emulator.planner.collectives.ring import ring_pass, ring_pass_bytes
+from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
 from emulator.planner.collectives.spans import Blocks
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
 
@@ -29,7 +29,8 @@ def all_gather_ring(collective: Collective, /) -> Sequence[Lane]:
     """
     n, member = collective.members, collective.member
     up, down = (member + 1) % n, (member - 1) % n
-    return [ring_pass(_shards(collective), first=member, to=up, source=down, reduces=False)]
+    slices = in_slices(_shards(collective))
+    return [ring_pass(part, first=member, to=up, source=down, reduces=False) for part in slices]
 
 
 def all_gather_direct(collective: Collective, /) -> Sequence[Lane]:
@@ -64,7 +65,8 @@ def reduce_scatter_ring(collective: Collective, /) -> Sequence[Lane]:
     """
     n, member = collective.members, collective.member
     up, down = (member + 1) % n, (member - 1) % n
-    return [ring_pass(_array(collective), first=down, to=up, source=down, reduces=True)]
+    slices = in_slices(_array(collective))
+    return [ring_pass(part, first=down, to=up, source=down, reduces=True) for part in slices]
 
 
 def reduce_scatter_ring_bytes(collective: Collective) -> tuple[int, int]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from emulator.planner.collectives.doubling import doubling, halving, halving_bytes, powers_below
 from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
-from emulator.planner.collectives.ring import ring_pass, ring_pass_bytes
-from emulator.planner.collectives.spans import Blocks, transfer
+from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
+from emulator.planner.collectives.spans import Blocks, BlockSlices, transfer
 from emulator.planner.collectives.trees import two_trees
 from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
 
 
 def ring(collective: Collective, /) -> Sequence[Lane]:
-    """Reduce-scatter, then all-gather round the ring: 2(n - 1) steps of one block.
+    """Reduce-scatter, then all-gather round the ring: 2(n - 1) steps of one block; large blocks go in slices.
 
     Member i sends 2s - b(i) - b(i + 1) = 2s(n - 1)/n bytes and receives 2s - b(i - 1) - b(i).
 
@@ -21,7 +21,8 @@ def ring(collective: Collective, /) -> Sequence[Lane]:
     """
     n, member = collective.members, collective.member
     blocks = Blocks(collective.size_bytes, n)
-    return [_round_trip(blocks, position=member, to=(member + 1) % n, source=(member - 1) % n)]
+    up, down = (member + 1) % n, (member - 1) % n
+    return [_round_trip(part, position=member, to=up, source=down) for part in in_slices(blocks)]
 
 
 def ring_bytes(collective: Collective) -> tuple[int, int]:
@@ -111,7 +112,7 @@ def direct_bytes(collective: Collective) -> tuple[int, int]:
     return both_ways, both_ways
 
 
-def _round_trip(blocks: Blocks, *, position: int, to: int, source: int) -> Iterator[Step]:
+def _round_trip(blocks: Blocks | BlockSlices, *, position: int, to: int, source: int) -> Iterator[Step]:
     yield from ring_pass(blocks, first=(position or blocks.parts) - 1, to=to, source=source, reduces=True)
     yield from ring_pass(blocks, first=position, to=to, source=source, reduces=False)
 

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from emulator.planner.collectives.spans import Blocks
+from collections.abc import Sequence
+
+from emulator.planner.collectives.spans import Blocks, BlockSlices
 from emulator.planner.schedule import Lane, Step, Transfer
 
+SLICES = 2
+SLICE_BYTES = 256 << 10
+"""Slices of less cost more messages than they save time."""
 
-def ring_pass(blocks: Blocks, *, first: int, to: int, source: int, reduces: bool) -> Lane:
+
+def in_slices(blocks: Blocks) -> Sequence[Blocks | BlockSlices]:
+    """The blocks in the slices that go round separately, each in a lane of its own.
+
+    Where a block goes round in two halves, a member passes the first on while the second comes in: the time between the
+    arrival of one and the departure of the next is not lost at every step. With two members each has but one step in
+    either half of an all-reduce, and nothing to gain.
+    """
+    if blocks.parts <= 2 or blocks.size(-1) < SLICES * SLICE_BYTES:
+        return [blocks]
+    return [blocks.cut(SLICES, index) for index in range(SLICES)]
+
+
+def ring_pass(blocks: Blocks | BlockSlices, *, first: int, to: int, source: int, reduces: bool) -> Lane:
     """parts - 1 steps: send block `first` to member `to`, then always what `source` sent in the step before.
 
     The blocks come round in falling order, so with `reduces` the last one received, `first` + 1, is complete.

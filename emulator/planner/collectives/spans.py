@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from emulator.planner.schedule import Transfer
+from emulator.planner.schedule import Transfer, block
 
 
 class Blocks:
@@ -28,6 +28,10 @@ class Blocks:
             return self._start + index * (base + 1), base + 1
         return self._start + index * base + longer, base
 
+    def cut(self, slices: int, index: int) -> BlockSlices:
+        """Slice `index` of `slices` of every block."""
+        return BlockSlices(self, slices, index)
+
     def size(self, index: int) -> int:
         """Bytes in one block; the index counts round the circle, so -1 is the last."""
         return self._base + (index % self.parts < self._longer)
@@ -50,6 +54,22 @@ class Blocks:
 
     def _offset(self, index: int) -> int:
         return self._start + index * self._base + min(index, self._longer)
+
+
+class BlockSlices:
+    """The same slice of every block, each block cut as `schedule.block` cuts; made by `Blocks.cut`."""
+
+    __slots__ = ("_blocks", "_index", "_slices", "parts")
+
+    def __init__(self, blocks: Blocks, slices: int, index: int) -> None:
+        self._blocks, self._slices, self._index = blocks, slices, index
+        self.parts = blocks.parts
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """(offset, size) of the slice of one block."""
+        start, size = self._blocks.locate(index)
+        offset, part = block(size, self._slices, self._index)
+        return start + offset, part
 
 
 def transfer(peer: int, where: tuple[int, int]) -> tuple[Transfer, ...]:
