@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from emulator.lab.model import BRIDGE, OVS, ROUTER, Design, Node, Port, Shaping
+from emulator.lab.shaping import merging_ns
 
 BRIDGE_DEVICE = "br0"
 CUTTER_BPS = 100_000_000_000
 """Rate of the bucket that only cuts: as good as none."""
 HASH_POLICY = 1
 """Of equal-cost paths: over addresses, protocol and ports."""
-MODERATION = (("gro_flush_timeout", 50_000), ("napi_defer_hard_irqs", 2))
-"""Of a host's receiver: ns that a frame may wait for the next one, and polls without any before it asks to be woken."""
+FOREIGN_FILTERS = tuple(f"net.bridge.bridge-nf-call-{which}=0" for which in ("arptables", "iptables", "ip6tables"))
+"""Where br_netfilter is loaded, a bridge asks iptables about every frame that it forwards, as no switch does."""
 _FIRST_TABLE = 1000
 
 
@@ -39,6 +40,8 @@ def node_batches(node: Node, design: Design) -> Iterator[Batch]:
     """What is to be done in a node's namespace, in this order."""
     settings = [f"{name}={value}" for name, value in _sysctls(node, design)]
     yield Batch((*inside(node), "sysctl", "-q", "-w", *settings))
+    if node.kind == BRIDGE:
+        yield Batch((*inside(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
     yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_addresses(node), *_routing(node)])
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
@@ -46,7 +49,7 @@ def node_batches(node: Node, design: Design) -> Iterator[Batch]:
     for port in node.ports:
         yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(node, design)))
     if node.is_host:
-        yield from (_moderation(node, port, which, value) for port in node.ports for which, value in MODERATION)
+        yield from (_moderation(node, port) for port in node.ports)
 
 
 def shaping_batch(node: Node) -> Batch:
@@ -135,9 +138,13 @@ def _offloads(node: Node, design: Design) -> Sequence[str]:
     return ("tx-udp-segmentation", "off", "tso", "off", "gro", merging, *checksums)
 
 
-def _moderation(node: Node, port: Port, which: str, value: int) -> Batch:
-    """As a NIC's interrupt moderation: frames that come close together are taken together."""
-    return Batch((*inside(node), "tee", f"/sys/class/net/{port.device}/{which}"), [str(value)])
+def _moderation(node: Node, port: Port) -> Batch:
+    """As a NIC's interrupt moderation: frames that come close together are taken together.
+
+    Not with napi_defer_hard_irqs: the kernel would then poll by a timer of its own, which costs more than the frames.
+    """
+    hold_ns = merging_ns(port.shaping.rate_bps if port.shaping else None, mtu=port.mtu)
+    return Batch((*inside(node), "tee", f"/sys/class/net/{port.device}/gro_flush_timeout"), [str(hold_ns)])
 
 
 def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:

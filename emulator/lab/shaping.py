@@ -8,11 +8,12 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 ETHERNET_HEADER_BYTES = 14
 """What the kernel counts of the ETHERNET_BYTES by itself."""
-BURST_NS = 400_000
-"""A timer that fires this late costs no bandwidth, and no pause is worth more than this: 50 KB at 1 Gbit/s."""
+BURST_NS = 256_000
+"""A timer that fires this late costs no bandwidth, and no pause is worth more than this: 32 KB at 1 Gbit/s."""
 QUEUE_NS = 8_000_000
 """Depth of a switch's queue, as time at the port's rate: 100 KB at 100 Mbit/s, 1 MB at 1 Gbit/s."""
 LEAST_BURST_FRAMES, LEAST_QUEUE_FRAMES = 2, 32
+MERGING_FRAMES, LEAST_MERGING_NS, MOST_MERGING_NS = 2, 50_000, 200_000
 HOST_QUEUE_BYTES = 64 << 20
 """A host drops nothing: a full queue holds its sockets up, whose buffers are smaller than this."""
 
@@ -44,6 +45,12 @@ def shape(rate_bps: int | None, *, mtu: int, is_host: bool, queue_bytes: int | N
         overhead_bytes=overhead,
         cut_bytes=frame_bytes(mtu),
     )
+
+
+def merging_ns(rate_bps: int | None, *, mtu: int) -> int:
+    """How long after the last frame a host hands on what it merged: MERGING_FRAMES at the rate, within limits."""
+    bits = MERGING_FRAMES * (mtu + ETHERNET_BYTES) * BITS_PER_BYTE
+    return min(max(bits * NS_PER_S // rate_bps if rate_bps else 0, LEAST_MERGING_NS), MOST_MERGING_NS)
 
 
 def _bytes_in(span_ns: int, rate_bps: int) -> int:

@@ -11,7 +11,7 @@ from emulator.lab.capacity import judge, offered_load
 from emulator.lab.commands import _refused, require_root, require_tools
 from emulator.lab.design import make_design
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
-from emulator.lab.shaping import QUEUE_NS, shape
+from emulator.lab.shaping import QUEUE_NS, merging_ns, shape
 from emulator.planner.overhead import ETHERNET_BYTES, roce_overhead
 from emulator.topology.load import load_topology
 
@@ -61,6 +61,21 @@ def test_a_switch_queues_what_its_topology_says() -> None:
         if not node.is_host and port.shaping is not None
     }
     assert queues == {1 << 20}
+
+
+@pytest.mark.parametrize(
+    ("rate_bps", "mtu", "hold_ns"), [(10**9, 1500, 50_000), (2 * 10**8, 1500, 123_040), (10**8, 9000, 200_000)]
+)
+def test_a_host_merges_for_two_frames_within_limits(rate_bps: int, mtu: int, hold_ns: int) -> None:
+    assert merging_ns(rate_bps, mtu=mtu) == hold_ns
+    assert merging_ns(None, mtu=mtu) == 50_000
+
+
+def test_a_bridge_forwards_without_asking_other_filters() -> None:
+    design = make_design(shipped("two-hosts-switch"), "x")
+    asked = [batch.command for batch in node_batches(design.node("sw0"), design)]
+    (command,) = [one for one in asked if "net.bridge.bridge-nf-call-iptables=0" in one]
+    assert "-e" in command, "where br_netfilter is not loaded there is no such setting"
 
 
 def test_frames_are_cut_before_they_are_counted() -> None:
