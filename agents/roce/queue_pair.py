@@ -28,6 +28,7 @@ class QueuePair:
         send_psn, expect_psn: PSN of the first packet of either direction.
         congestion: sets the rate of what is sent; not limited where not given.
         cnp_gap_ns: smallest gap between the CNPs this end sends.
+        lead_ns: how long before its time a run may go as long as congestion control allows the line rate.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class QueuePair:
         "congestion",
         "ecn_marks",
         "is_paced",
+        "lead_ns",
         "notification",
         "paced_until",
         "pacer",
@@ -53,13 +55,14 @@ class QueuePair:
         expect_psn: int = 0,
         congestion: CongestionControl | None = None,
         cnp_gap_ns: int = 50_000,
+        lead_ns: int = 0,
     ) -> None:
         self.requester = Requester(settings, initial_psn=send_psn)
         self.responder = Responder(settings, initial_psn=expect_psn)
         self.congestion: CongestionControl = congestion or FixedRate()
         self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
         """Whether anything but the window may hold up what is sent."""
-        self.pacer = Pacer()
+        self.pacer, self.lead_ns = Pacer(), lead_ns
         # At this rate the port spaces packets itself: runs may be as long as one call carries.
         self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
         self.notification = NotificationPoint(cnp_gap_ns)
@@ -75,8 +78,9 @@ class QueuePair:
             run = self.requester.next_run(now, most)
             self.paced_until = self.requester.opens_ns
             return run
-        if now < self.pacer.next_ns:
-            self.paced_until = self.pacer.next_ns if self.requester.backlog else NEVER
+        may_go_ns = self.pacer.next_ns - (self.lead_ns if rate == self._line_rate_bps else 0)
+        if now < may_go_ns:
+            self.paced_until = may_go_ns if self.requester.backlog else NEVER
             return None
         self.paced_until = NEVER
         if rate != self._line_rate_bps:

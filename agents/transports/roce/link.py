@@ -155,6 +155,7 @@ class Link:
                 expect_psn=first_psn(self.peer, rank, index=index, seed=seed),
                 congestion=self._endpoint.make_congestion(),
                 cnp_gap_ns=self._endpoint.cnp_gap_ns,
+                lead_ns=self._endpoint.port.lead_ns if self._endpoint.port is not None else 0,
             ),
         )
 

@@ -14,6 +14,9 @@ from agents.roce.messages import Run
 from agents.roce.pacing import Pacer
 from emulator.planner.overhead import roce_packet_bytes
 
+LEAD_NS = 5_000_000
+"""At a port of its own line rate a run may go so long before its time: the port's queue, which does the spacing there,
+then holds something to send while this process waits for a core."""
 LONGEST_RUN_NS = 5_000_000
 """A run may last this long at the port's rate: the port itself spaces packets, and at low rates long runs cost less."""
 
@@ -26,12 +29,13 @@ class PortPacer:
         rate_bps: bit/s on the wire.
         path_mtu: payload of a full packet, bytes.
         is_v6: IP headers of 40 bytes instead of 20.
+        lead_ns: how long before its time a run may go.
     """
 
-    def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool) -> None:
+    def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool, lead_ns: int = 0) -> None:
         self._clock, self._rate_bps, self._path_mtu = clock, rate_bps, path_mtu
         self._empty_bytes = roce_packet_bytes(0, ipv6=is_v6)
-        self._pacer = Pacer(burst_ns=LONGEST_RUN_NS)
+        self._pacer, self.lead_ns = Pacer(burst_ns=LONGEST_RUN_NS), lead_ns
         self._waiting: deque[Callable[[int], None]] = deque()
         self._has_alarm = self._is_late = False
         self.most_packets = self._pacer.most_packets(rate_bps=rate_bps, packet_bytes=self._empty_bytes + path_mtu)
@@ -39,7 +43,7 @@ class PortPacer:
 
     def is_free(self, now: int) -> bool:
         """Whether a run may go now."""
-        return now >= self._pacer.next_ns
+        return now >= self._pacer.next_ns - self.lead_ns
 
     def wait(self, take_turn: Callable[[int], None]) -> None:
         """Call back with the time when it is the caller's turn to send a run; who sends more may have to wait again."""
@@ -66,7 +70,7 @@ class PortPacer:
     def _set_alarm(self) -> None:
         if self._waiting and not self._has_alarm:
             self._has_alarm = True
-            self._clock.call_at(self._pacer.next_ns, self._on_alarm)
+            self._clock.call_at(self._pacer.next_ns - self.lead_ns, self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._has_alarm = False

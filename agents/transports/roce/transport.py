@@ -17,7 +17,7 @@ from agents.timer import TimerfdClock
 from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.port import PortPacer
+from agents.transports.roce.port import LEAD_NS, PortPacer
 from agents.transports.roce.shared import data_traffic_class, shared_state
 from agents.transports.roce.sockets import BUFFER_BYTES, Listener, Senders
 from emulator.errors import LocalProtocolError
@@ -138,7 +138,11 @@ class RoceTransport(Transport):
             return None
         if port.number not in self._pacers:
             self._pacers[port.number] = PortPacer(
-                self._clock, rate_bps=port.cap_bps, path_mtu=self.options.path_mtu, is_v6=is_v6
+                self._clock,
+                rate_bps=port.cap_bps,
+                path_mtu=self.options.path_mtu,
+                is_v6=is_v6,
+                lead_ns=LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
             )
         return self._pacers[port.number]
 

@@ -171,3 +171,14 @@ def test_a_queue_pair_sends_long_runs_at_line_rate_and_short_ones_below() -> Non
     run = pair.next_run(3_000_001, 32)
     assert run is not None
     assert run.packets == 1
+
+
+def test_a_queue_pair_may_be_ahead_of_its_time_at_line_rate_only() -> None:
+    point = ReactionPoint(preset("paper", line_rate_bps=100e6))
+    pair = QueuePair(ConnectionSettings(path_mtu=1024), congestion=point, lead_ns=5_000_000)
+    pair.requester.post(Message(Verb.WRITE, 1 << 20))
+    assert [pair.next_run(0, 32) is not None for _ in range(3)] == [True, True, False]
+    assert pair.paced_until == pair.pacer.next_ns - 5_000_000
+    point.notified(3_000_000)
+    assert pair.next_run(3_000_001, 32) is None
+    assert pair.paced_until == pair.pacer.next_ns

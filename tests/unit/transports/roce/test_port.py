@@ -8,7 +8,7 @@ import pytest
 
 from agents.roce.messages import Message, Run, Verb
 from agents.roce.psn import Psn
-from agents.transports.roce.port import PortPacer
+from agents.transports.roce.port import LEAD_NS, PortPacer
 from agents.virtual_clock import VirtualClock
 from emulator.planner.overhead import roce_packet_bytes
 
@@ -35,8 +35,8 @@ class Flow:
             self.port.wait(self.send)
 
 
-def paced(clock: VirtualClock, **rate: int) -> PortPacer:
-    return PortPacer(clock, **{"rate_bps": 10**9} | rate, path_mtu=PATH_MTU, is_v6=False)
+def paced(clock: VirtualClock, **options: int) -> PortPacer:
+    return PortPacer(clock, **{"rate_bps": 10**9} | options, path_mtu=PATH_MTU, is_v6=False)
 
 
 def test_flows_take_turns_and_together_keep_to_the_rate() -> None:
@@ -81,10 +81,12 @@ def test_runs_are_short_where_the_rate_is_low(rate_bps: int, packets: int) -> No
 
 
 class LateClock(VirtualClock):
-    """Alarms come half a millisecond late."""
+    """Alarms come late: by half a millisecond unless told otherwise."""
+
+    late_ns = 500_000
 
     def call_at(self, when: int, callback: Callable[[], None]) -> None:
-        super().call_at(when + 500_000, callback)
+        super().call_at(max(when, self.now()) + self.late_ns, callback)
 
 
 def test_late_alarms_do_not_lower_the_rate() -> None:
@@ -93,3 +95,31 @@ def test_late_alarms_do_not_lower_the_rate() -> None:
     flow.send(clock.now())
     clock.run()
     assert log[-1][1] - log[0][1] == pytest.approx(99 * 10 * PACKET_NS, rel=0.06)
+
+
+def idle_ns(log: list[tuple[str, int]], *, run_ns: int) -> int:
+    """For how long a port has nothing to send between its first run and its last."""
+    busy_until, idle = log[0][1], 0
+    for _, now in log:
+        idle += max(0, now - busy_until)
+        busy_until = max(busy_until, now) + run_ns
+    return idle
+
+
+@pytest.mark.parametrize(("lead_ns", "is_busy"), [(0, False), (LEAD_NS, True)])
+def test_a_lead_keeps_the_port_busy_while_its_sender_waits_for_a_core(lead_ns: int, is_busy: bool) -> None:
+    clock, log = LateClock(10**9), list[tuple[str, int]]()
+    clock.late_ns = LEAD_NS - 10 * PACKET_NS
+    flow = Flow("a", paced(clock, lead_ns=lead_ns), log, runs=2000, packets=10)
+    flow.send(clock.now())
+    clock.run()
+    assert (idle_ns(log, run_ns=10 * PACKET_NS) == 0) is is_busy
+
+
+def test_a_lead_is_all_that_runs_may_be_early() -> None:
+    clock, log = VirtualClock(10**9), list[tuple[str, int]]()
+    flow = Flow("a", paced(clock, lead_ns=LEAD_NS), log, runs=2000, packets=10)
+    flow.send(clock.now())
+    clock.run()
+    due = [log[0][1] + number * 10 * PACKET_NS for number in range(2000)]
+    assert all(now >= at - LEAD_NS for (_, now), at in zip(log, due, strict=True))
