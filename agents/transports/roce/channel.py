@@ -264,9 +264,10 @@ class Channel:
         responder, header = self.pair.responder, BTH.size if imm is None else LAST_IMM.size
         pad = flags >> 4
         length = size - header - 4 - pad
-        if word & 0xFFFFFF != responder.expected or pad > 3 or length <= 0 or size & 3:
+        mtu = self._shared.payload.path_mtu
+        if word & 0xFFFFFF != responder.expected or pad > 3 or not 0 < length <= mtu or size & 3:
             return False
-        packet = responder.received_bytes // self._shared.payload.path_mtu
+        packet = responder.received_bytes // mtu
         if not self._verification.is_edge(size, port, header=header, packet=packet, size=length):
             return False
         delivered = responder.take_last(length, imm=imm, ack_request=word >= ACK_REQUEST)
