@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def test_frames_on_loopback(place: Namespace, tmp_path: Path, family: str, optio
     with captured(place, "lo", tmp_path / "lo.pcap") as capture:
         run_between(place, ENDS[family], tmp_path, *OPTIONS[options])
     check(capture)
+    assert most_source_ports(capture) == (16 if "message" in OPTIONS[options] else 1)
 
 
 @pytest.mark.slow
@@ -93,6 +95,16 @@ def frames_that_scapy_accepts(path: Path) -> int:
         for frames, frame in enumerate(reader, 1):
             assert frame[BTH].compute_icrc(bytes(frame[BTH])) == bytes(frame)[-4:], f"frame {frames}"
     return frames
+
+
+def most_source_ports(capture: Capture) -> int:
+    """From how many ports the messages of one queue pair came, of the queue pair with the most."""
+    is_message = "infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 11"
+    words = ["tshark", "-n", "-r", str(capture.path), "-Y", is_message, "-T", "fields"]
+    words += ["-e", "infiniband.bth.destqp", "-e", "udp.srcport"]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    pairs = Counter(line.split("\t")[0] for line in set(lines))
+    return max(pairs.values())
 
 
 def assert_wireshark_knows_them(capture: Capture) -> None:

@@ -118,7 +118,8 @@ class Channel:
     # Sending.
 
     def post(self, message: Message) -> None:
-        """Queue a message."""
+        """Queue a message. Its key becomes its number, by which source ports take turns."""
+        message.key = self.posted_messages
         self.posted_bytes += message.size
         self.posted_messages += 1
         self.pair.requester.post(message)
@@ -129,6 +130,7 @@ class Channel:
         if psn is None:
             self.post(message)
             return False
+        message.key = self.posted_messages
         self.posted_bytes += message.size
         self.posted_messages += 1
         self._shared.active.add(self)

@@ -42,7 +42,7 @@ class Outlet:
     def write(self, psn: Psn, message: Message) -> None:
         """A WRITE of one packet with immediate data."""
         paths = self._paths or self._open_paths()
-        _, sender, singles = paths[message.first % len(paths) if len(paths) > 1 else 0]
+        _, sender, singles = paths[message.key % len(paths) if len(paths) > 1 else 0]
         sender.send_whole(singles.write(psn, message.address, self._shared.rkey, message.size, message.imm), self._to)
 
     def reply(self, reply: Reply) -> None:
@@ -64,7 +64,7 @@ class Outlet:
     def run(self, run: Run) -> None:
         """Packets of one WRITE."""
         message, psn, offset, left, asks, _ = run
-        framing, sender, _ = self._path(message.first)
+        framing, sender, _ = self._path(message.key)
         payload, last = self._shared.payload, message.packets - 1
         if not last:
             self._only(message, psn, framing, sender)
