@@ -46,7 +46,7 @@ def add_roce_options(parser: argparse.ArgumentParser) -> None:
     add(
         "window_bytes",
         "payload on its way per queue pair, as 512K",
-        default="what the socket buffers allow, at most 2M",
+        default="what the socket buffers allow, at most 4M",
         metavar="SIZE",
         type=argument(_window),
     )

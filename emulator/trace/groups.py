@@ -28,7 +28,7 @@ def parse_group_file(text: str, path: object) -> dict[str, tuple[int, ...]]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise TraceError(f"is no JSON ({error}); a group file looks like {{'1': [0, 1]}}", path=path) from error
+        raise TraceError(f'is no JSON ({error}); a group file looks like {{"1": [0, 1]}}', path=path) from error
     except RecursionError:
         raise TraceError("nests too deeply for a group file", path=path) from None
     if not isinstance(content, dict):

@@ -88,4 +88,5 @@ def _read_groups(path: Path | None) -> Mapping[str, tuple[int, ...]]:
             raise InputError(f"{path}: is no group file: a regular file of at most 64 MiB is needed")
         return parse_group_file(path.read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the group file cannot be read: {error}") from error
+        problem = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InputError(f"{path}: the group file cannot be read: {problem}") from error
