@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OTEL = "otel"
 _EXAMPLE = """example:
-  charkha export runs/20261121T101500-transformer-8r --to perfetto
+  charkha export runs/20261121-101500-transformer-8r --to perfetto
 
 The path of what was written goes to stdout. docs/export.md says what is in each format.
 """

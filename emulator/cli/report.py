@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from emulator.cli.arguments import Subparsers
 
 _EXAMPLE = """example:
-  charkha report runs/20261121T101500-transformer-8r
+  charkha report runs/20261121-101500-transformer-8r
 
 Writes report.html into the run folder: one file that opens offline, in light and dark, on a phone and on paper.
 docs/report.md says what is in it.
