@@ -86,9 +86,16 @@ def _run(argv: Sequence[str] | None) -> int:
     args = _parser(next((word for word in words if word in COMMANDS), None)).parse_args(words)
     log = logging.StreamHandler()
     log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.addFilter(_is_news)
     logging.basicConfig(level=args.log_level.upper(), handlers=[log])
     handler: Callable[[argparse.Namespace], int] = args.handler
     return handler(args)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a record says more than that a server which stops cancels its calls: gRPC calls that an exception."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return not (record.name.startswith("grpc") and kind is not None and kind.__name__ == "CancelledError")
 
 
 class _Formatter(logging.Formatter):

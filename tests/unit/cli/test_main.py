@@ -1,13 +1,15 @@
 """The commands: what the help says of each, without loading them all."""
 
 import argparse
+import asyncio
+import logging
 import subprocess
 import sys
 from importlib import import_module
 
 import pytest
 
-from emulator.cli.main import COMMANDS, main
+from emulator.cli.main import COMMANDS, _is_news, main
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -55,3 +57,19 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
     names = loaded.rpartition("loaded ")[2].split()
     assert f"emulator.cli.{arguments[0]}" in names
     assert not set(kept_away) & set(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "is_shown"),
+    [
+        ("grpc._cython.cygrpc", asyncio.CancelledError(), False),
+        ("grpc._cython.cygrpc", ValueError(), True),
+        ("emulator.report.live", asyncio.CancelledError(), True),
+    ],
+)
+def test_calls_that_end_with_their_server_are_not_told_as_exceptions(
+    name: str, problem: BaseException, *, is_shown: bool
+) -> None:
+    about = (type(problem), problem, None)
+    record = logging.LogRecord(name, logging.ERROR, __file__, 1, "a call ended", (), about)
+    assert _is_news(record) is is_shown
