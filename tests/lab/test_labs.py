@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,22 @@ def test_flows_take_the_paths_that_the_plan_says(host: Machine) -> None:
     assert planned["hash"] == "linux"
     loads = {link["link"].split(" > ")[0]: link["hashed_bytes"] for link in planned["links"]}
     chosen: Counter[str] = Counter()
-    pairs = [(a, b) for a in range(8) for b in range(8) if a // 4 != b // 4]
-    for sender, receiver in pairs:
-        leaf, port = f"leaf{sender // 4}", folded_port(16 + 2 * receiver + 1, 16 + 2 * sender + 1)
-        flow = ("from", f"198.18.{sender + 1}.1", "iif", f"p{sender % 4}", "ipproto", "udp")
-        ask = ("ip", "route", "get", f"198.18.{receiver + 1}.1", *flow, "sport", str(port), "dport", "4791")
-        answer = host.charkha("lab", "exec", leaf, *ask).stdout.split()
-        chosen[f"{leaf}:{answer[answer.index('dev') + 1]}"] += 1  # each flow is a byte
+    for leaf in (0, 1):
+        pairs = [(a, b) for a in range(8) for b in range(8) if a // 4 == leaf != b // 4]
+        script = "\n".join(route_question(sender, receiver) for sender, receiver in pairs)
+        answers = host.charkha("lab", "exec", f"leaf{leaf}", "sh", "-c", script).stdout.split()
+        devices = [after for word, after in pairwise(answers) if word == "dev"]
+        assert len(devices) == len(pairs)
+        chosen.update(f"leaf{leaf}:{device}" for device in devices)  # each flow is a byte
     uplinks = [f"leaf{leaf}:u{spine}" for leaf in (0, 1) for spine in (0, 1)]
     assert [loads[uplink] for uplink in uplinks] == [chosen[uplink] for uplink in uplinks]
+
+
+def route_question(sender: int, receiver: int) -> str:
+    """The command that says where the sender's leaf sends the flow to the receiver."""
+    port = folded_port(16 + 2 * receiver + 1, 16 + 2 * sender + 1)
+    flow = f"from 198.18.{sender + 1}.1 iif p{sender % 4} ipproto udp sport {port} dport 4791"
+    return f"ip route get 198.18.{receiver + 1}.1 {flow}"
 
 
 def kill_up(host: Machine, *, namespaces: int) -> None:
