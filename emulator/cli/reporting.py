@@ -109,9 +109,9 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _write(args: argparse.Namespace, folder: Path, *, is_used: bool) -> None:
-    # A tenth of a second that other commands need not take.
-    from emulator.report.writing import write_report
     from emulator.results.record import MANIFEST, read_run
 
     if args.report and not is_used and (folder / MANIFEST).exists():
+        from emulator.report.writing import write_report  # a tenth of a second that other runs need not take
+
         write_report(read_run(folder))

@@ -10,7 +10,8 @@ import pytest
 import uvloop
 
 from agents.roce.dcqcn import ReactionPoint
-from agents.roce.runs import Pieces
+from agents.roce.opcodes import Opcode
+from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.sockets import BUFFER_BYTES, UDP_SEGMENT, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
@@ -173,6 +174,36 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
         assert came.largest_displacement
 
     run(scenario, message_bytes=100_000, **options)
+
+
+def test_an_end_of_another_transport_version_is_dropped_though_its_icrc_is_right() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 3000)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        channel = a.endpoint._links[1]._channels[1]  # type: ignore[attr-defined]
+        framing, sender, _ = channel._outlet._paths[0]
+        send, header_bytes, altered = sender._sendto, LAST_IMM.size, 0
+
+        def call(data: bytes, to: tuple[str, int]) -> int:
+            nonlocal altered
+            if data[0] == Opcode.RC_WRITE_LAST_IMM and not altered:
+                altered += 1
+                header = data[:1] + bytes([data[1] | 1]) + data[2:header_bytes]
+                masked = header[:4] + b"\xff" + header[5:]
+                icrc = ICRC.pack(framing.icrc(masked, 0, len(data) - header_bytes - 4))
+                data = header + data[header_bytes:-4] + icrc
+            sent: int = send(data, to)
+            return sent
+
+        sender._sendto = call
+        a.send(1, [(2, 3000)])
+        await bed.until(lambda: a.acknowledgements(1) == [1, 2])
+        assert altered == 1
+        assert bed.transports[1].drops == {"header": 1}
+        assert b.arrivals(0) == [(1, 3000), (2, 3000)]
+
+    run(scenario)
 
 
 def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,7 +267,7 @@ class Channel:
         pad = flags >> 4
         length = size - header - 4 - pad
         mtu = self._shared.payload.path_mtu
-        if word & 0xFFFFFF != responder.expected or pad > 3 or not 0 < length <= mtu or size & 3:
+        if word & 0xFFFFFF != responder.expected or flags & ~0x30 or not 0 < length <= mtu or size & 3:
             return False
         packet = responder.received_bytes // mtu
         if not self._verification.is_edge(size, port, header=header, packet=packet, size=length):
