@@ -10,22 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from agents.roce.opcodes import MEANINGS, Opcode, Operation, Place
+from agents.roce.opcodes import Operation
 from agents.roce.psn import Psn
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 LARGEST_MESSAGE_BYTES = 1 << 31  # IBTA volume 1, section 9.4
 LEAST_REACH_PACKETS = 1 << 16
 """More than any endpoint has on its way, and a 256th of all PSNs."""
-
-
-class OpcodesByPlace(NamedTuple):
-    """Of the packets of a message: the first, those between, the last, and one that is all of it."""
-
-    first: Opcode
-    middle: Opcode
-    last: Opcode
-    only: Opcode
 
 
 class Verb(Enum):
@@ -176,25 +167,3 @@ class ConnectionSettings:
 def packets_of(size: int, path_mtu: int) -> int:
     """Packets that `size` bytes make: at least one."""
     return -(-size // path_mtu) or 1
-
-
-def opcode_of(operation: Operation, place: Place, *, has_imm: bool = False) -> Opcode:
-    """The reliable connection's opcode for a packet of a message; immediate data only where a message ends."""
-    return _OPCODES[operation, place, has_imm]
-
-
-def opcodes_by_place(operation: Operation, *, has_imm: bool = False) -> OpcodesByPlace:
-    """The reliable connection's opcodes for a message."""
-    return OpcodesByPlace(
-        opcode_of(operation, Place.FIRST),
-        opcode_of(operation, Place.MIDDLE),
-        opcode_of(operation, Place.LAST, has_imm=has_imm),
-        opcode_of(operation, Place.ONLY, has_imm=has_imm),
-    )
-
-
-_OPCODES: dict[tuple[Operation, Place, bool], Opcode] = {
-    (meaning.operation, meaning.place, Opcode(code).name.endswith("_IMM")): Opcode(code)
-    for code, meaning in MEANINGS.items()
-    if code < 0x20 and not Opcode(code).name.endswith("_INVALIDATE")
-}

@@ -11,7 +11,7 @@ from agents.roce.opcodes import Operation
 from agents.roce.psn import Psn, add, wrap
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
-from agents.roce.segments import Segment, response_segments, segments
+from tests.support.segments import Segment, response_segments, segments
 
 LATENCY_NS = 5_000
 

@@ -1,12 +1,21 @@
-"""Segmentation: a run of packets as pieces of one opcode and one length, which the kernel can cut from one buffer."""
+"""Segmentation as the specification says it: a run of packets of any verb as pieces of one opcode and one length."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from agents.roce.messages import OpcodesByPlace, ResponseRun, Run, Verb, opcodes_by_place
-from agents.roce.opcodes import Opcode, Operation
+from agents.roce.messages import ResponseRun, Run, Verb
+from agents.roce.opcodes import MEANINGS, Opcode, Operation, Place
 from agents.roce.psn import Psn, add
+
+
+class OpcodesByPlace(NamedTuple):
+    """Of the packets of a message: the first, those between, the last, and one that is all of it."""
+
+    first: Opcode
+    middle: Opcode
+    last: Opcode
+    only: Opcode
 
 
 class Segment(NamedTuple):
@@ -55,6 +64,28 @@ def response_segments(run: ResponseRun, path_mtu: int) -> list[Segment]:
     if run.total == 1:
         return [Segment(_RESPONSES.only, run.psn, 1, 0, run.last_bytes, False, False, False)]
     return _pieces(run, _RESPONSES, total=run.total, path_mtu=path_mtu, last_bytes=run.last_bytes)
+
+
+_OPCODES: dict[tuple[Operation, Place, bool], Opcode] = {
+    (meaning.operation, meaning.place, Opcode(code).name.endswith("_IMM")): Opcode(code)
+    for code, meaning in MEANINGS.items()
+    if code < 0x20 and not Opcode(code).name.endswith("_INVALIDATE")
+}
+
+
+def opcode_of(operation: Operation, place: Place, *, has_imm: bool = False) -> Opcode:
+    """The reliable connection's opcode for a packet of a message; immediate data only where a message ends."""
+    return _OPCODES[operation, place, has_imm]
+
+
+def opcodes_by_place(operation: Operation, *, has_imm: bool = False) -> OpcodesByPlace:
+    """The reliable connection's opcodes for a message."""
+    return OpcodesByPlace(
+        opcode_of(operation, Place.FIRST),
+        opcode_of(operation, Place.MIDDLE),
+        opcode_of(operation, Place.LAST, has_imm=has_imm),
+        opcode_of(operation, Place.ONLY, has_imm=has_imm),
+    )
 
 
 _OF_VERB = {
