@@ -9,7 +9,7 @@ from pathlib import Path
 
 from emulator.errors import HostError
 from emulator.wire.compression import Encoding
-from emulator.wire.generated import GROUP_FILE, prepare_folder
+from emulator.wire.generated import GROUP_FILE, trace_folder
 from emulator.wire.load import LoadedTrace
 from emulator.wire.rewrite import rewrite_trace
 
@@ -28,17 +28,22 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
 
     Raises:
         InputError: the folder is not empty.
-        HostError: something cannot be written.
+        HostError: something cannot be written; what was written is removed again.
     """
-    prepare_folder(folder)
     prefix = _FORM.sub("", loaded.files.prefix) or "trace"
-    paths = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
-    for source, path in zip(loaded.files.paths, paths, strict=True):
-        rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
-    if loaded.group_file is not None and loaded.groups:
-        paths.append(folder / GROUP_FILE)
-        try:
-            shutil.copyfile(loaded.group_file, paths[-1])
-        except OSError as error:
-            raise HostError(f"cannot write {paths[-1]}: {error.strerror or error}; choose another place") from error
+    ranks = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
+    groups = loaded.group_file if loaded.groups else None
+    paths = ranks if groups is None else [*ranks, folder / GROUP_FILE]
+    with trace_folder(folder, paths):
+        for source, path in zip(loaded.files.paths, ranks, strict=True):
+            rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
+        if groups is not None:
+            _copy(groups, paths[-1])
     return paths
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise HostError(f"cannot write {target}: {error.strerror or error}; choose another place") from error

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from emulator.errors import HostError, InputError
@@ -37,15 +38,15 @@ def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = F
         InputError: the folder is not empty, or is no folder.
         HostError: something cannot be written.
     """
-    prepare_folder(folder, force=force)
     attributes: dict[str, int | str] = {"schema": SCHEMA, "workload": workload.name, **workload.parameters}
-    paths = [folder / f"{workload.name}.{rank}.et" for rank in range(workload.ranks)]
-    _remove_earlier(folder, workload.name, keep=set(paths))
-    for rank, path in enumerate(paths):
-        write_trace(path, _encoded(workload, rank), attributes=attributes)
-    if workload.groups:
-        paths.append(folder / GROUP_FILE)
-        _write_groups(paths[-1], workload.groups)
+    ranks = [folder / f"{workload.name}.{rank}.et" for rank in range(workload.ranks)]
+    paths = [*ranks, folder / GROUP_FILE] if workload.groups else ranks
+    with trace_folder(folder, paths, force=force):
+        _remove_earlier(folder, workload.name, keep=set(ranks))
+        for rank, path in enumerate(ranks):
+            write_trace(path, _encoded(workload, rank), attributes=attributes)
+        if workload.groups:
+            _write_groups(paths[-1], workload.groups)
     return paths
 
 
@@ -96,14 +97,38 @@ def _write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
         output.write(text.encode())
 
 
-def prepare_folder(folder: Path, *, force: bool | None = None) -> None:
-    """Make the folder of a trace, or take an empty one; with `force` any; None: the command has no such option.
+@contextmanager
+def trace_folder(folder: Path, paths: Sequence[Path], *, force: bool | None = None) -> Iterator[None]:
+    """Make the folder of a trace, or take an empty one, for the body to write these files there.
+
+    Where the body fails they go, and the folder if it was made: the first ranks of a trace would pass for a whole one.
+
+    Args:
+        folder: of the files.
+        paths: what the body writes.
+        force: take a folder that is not empty; None: the command has no such option.
 
     Raises:
         InputError: the folder is not empty, or is no folder.
         HostError: it cannot be made.
     """
-    if folder.exists() and not folder.is_dir():
+    is_new = _prepare_folder(folder, force=force)
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink()
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _prepare_folder(folder: Path, *, force: bool | None) -> bool:
+    """Whether it had to be made."""
+    is_new = not folder.exists()
+    if not is_new and not folder.is_dir():
         raise InputError(f"{folder} is no folder: name one for the trace")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,6 +138,7 @@ def prepare_folder(folder: Path, *, force: bool | None = None) -> None:
     if not is_empty and not force:
         also = "" if force is None else ", or --force to replace the trace in it"
         raise InputError(f"{folder} is not empty: name another folder{also}")
+    return is_new
 
 
 def _remove_earlier(folder: Path, name: str, *, keep: set[Path]) -> None:

@@ -114,6 +114,13 @@ def test_force_replaces_an_earlier_trace_and_nothing_else(tmp_path: Path) -> Non
     assert names == ["all_reduce.0.et", "all_reduce.1.et", "mine.txt"]
 
 
+def test_the_first_ranks_of_a_trace_that_cannot_be_finished_do_not_stay(tmp_path: Path) -> None:
+    (tmp_path / "transformer.7.et").mkdir()
+    with pytest.raises(HostError, match=r"cannot write .*transformer\.7\.et"):
+        write_workload(TRANSFORMER, tmp_path, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["transformer.7.et"]
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="no folder"):
