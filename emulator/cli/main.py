@@ -115,7 +115,10 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"charkha {version('charkha')}")
     parser.add_argument(
-        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="default: warning"
+        "--log-level",
+        default="warning",
+        choices=("debug", "info", "warning", "error"),
+        help="on stderr; info: agents and iterations of a run as lines, debug: also libraries (default: warning)",
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 from emulator.cli.calibrated import calibration_of
 from emulator.cli.dialling import listening
 from emulator.cli.entering import enter_lab
+from emulator.cli.logged import RunLog
 from emulator.cli.loopback import own_block
 from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
@@ -69,7 +70,7 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
             ) as progress,
             telemetry(args, facts) as others,
         ):
-            return job.play(folder, [progress, *others])
+            return job.play(folder, [progress, RunLog(), *others])
     except EmulatorError:
         if is_run_folder(folder) and not is_used:
             what = "what was measured is" if _has_samples(folder) else "nothing was measured; how the run ended is"
