@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ class Agent:
                 await self._bind(setup, transport, devices)
                 directory: control.Directory = await self._expect(control.Directory)
                 self._make_players(setup, directory.places)
-                async with _background(self._report_progress()):
+                async with _background(self._report_progress(transport)):
                     await self._play()
                 await self._farewell(transport)
 
@@ -205,14 +206,20 @@ class Agent:
             self._ready_owed = False
             self._link.send(control.Ready())
 
-    async def _report_progress(self) -> None:
+    async def _report_progress(self, transport: Transport) -> None:
+        earlier = None
         while True:
-            self._link.send(self._progress())
+            progress = self._progress()
+            if not progress.has_moved(earlier) and (silence := transport.silence()) is not None:
+                silence_ns = time.monotonic_ns() - silence.since_ns
+                progress = replace(progress, silence=(silence.rank, silence.peer), silence_ns=silence_ns)
+            self._link.send(progress)
+            earlier = progress
             await asyncio.sleep(PROGRESS_S)
 
     def _progress(self) -> control.Progress:
         progress = control.Progress(
-            bytes_sent=sum(end.posted_bytes for end in self._endpoints.values()),
+            bytes_sent=sum(end.acknowledged_bytes for end in self._endpoints.values()),
             events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
             computing=any(player.is_computing for player in self._players.values()),
             waiting_on=next(filter(None, (player.waits_for() for player in self._players.values())), ""),

@@ -128,11 +128,31 @@ class TransferFailed(RunError):
 
 
 class RunTimeout(RunError):
-    """Something was waited for too long; the message names it."""
+    """Something was waited for too long; the message names it.
 
-    def __init__(self, waiting_on: str, *, seconds: float) -> None:
+    Args:
+        waiting_on: what was waited for, in words.
+        seconds: for so long nothing happened.
+        between: where they are known, a rank and the peer that has not answered it for longest.
+        silent_s: for how long it has not.
+        path: what lies between them, where the topology says it.
+    """
+
+    def __init__(
+        self,
+        waiting_on: str,
+        *,
+        seconds: float,
+        between: tuple[int, int] | None = None,
+        silent_s: float = 0,
+        path: str | None = None,
+    ) -> None:
         self.waiting_on, self.seconds = waiting_on, seconds
-        super().__init__(f"nothing happened for {seconds:g} s while waiting for {waiting_on}")
+        self.between, self.silent_s, self.path = between, silent_s, path
+        line = f"nothing happened for {seconds:g} s while waiting for {waiting_on}"
+        if between is not None:
+            line += "; rank {1} has not answered rank {0}".format(*between) + f" for {silent_s:.1f} s"
+        super().__init__(line + (f"; their path: {path}" if path is not None else ""))
 
 
 class RunAborted(RunError):

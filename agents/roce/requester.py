@@ -66,6 +66,7 @@ class Requester:
         "_rnr_retries",
         "_sent",
         "_settings",
+        "_silent_ns",
         "_unacknowledged",
         "_unsent",
         "_window",
@@ -95,6 +96,7 @@ class Requester:
         self._asked_ns = 0  # when that one was sent
         self._asking_ns = settings.timeout_ns // ASKING_SHARE
         self._progress_ns = 0
+        self._silent_ns = 0  # _progress_ns as it was before the first of the timeouts in a row
         self._opened_ns = 0  # when the window last opened without an acknowledgement
         self._paused_until = 0
         self._retries = self._rnr_retries = 0
@@ -118,6 +120,20 @@ class Requester:
     def in_flight(self) -> int:
         """Packets sent and not acknowledged."""
         return self._sent - self._unacknowledged
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Payload of the messages posted, less that of packets acknowledged."""
+        if not self._messages:
+            return 0
+        first = self._messages[0]
+        done = (self._unacknowledged - first.first) * self._settings.path_mtu
+        return sum(message.size for message in self._messages) - done
+
+    @property
+    def silent_since_ns(self) -> int:
+        """Since when nothing was acknowledged of what is in flight."""
+        return self._silent_ns if self._retries else self._progress_ns
 
     @property
     def is_idle(self) -> bool:
@@ -261,6 +277,8 @@ class Requester:
             timeout = format_duration(self._settings.timeout_ns)
             self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
             return
+        if not self._retries:
+            self._silent_ns = self._progress_ns
         self._retries += 1
         self._progress_ns = now
         self._window.fell_silent()

@@ -49,6 +49,14 @@ class Port:
     cap_bps: int = 0
 
 
+class Silence(NamedTuple):
+    """Rank `peer` owes rank `rank` an acknowledgement, and has sent it none since `since_ns` on the monotonic clock."""
+
+    rank: int
+    peer: int
+    since_ns: int
+
+
 class EndpointEvents(Protocol):
     """What an endpoint reports to its player; `now` is nanoseconds on the transport's clock."""
 
@@ -91,8 +99,8 @@ class Endpoint(Protocol):
         ...
 
     @property
-    def posted_bytes(self) -> int:
-        """Payload handed to the network so far."""
+    def acknowledged_bytes(self) -> int:
+        """Payload that its receivers have, as far as they have said so."""
         ...
 
     def counters(self) -> Sequence[FlowCounters]:
@@ -119,6 +127,10 @@ class Transport(Protocol):
     def facts(self) -> Mapping[str, Parameter]:
         """What is known in the end besides the flows: buffers, offloads, drops by reason."""
         return {}
+
+    def silence(self) -> Silence | None:
+        """The longest one there is now; None where nobody owes an acknowledgement, or nobody knows."""
+        return None
 
     async def open(self, rank: int, host: str) -> Endpoint:
         """Bind an endpoint at numeric IP address `host`, port chosen by the system.

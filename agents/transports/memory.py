@@ -153,9 +153,10 @@ class MemoryEndpoint:
             sender.send_ready()
 
     @property
-    def posted_bytes(self) -> int:
-        """Payload handed to the network so far."""
-        return sum(flow.bytes for flow in self._counters.values())
+    def acknowledged_bytes(self) -> int:
+        """Payload that its receivers have, as far as they have said so."""
+        sent = sum(flow.bytes for flow in self._counters.values())
+        return sent - sum(sender.unacknowledged_bytes for sender in self._senders.values())
 
     def counters(self) -> Sequence[FlowCounters]:
         """A snapshot for every peer this endpoint has sent to."""

@@ -53,6 +53,11 @@ class Sender:
         self._deadline = 0
         self._has_alarm = False
 
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Payload sent that the receiver has not acknowledged."""
+        return sum(message.size for message in self._unacknowledged)
+
     def post(self, tag: int, size: int) -> None:
         """Queue a transfer."""
         if not self._queue:

@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import errno
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import zmq
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, EndpointEvents, FlowCounters, Transport
+from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, EndpointEvents, FlowCounters, Silence, Transport
 from agents.transports.zmq_flows import (
     HEADER,
     LAST,
@@ -96,6 +96,11 @@ class ZmqTransport(Transport):
     def strangers(self) -> int:
         """Messages dropped because no rank of this run's directory sent them."""
         return self._strangers.messages
+
+    def silence(self) -> Silence | None:
+        """See Transport."""
+        found = (silence for endpoint in self._endpoints.values() for silence in endpoint.silences())
+        return min(found, key=lambda silence: silence.since_ns, default=None)
 
     async def open(self, rank: int, host: str) -> ZmqEndpoint:
         """Bind an endpoint at numeric IP address `host`, port chosen by the system.
@@ -291,9 +296,15 @@ class ZmqEndpoint:
         self._transport.settle()
 
     @property
-    def posted_bytes(self) -> int:
-        """Payload handed to the network so far."""
-        return sum(flow.counters.bytes for flow in self._outgoing.values())
+    def acknowledged_bytes(self) -> int:
+        """Payload that its receivers have, as far as they have said so."""
+        return sum(flow.acknowledged_bytes for flow in self._outgoing.values())
+
+    def silences(self) -> Iterator[Silence]:
+        """Of every peer that owes an acknowledgement."""
+        for peer, flow in self._outgoing.items():
+            if flow.silent_since_ns is not None:
+                yield Silence(self.rank, peer, flow.silent_since_ns)
 
     def counters(self) -> Sequence[FlowCounters]:
         """A snapshot for every peer this endpoint has sent to."""

@@ -137,6 +137,7 @@ class OutFlow:
         "_control_queue",
         "_control_sent",
         "_exchange",
+        "_heard_ns",
         "_in_flight",
         "_in_flight_bytes",
         "_is_ready",
@@ -163,6 +164,17 @@ class OutFlow:
         self._sent = self._acknowledged = 0
         self._control_sent = self._control_acknowledged = 0
         self._is_ready = False
+        self._heard_ns = 0  # when it last acknowledged something, or had nothing to acknowledge
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Payload that the receiver has acknowledged."""
+        return self.counters.bytes - self._in_flight_bytes
+
+    @property
+    def silent_since_ns(self) -> int | None:
+        """Since when the receiver has owed an acknowledgement and sent none; None: it owes none."""
+        return self._heard_ns if self._in_flight or self._control_in_flight else None
 
     @property
     def is_idle(self) -> bool:
@@ -188,6 +200,8 @@ class OutFlow:
     def send_ready(self) -> None:
         """Send what the window and the budget allow: control first."""
         self._is_ready = False
+        if not (self._in_flight or self._control_in_flight):
+            self._heard_ns = time.monotonic_ns()
         try:
             if self._control_queue:
                 self._send_control()
@@ -240,7 +254,7 @@ class OutFlow:
         if size != ACKNOWLEDGEMENT.size or payload > self._sent or control > self._control_sent:
             self._owner.fail(self.peer, "it acknowledged what was never sent")
             return
-        now = time.monotonic_ns()
+        now = self._heard_ns = time.monotonic_ns()
         if control > self._control_acknowledged:
             self._take_control(control, now)
         if payload > self._acknowledged:

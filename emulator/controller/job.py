@@ -18,7 +18,7 @@ from emulator.controller.description import describe_dut, describe_path, describ
 from emulator.controller.listening import Listening
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome
 from emulator.controller.timebase import describe_clock, settle_stamps
-from emulator.errors import PlanError, RunInterrupted, TransferFailed
+from emulator.errors import PlanError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.planner.capping import PortShare, port_shares
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
@@ -140,7 +140,7 @@ class Job:
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
-            except TransferFailed as error:
+            except (TransferFailed, RunTimeout) as error:
                 raise self._with_path(error) from error
             finally:
                 self._companion.end()
@@ -153,9 +153,15 @@ class Job:
             self._write_trace(writer.run(), folder / MEASURED_TRACE)
         return writer.run()
 
-    def _with_path(self, error: TransferFailed) -> TransferFailed:
-        path = describe_path(self._topology, *error.between)
-        return TransferFailed(error.reason, agent=error.agent, between=error.between, path=path)
+    def _with_path(self, error: TransferFailed | RunTimeout) -> TransferFailed | RunTimeout:
+        """The error, with what lies between the two ranks that it names."""
+        between = error.between
+        if between is None or max(between) >= len(self._workload.programs):
+            return error
+        path = describe_path(self._topology, *between)
+        if isinstance(error, TransferFailed):
+            return TransferFailed(error.reason, agent=error.agent, between=between, path=path)
+        return RunTimeout(error.waiting_on, seconds=error.seconds, between=between, silent_s=error.silent_s, path=path)
 
     def _plan(self) -> RunPlan:
         options, workload = self._options, self._workload

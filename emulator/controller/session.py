@@ -34,6 +34,7 @@ from emulator.results.manifest import Parameter
 from emulator.results.nics import NicFacts
 from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
+from emulator.units import NS_PER_S
 from emulator.wire import control
 from emulator.wire.clock_id import clock_id
 
@@ -342,7 +343,7 @@ class RunSession:
             self._channels[agent].send(chunk)
 
     def _note_progress(self, agent: str, progress: control.Progress) -> None:
-        if self._progress.get(agent) != progress or progress.computing:
+        if progress.has_moved(self._progress.get(agent)):
             self._moved_at = time.monotonic()
         self._progress[agent] = progress
         self._observer.moved(sum(said.bytes_sent for said in self._progress.values()))
@@ -437,7 +438,7 @@ class RunSession:
             self._ask_clocks()
             self._check_silence(now)
             if now - self._moved_at > self._plan.silence_timeout_s:
-                self._end(RunTimeout(self._waiting_on(), seconds=self._plan.silence_timeout_s))
+                self._end(self._standstill())
 
     def _check_silence(self, now: float) -> None:
         for agent, heard_at in self._heard_at.items():
@@ -445,9 +446,16 @@ class RunSession:
                 reason = f"it has said nothing for {SILENT_AGENT_S:g} s"
                 self._end(AgentLost(agent, ranks=self._plan.ranks_of[agent], reason=reason))
 
-    def _waiting_on(self) -> str:
+    def _standstill(self) -> RunTimeout:
+        """What all wait for, and the two ranks between which it has been silent for longest."""
         said = [progress.waiting_on for progress in self._progress.values() if progress.waiting_on]
-        return "; ".join(said) or f"agents {', '.join(self._state.missing_agents)}"
+        waiting_on = "; ".join(said) or f"agents {', '.join(self._state.missing_agents)}"
+        silent = max(self._progress.values(), key=lambda progress: progress.silence_ns, default=None)
+        seconds = self._plan.silence_timeout_s
+        if silent is None or len(silent.silence) != 2:
+            return RunTimeout(waiting_on, seconds=seconds)
+        rank, peer = silent.silence
+        return RunTimeout(waiting_on, seconds=seconds, between=(rank, peer), silent_s=silent.silence_ns / NS_PER_S)
 
     # --- server and processes -----------------------------------------------------------------------------------
 

@@ -170,12 +170,30 @@ class IterationDone:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A sign of life; counts since the run began."""
+    """A sign of life.
+
+    Attributes:
+        bytes_sent: payload that its receivers have acknowledged, since the run began.
+        events: completed nodes, since the run began.
+        computing: a rank is replaying compute time.
+        waiting_on: what ranks wait for, in words.
+        silence: when nothing moves, a rank and the peer that owes it an acknowledgement longest.
+        silence_ns: for how long that peer has sent it none.
+    """
 
     bytes_sent: int
     events: int
     computing: bool
     waiting_on: str
+    silence: Sequence[int] = ()
+    silence_ns: int = 0
+
+    def has_moved(self, earlier: Progress | None) -> bool:
+        """Whether anything happened between the two, or a rank is computing."""
+        return self.computing or earlier is None or self._state() != earlier._state()
+
+    def _state(self) -> tuple[object, ...]:
+        return self.bytes_sent, self.events, self.computing, self.waiting_on
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,7 +334,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "completions": _decode_completions,
     "compute_spans": _decode_compute_spans,
     "iteration_done": _decode_iteration_done,
-    "progress": _plain(Progress),
+    "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
     "farewell": _decode_farewell,
     "abort": _decode_abort,
     "clock_reply": _plain(ClockReply),

@@ -70,7 +70,7 @@ class InstantEndpoint(Endpoint):
         """See Endpoint."""
 
     @property
-    def posted_bytes(self) -> int:
+    def acknowledged_bytes(self) -> int:
         """See Endpoint."""
         return 0
 

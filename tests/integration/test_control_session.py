@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import pytest
@@ -83,7 +83,7 @@ async def _read_on(link: ControlLink) -> None:
         await asyncio.wait_for(link.receive(), 10)
 
 
-def _plan(folder: Path) -> RunPlan:
+def _plan(folder: Path, *, silence_timeout_s: float) -> RunPlan:
     folder.mkdir()
     for rank in AGENTS.values():
         write(folder / f"t.{rank[0]}.et", [collective(1)])
@@ -101,13 +101,13 @@ def _plan(folder: Path) -> RunPlan:
         message_bytes=1 << 20,
         credits=True,
         seed=0,
-        silence_timeout_s=10,
+        silence_timeout_s=silence_timeout_s,
     )
 
 
 @contextlib.asynccontextmanager
-async def _open(folder: Path) -> AsyncIterator[Open]:
-    session = RunSession(_plan(folder / "trace"), Silent())  # type: ignore[arg-type]
+async def _open(folder: Path, *, silence_timeout_s: float) -> AsyncIterator[Open]:
+    session = RunSession(_plan(folder / "trace", silence_timeout_s=silence_timeout_s), Silent())  # type: ignore[arg-type]
     playing = asyncio.create_task(session.play())
     try:
         async with asyncio.timeout(10):
@@ -122,7 +122,12 @@ async def _open(folder: Path) -> AsyncIterator[Open]:
 
 
 Check = Callable[[Open], Awaitable[None]]
-RunCheck = Callable[[Check], None]
+
+
+class RunCheck(Protocol):
+    """Runs a check; nothing happening for so long ends the session."""
+
+    def __call__(self, check: Check, silence_timeout_s: float = ...) -> None: ...
 
 
 @pytest.fixture
@@ -134,11 +139,11 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
     monkeypatch.setattr(launch.sys, "executable", str(impostor))
     monkeypatch.setattr(launch, "TERM_GRACE_S", 0.05)
 
-    async def checked(check: Check) -> None:
-        async with _open(tmp_path) as opened:
+    async def checked(check: Check, silence_timeout_s: float) -> None:
+        async with _open(tmp_path, silence_timeout_s=silence_timeout_s) as opened:
             await check(opened)
 
-    return lambda check: asyncio.run(checked(check))
+    return lambda check, silence_timeout_s=10.0: asyncio.run(checked(check, silence_timeout_s))
 
 
 def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
@@ -262,6 +267,25 @@ def test_an_agent_that_hangs_up_before_the_others_are_there_is_lost(run_check: R
         assert str(await opened.ended()) == "agent agent-0 is lost (its connection ended); its ranks: 0"
 
     run_check(check)
+
+
+def test_a_standstill_names_the_two_ranks_that_were_silent_for_longest(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
+            for link, name, own, peer in ((first, "agent-0", 0, 1), (second, "agent-1", 1, 0)):
+                link.send(replace(opened.hello, agent=name))
+                silence_ns = 2_000_000_000 + own
+                link.send(control.Progress(0, 0, False, f"rank {own}: waits", (own, peer), silence_ns))
+            for growing_ns in range(3):  # only what moves counts as a sign of life
+                await asyncio.sleep(0.1)
+                first.send(control.Progress(0, 0, False, "rank 0: waits", (0, 1), growing_ns))
+            error = await opened.ended()
+        assert isinstance(error, RunTimeout)
+        assert error.between == (1, 0)
+        assert "rank 0: waits" in str(error)
+        assert str(error).endswith("; rank 0 has not answered rank 1 for 2.0 s")
+
+    run_check(check, silence_timeout_s=0.3)
 
 
 def test_an_abort_reaches_the_agents_with_its_reason(run_check: RunCheck) -> None:

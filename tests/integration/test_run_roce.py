@@ -49,6 +49,13 @@ def test_its_options_are_for_it_alone(tmp_path: Path) -> None:
     assert finished.stderr == "charkha: --retry-count is for --transport roce, not for zmq\n"
 
 
+def test_a_transfer_that_lasts_longer_than_the_timeout_is_no_standstill(tmp_path: Path) -> None:
+    """A message takes four seconds at the rate, and the window holds all of it."""
+    bench = ("bench", "broadcast", "-n", 2, "-b", "1M", "-e", "1M", "--iterations", 1, "--warmup", 0, "--agents", 2)
+    finished = charkha(*bench, "--rate-cap", "2Mbit", "--timeout", 2, "--out", "run", cwd=tmp_path)
+    assert (finished.code, finished.stderr) == (0, "")
+
+
 def test_the_ranks_of_a_port_keep_to_its_rate_together(tmp_path: Path) -> None:
     """Four ranks over two agents at the one port that loopback is; headers of every layer count."""
     bench = ("bench", "all_reduce", "-n", 4, "-b", "256K", "-e", "256K", "--iterations", 3, "--agents", 2)

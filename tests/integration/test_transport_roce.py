@@ -2,6 +2,7 @@ import errno
 import os
 import random
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from emulator.errors import HostError
 from emulator.results.manifest import Parameter
 from emulator.results.observations import join_ends
 from tests.integration.socket_bed import SocketBed, play
-from tests.integration.transport_conformance import CASES, Case, sent_from
+from tests.integration.transport_conformance import CASES, Case, directory, sent_from
 
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
 """Addresses of this process alone: port 4791 of each can be bound once."""
@@ -89,6 +90,28 @@ def test_conformance_where_the_kernel_cuts_nothing(case: Case, monkeypatch: pyte
     calls = refuse_cutting(monkeypatch, errno.EIO)
     run(case, payload="random")
     assert all(size < 1024 + 64 for size in calls)
+
+
+def test_who_keeps_silent_is_known_until_it_answers() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.listeners(2)
+        a.connect(directory([a, b]))
+        transport = bed.transports[0]
+        assert transport.silence() is None
+        before = time.monotonic_ns()
+        a.send(1, [(1, 5000)])
+        after = time.monotonic_ns()
+        await bed.until(lambda: (a.endpoint.counters()[0].timeouts or 0) >= 2)
+        silence = transport.silence()
+        assert silence is not None
+        assert silence[:2] == (0, 1)
+        assert before <= silence.since_ns <= after
+        assert a.endpoint.acknowledged_bytes == 0
+        b.connect(directory([a, b]))
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        assert (transport.silence(), a.endpoint.acknowledged_bytes) == (None, 5000)
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT], ids=errno.errorcode.get)

@@ -1,6 +1,7 @@
 import asyncio
 import resource
 import socket
+import time
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -77,6 +78,26 @@ def test_little_is_sent_to_a_peer_that_does_not_acknowledge(size: int, messages:
         assert a.endpoint.counters()[0].messages == messages
         b.connect(directory([a, b]))
         await bed.until(lambda: len(a.acknowledgements(1)) == 3000)
+
+    run(scenario)
+
+
+def test_who_keeps_silent_is_known_until_it_answers() -> None:
+    async def scenario(bed: ZmqBed) -> None:
+        a, b = await bed.listeners(2)
+        a.connect(directory([a, b]))
+        before = time.monotonic_ns()
+        a.send(1, [(1, 5000), (2, 0)])
+        after = time.monotonic_ns()
+        await bed.quiesce()
+        silence = bed.transports[0].silence()
+        assert silence is not None
+        assert silence[:2] == (0, 1)
+        assert before <= silence.since_ns <= after
+        assert a.endpoint.acknowledged_bytes == 0
+        b.connect(directory([a, b]))
+        await bed.until(lambda: len(a.acknowledgements(1)) == 2)
+        assert (bed.transports[0].silence(), a.endpoint.acknowledged_bytes) == (None, 5000)
 
     run(scenario)
 

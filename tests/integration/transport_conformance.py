@@ -296,7 +296,7 @@ async def counts_payload_and_messages_per_flow(bed: Bed) -> None:
     await bed.until(lambda: len(a.acknowledgements(1)) + len(a.acknowledgements(2)) == 5)
     before = a.endpoint.counters()
     assert sent_from(a) == {1: (2 * m + 2, 5), 2: (10 * m, 10)}
-    assert a.endpoint.posted_bytes == 12 * m + 2
+    assert a.endpoint.acknowledged_bytes == 12 * m + 2
     assert (sent_from(b), sent_from(c)) == ({}, {})
     copies = [replace(flow) for flow in before]
     a.send(1, [(6, 5)])

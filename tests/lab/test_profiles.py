@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator
@@ -119,6 +120,12 @@ def test_a_port_that_goes_down_ends_the_run_and_one_that_comes_back_costs_time(l
     assert "transfers between ranks" in failed.stderr
     assert "sw0 (p0 to p1)" in failed.stderr or "sw0 (p1 to p0)" in failed.stderr
     assert read_run(lab.folder / "down").manifest.status == "aborted"
+    for transport in ("roce", "zmq"):  # neither has given up by then
+        options = ("--profile", "down.yaml", "--timeout", 1, "--transport", transport)
+        waiting = lab.bench("all_reduce", *sweep, *options, out=f"down-{transport}")
+        assert waiting.code == 1
+        assert re.search(r"rank [01] has not answered rank [01] for \d", waiting.stderr)
+        assert "sw0 (p0 to p1)" in waiting.stderr or "sw0 (p1 to p0)" in waiting.stderr
 
     run = lab.run("all_reduce", *sweep, "--profile", "flap.yaml", out="flap")
     (cut,) = run.manifest.dut["profile"]["rules"]

@@ -30,6 +30,11 @@ from emulator import errors
             1,
         ),
         (errors.RunTimeout("rank 3", seconds=2.5), "nothing happened for 2.5 s while waiting for rank 3", 1),
+        (
+            errors.RunTimeout("x", seconds=2, between=(3, 4), silent_s=2.14, path="a - b"),
+            "nothing happened for 2 s while waiting for x; rank 4 has not answered rank 3 for 2.1 s; their path: a - b",
+            1,
+        ),
         (errors.RunAborted("disk full"), "aborted: disk full", 1),
         (errors.RunInterrupted(), "aborted: interrupted by the user", 130),
         (errors.HostError("no timerfd"), "no timerfd", 3),

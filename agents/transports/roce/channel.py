@@ -115,6 +115,11 @@ class Channel:
         """Where its packets come from; None: from several ports, or none has gone."""
         return self._outlet.source_port
 
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Payload that the peer has acknowledged."""
+        return self.posted_bytes - self.pair.requester.unacknowledged_bytes
+
     # Sending.
 
     def post(self, message: Message) -> None:

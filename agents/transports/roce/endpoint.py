@@ -118,9 +118,9 @@ class RoceEndpoint:
         return max(LEAST_WINDOW_PACKETS, asked // options.path_mtu) * options.path_mtu
 
     @property
-    def posted_bytes(self) -> int:
-        """Payload handed to the network so far."""
-        return sum(link.posted_bytes for link in self._links.values())
+    def acknowledged_bytes(self) -> int:
+        """Payload that its receivers have, as far as they have said so."""
+        return sum(link.acknowledged_bytes for link in self._links.values())
 
     def counters(self) -> Sequence[FlowCounters]:
         """Queue pair by queue pair, what this endpoint has sent and what has come to it: see `join_ends`."""

@@ -77,9 +77,9 @@ class Link:
         return channel
 
     @property
-    def posted_bytes(self) -> int:
-        """Payload handed to the network so far."""
-        return sum(channel.posted_bytes for channel in self._channels if channel is not None)
+    def acknowledged_bytes(self) -> int:
+        """Payload that the peer has acknowledged."""
+        return sum(channel.acknowledged_bytes for channel in self._channels if channel is not None)
 
     def counters(self) -> Iterator[FlowCounters]:
         """Per queue pair, what this end has sent, where it has, and what has come to it."""

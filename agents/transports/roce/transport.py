@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from agents.timer import TimerfdClock
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Transport
+from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.port import LEAD_NS, PortPacer
@@ -116,6 +116,15 @@ class RoceTransport(Transport):
             "verified_share": Parameter(checked, "of merged receptions"),
             **{f"dropped.{reason}": Parameter(count, "packets") for reason, count in self.drops.items()},
         }
+
+    def silence(self) -> Silence | None:
+        """See Transport."""
+        found = (
+            Silence(channel.ends.rank, channel.ends.peer, channel.pair.requester.silent_since_ns)
+            for channel in self.shared.active
+            if channel.pair.requester.in_flight
+        )
+        return min(found, key=lambda silence: silence.since_ns, default=None)
 
     async def open(self, rank: int, host: str) -> RoceEndpoint:
         """Bind an endpoint at numeric IP address `host`, which no other rank of the host may have; port 4791.

@@ -343,16 +343,20 @@ class RankSummary(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., overlap_ns: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("bytes_sent", "events", "computing", "waiting_on")
+    __slots__ = ("bytes_sent", "events", "computing", "waiting_on", "silence", "silence_ns")
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     COMPUTING_FIELD_NUMBER: _ClassVar[int]
     WAITING_ON_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_NS_FIELD_NUMBER: _ClassVar[int]
     bytes_sent: int
     events: int
     computing: bool
     waiting_on: str
-    def __init__(self, bytes_sent: _Optional[int] = ..., events: _Optional[int] = ..., computing: _Optional[bool] = ..., waiting_on: _Optional[str] = ...) -> None: ...
+    silence: _containers.RepeatedScalarFieldContainer[int]
+    silence_ns: int
+    def __init__(self, bytes_sent: _Optional[int] = ..., events: _Optional[int] = ..., computing: _Optional[bool] = ..., waiting_on: _Optional[str] = ..., silence: _Optional[_Iterable[int]] = ..., silence_ns: _Optional[int] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ()

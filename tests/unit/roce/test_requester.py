@@ -97,6 +97,35 @@ def test_an_answer_ends_the_count_of_timeouts_in_a_row() -> None:
     assert requester.deadline_ns == NEVER
 
 
+def test_silence_lasts_over_timeouts_until_something_is_acknowledged() -> None:
+    requester = sender(200)
+    sent(requester, 5)
+    assert requester.silent_since_ns == 5
+    requester.acknowledge(Psn(0), NO_CREDIT_LIMIT, 7)
+    for _ in range(3):
+        requester.handle_timer(requester.deadline_ns)
+        sent(requester, requester.deadline_ns)
+        assert requester.silent_since_ns == 7
+    requester.acknowledge(Psn(1), NO_CREDIT_LIMIT, 10**9)
+    assert requester.silent_since_ns == 10**9
+
+
+def test_the_packets_of_a_message_count_as_they_are_acknowledged() -> None:
+    requester = sender(200)
+    requester.post(Message(Verb.WRITE_IMM, 300))
+    assert requester.unacknowledged_bytes == 200 * 256 + 300
+    sent(requester, 0)
+    requester.acknowledge(Psn(9), NO_CREDIT_LIMIT, 1)
+    assert requester.unacknowledged_bytes == 190 * 256 + 300
+    for psn in (73, 137, 199, 200):
+        sent(requester, 2)
+        requester.acknowledge(Psn(psn), NO_CREDIT_LIMIT, 2)
+    assert requester.unacknowledged_bytes == 256 + 44 - 256
+    sent(requester, 3)
+    requester.acknowledge(Psn(201), NO_CREDIT_LIMIT, 3)
+    assert (requester.unacknowledged_bytes, requester.is_idle) == (0, True)
+
+
 def test_where_packets_go_slowly_an_acknowledgement_is_asked_for_well_within_a_timeout() -> None:
     settings = ConnectionSettings(path_mtu=256, window_packets=4096, ack_interval=2048, timeout_exponent=14)
     requester = Requester(settings)
