@@ -66,6 +66,16 @@ def test_what_came_early_is_used_once() -> None:
     assert responder.take_middles(1)
 
 
+def test_no_end_is_taken_alone_where_what_follows_came_before_it() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True))
+    responder.receive(first(2))
+    responder.receive(first(2)._replace(psn=Psn(2)))
+    assert responder.take_last(256, imm=None, ack_request=False) is None
+    responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=256))
+    assert (responder.expected, len(responder.delivered)) == (3, 1)
+    assert responder.take_last(256, imm=None, ack_request=False) == Delivered(Operation.WRITE, 5, 512, None)
+
+
 def test_the_ends_of_a_write_are_taken_as_packets_are() -> None:
     settings = ConnectionSettings(path_mtu=256)
     for imm in (None, 3):
