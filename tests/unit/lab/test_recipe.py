@@ -63,6 +63,13 @@ def test_a_switch_queues_what_its_topology_says() -> None:
     assert queues == {1 << 20}
 
 
+@pytest.mark.parametrize(("asked", "queue"), [(1_000_000, 1_000_000), (100, 9000 + ETHERNET_BYTES)])
+def test_a_queue_has_room_for_a_frame_whatever_was_asked(asked: int, queue: int) -> None:
+    shaping = shape(10**9, mtu=9000, is_host=False, queue_bytes=asked)
+    assert shaping is not None
+    assert shaping.limit_bytes == queue
+
+
 @pytest.mark.parametrize(
     ("rate_bps", "mtu", "hold_ns"), [(10**9, 1500, 50_000), (2 * 10**8, 1500, 123_040), (10**8, 9000, 200_000)]
 )
@@ -75,6 +82,7 @@ def test_a_bridge_forwards_without_asking_other_filters() -> None:
     design = make_design(shipped("two-hosts-switch"), "x")
     asked = [batch.command for batch in node_batches(design.node("sw0"), design)]
     (command,) = [one for one in asked if "net.bridge.bridge-nf-call-iptables=0" in one]
+    assert {"net.bridge.bridge-nf-call-ip6tables=0", "net.bridge.bridge-nf-call-arptables=0"} < set(command)
     assert "-e" in command, "where br_netfilter is not loaded there is no such setting"
 
 
