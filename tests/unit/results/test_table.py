@@ -47,6 +47,14 @@ def test_every_line_fits_the_width(rich_summary: RunSummary, width: int) -> None
     assert max(len(line) for line in text(rich_summary, width=width).splitlines()) <= width
 
 
+def test_a_long_path_leaves_its_middle_out(rich_summary: RunSummary) -> None:
+    shown = text(replace(rich_summary, trace=f"/first/{'x' * 300}/last"))
+    line = shown.splitlines()[0]
+    assert line.startswith("/first/x")
+    assert "…" in line
+    assert "x/last, 2 ranks" in line
+
+
 def test_nothing_is_cut_or_left_out_at_the_full_width(rich_summary: RunSummary) -> None:
     shown = text(rich_summary)
     assert "Left out" not in shown
