@@ -24,7 +24,8 @@ from emulator.results.observations import FlowCounters as FlowCounters
 if TYPE_CHECKING:
     from emulator.results.manifest import Parameter
 
-DEFAULT_MESSAGE_BYTES = 1 << 20
+DEFAULT_MESSAGE_BYTES = {"roce": 4 << 20, "zmq": 1 << 20}
+"""Payload per message, at most, by transport: a RoCE message costs packets of its own, one of ZeroMQ memory."""
 
 
 class Address(NamedTuple):

@@ -46,7 +46,7 @@ class MemoryNetwork(Transport):
         loss: float = 0.0,
         duplication: float = 0.0,
         reordering: float = 0.0,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES,
+        message_bytes: int = DEFAULT_MESSAGE_BYTES["zmq"],
         window_messages: int = 8,
         retry_limit: int = 64,
     ) -> None:

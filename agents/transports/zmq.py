@@ -58,7 +58,7 @@ class ZmqTransport(Transport):
     def __init__(
         self,
         *,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES,
+        message_bytes: int = DEFAULT_MESSAGE_BYTES["zmq"],
         window_messages: int = DEFAULT_WINDOW_MESSAGES,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         run: str = "",

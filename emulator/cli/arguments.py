@@ -81,6 +81,10 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _default_message_sizes() -> str:
+    return ", ".join(f"{format_size(size)} with {name}" for name, size in DEFAULT_MESSAGE_BYTES.items())
+
+
 def _message_bytes(text: str) -> int:
     value = parse_size(text)
     if not 1 <= value <= LARGEST_MESSAGE_BYTES:
@@ -143,7 +147,7 @@ def add_play_options(parser: argparse.ArgumentParser, *, iterations: int, warmup
         "--message-bytes",
         metavar="SIZE",
         type=argument(_message_bytes),
-        help=f"payload is cut into messages of at most this (default: {format_size(DEFAULT_MESSAGE_BYTES)})",
+        help=f"payload is cut into messages of at most this (default: {_default_message_sizes()})",
     )
     group.add_argument(
         "--timeout", metavar="S", type=argument(_seconds), default=60.0, help="give up when nothing moves (default: 60)"

@@ -10,15 +10,25 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.transports.roce.link import LEAST_WINDOW_PACKETS
+from agents.transports.roce.options import RoceOptions
 from emulator.cli.arguments import add_trace_options, argument, at_least
 from emulator.cli.reading import read_workload
 from emulator.cli.terminal import console
+from emulator.cli.transport_defaults import roce_options_of, slow_window_bytes
 from emulator.errors import InputError, PlanError
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.ecmp import LinuxHash, linux_hash, roce_source_ports
-from emulator.planner.overhead import DEFAULT_MESSAGE_BYTES, DEFAULT_MTU, WireOverhead, transport_overhead
+from emulator.planner.overhead import (
+    DEFAULT_MESSAGE_BYTES,
+    DEFAULT_MTU,
+    WireOverhead,
+    roce_path_mtu,
+    transport_overhead,
+)
 from emulator.planner.plan import Plan, instance_ns, make_plan
+from emulator.planner.queueing import Sending
 from emulator.planner.routing import Router, weights_of
 from emulator.planner.traffic import Traffic, traffic_of_collective, traffic_of_transformer, traffic_of_workload
 from emulator.planner.workloads.pipeline import PipelineSchedule
@@ -84,7 +94,9 @@ def run(args: argparse.Namespace) -> int:
     router = Router(
         topology, seed=args.seed, weights=_weights(args, topology), flow_hash=_flow_hash(args, topology, task.traffic)
     )
-    plan = make_plan(task.traffic, topology, router=router, overhead=_overhead(args, topology))
+    plan = make_plan(
+        task.traffic, topology, router=router, overhead=_overhead(args, topology), sending=_sending(args, topology)
+    )
     jct_ns, note = _jct(task, plan)
     if args.json:
         print(json.dumps(to_json(plan, jct_ns=jct_ns, jct_note=note), indent=2))
@@ -120,7 +132,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--transport", choices=_TRANSPORTS, help=headers)
     group.add_argument("--mtu", metavar="N", type=at_least(576, most=65_535), help="default: the links', or 1500")
     group.add_argument(
-        "--message-bytes", metavar="SIZE", type=argument(parse_size), help="payload of a RoCE message (default: 1M)"
+        "--message-bytes", metavar="SIZE", type=argument(parse_size), help="payload of a RoCE message (default: 4M)"
     )
     group.add_argument(
         "--algorithm", metavar="COLLECTIVE=NAME", action="append", default=[], help="as all_reduce=ring (repeatable)"
@@ -179,6 +191,29 @@ def _overhead(args: argparse.Namespace, topology: Topology) -> WireOverhead:
     message_bytes = args.message_bytes or int(said.get("message_bytes", DEFAULT_MESSAGE_BYTES))
     path_mtu = None if args.mtu or "path_mtu" not in said else int(said["path_mtu"])
     return transport_overhead(name, mtu=mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=topology.is_ipv6)
+
+
+def _sending(args: argparse.Namespace, topology: Topology) -> Sending | None:
+    """As `run` would send there; None where that depends on sockets, or is not what the model is of."""
+    said = topology.transport
+    name = said.get("name", _TRANSPORTS[0])
+    if (args.transport or name) != "roce":
+        return None
+    options = roce_options_of(topology) if name == "roce" else RoceOptions()
+    window_bytes = options.window_bytes or slow_window_bytes(topology)
+    if window_bytes is None or options.qps > 1 or options.flow_rate_bps or options.rate_cap_bps:
+        return None
+    ipv6 = topology.is_ipv6
+    path_mtu = roce_path_mtu(args.mtu or topology.link_mtu or DEFAULT_MTU, ipv6=ipv6)
+    if "path_mtu" in said and not args.mtu:
+        path_mtu = options.path_mtu
+    return Sending(
+        path_mtu=path_mtu,
+        message_bytes=args.message_bytes or int(said.get("message_bytes", DEFAULT_MESSAGE_BYTES)),
+        window_packets=max(LEAST_WINDOW_PACKETS, window_bytes // path_mtu),
+        timeout_ns=options.connection(window_packets=1).timeout_ns,
+        ipv6=ipv6,
+    )
 
 
 def _weights(args: argparse.Namespace, topology: Topology) -> Any:

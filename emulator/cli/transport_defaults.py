@@ -39,7 +39,7 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
         for name, value in said.items():
             _fill(args, _destination(args.transport, name, topology), _as_text(value))
         _check(said, topology)
-    args.message_bytes = _message_bytes(args.message_bytes, topology)
+    args.message_bytes = _message_bytes(args.message_bytes, topology, transport=args.transport)
     if args.transport == "roce":
         _fill_from_links(args, topology)
 
@@ -51,10 +51,25 @@ def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
     args.port_rates_bps = {topology.rate_bps(rank) for rank in range(topology.ranks)}
     if args.roce_congestion is None and None not in args.port_rates_bps:
         args.roce_congestion = "dcqcn"
-    rates = [rate for rate in args.port_rates_bps if rate is not None]
+    if args.roce_window_bytes is None:
+        args.roce_window_bytes = slow_window_bytes(topology)
+
+
+def slow_window_bytes(topology: Topology) -> int | None:
+    """The window where a port is slow; None where none is, or nobody says."""
+    rates = [rate for rate in map(topology.rate_bps, range(topology.ranks)) if rate is not None]
     slowest_bytes = WINDOW_NS * min(rates, default=0) // (BITS_PER_BYTE * NS_PER_S)
-    if args.roce_window_bytes is None and 0 < slowest_bytes < USUAL_WINDOW_BYTES:
-        args.roce_window_bytes = max(LEAST_WINDOW_BYTES, slowest_bytes)
+    return max(LEAST_WINDOW_BYTES, slowest_bytes) if 0 < slowest_bytes < USUAL_WINDOW_BYTES else None
+
+
+def roce_options_of(topology: Topology) -> RoceOptions:
+    """What the topology says of its transport, which is roce.
+
+    Raises:
+        PlanError: a parameter that it does not have, or a value that cannot be.
+    """
+    said = {name.replace("-", "_"): value for name, value in topology.transport.items() if name != "name"}
+    return _check(said, topology)
 
 
 def _destination(transport: str, name: str, topology: Topology) -> str:
@@ -74,17 +89,19 @@ def _as_text(value: str | int | float | bool) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _check(said: Mapping[str, str | int | float | bool], topology: Topology) -> None:
+def _check(said: Mapping[str, str | int | float | bool], topology: Topology) -> RoceOptions:
     texts = {_destination("roce", name, topology): _as_text(value) for name, value in said.items()}
     try:
-        RoceOptions.parse({name.removeprefix("roce_"): text for name, text in texts.items() if name != _MESSAGE_BYTES})
+        return RoceOptions.parse(
+            {name.removeprefix("roce_"): text for name, text in texts.items() if name != _MESSAGE_BYTES}
+        )
     except PlanError as error:
         raise PlanError(f"{topology.source}: transport: {str(error).removeprefix('--')}") from error
 
 
-def _message_bytes(value: str | int | None, topology: Topology) -> int:
+def _message_bytes(value: str | int | None, topology: Topology, *, transport: str) -> int:
     if value is None:
-        return DEFAULT_MESSAGE_BYTES
+        return DEFAULT_MESSAGE_BYTES[transport]
     try:
         size_bytes = parse_size(str(value))
     except ValueError as error:

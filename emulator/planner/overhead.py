@@ -11,7 +11,7 @@ ETHERNET_BYTES = 14 + 4 + 8 + 12
 """Header, frame check sequence, preamble and start, and the gap to the next frame (IEEE 802.3)."""
 ROCE_PATH_MTUS = (256, 512, 1024, 2048, 4096)
 DEFAULT_MTU = 1500
-DEFAULT_MESSAGE_BYTES = 1 << 20
+DEFAULT_MESSAGE_BYTES = 4 << 20
 _IPV4, _IPV6, _TCP, _TCP_TIMESTAMPS, _UDP = 20, 40, 20, 12, 8
 _BTH, _RETH, _ICRC = 12, 16, 4
 

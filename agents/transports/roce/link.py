@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agents.transports.roce.endpoint import RoceEndpoint
     from agents.transports.roce.transport import RoceTransport
 
-MOST_WINDOW_BYTES = 4 << 20
+MOST_WINDOW_BYTES = 8 << 20
 LEAST_WINDOW_BYTES = 512 << 10
 LEAST_WINDOW_PACKETS = 16
 _WRITE_IMM = Verb.WRITE_IMM

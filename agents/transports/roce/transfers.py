@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from agents.roce.messages import Delivered, Message, Verb
+from agents.roce.messages import PATH_MTUS, Delivered, Message, Verb
 
+LEAST_SHARE_BYTES = 1 << 20
+"""A transfer is cut smaller than `message_bytes` so that every queue pair has a message of it, but not below this."""
 SMALLEST_CHARGE_BYTES = 256
 """What a small message counts for, so that few bytes are not many messages."""
 
+_LARGEST_PATH_MTU = PATH_MTUS[-1]
 _WRITE_IMM = Verb.WRITE_IMM
 
 
@@ -79,7 +82,8 @@ class Outgoing:
 
     def _cut(self) -> Message:
         tag, size = self._transfers[0]
-        piece = min(self._left, self._message_bytes)
+        most = self._message_size(size)
+        piece = min(self._left, most)
         self._left -= piece
         self._dealt += 1
         if self._left:
@@ -88,8 +92,13 @@ class Outgoing:
         self._left = self._transfers[0][1] if self._transfers else 0
         if self._qps > 1:
             self._unacknowledged.append((self._dealt - 1, tag))
-        messages = -(-size // self._message_bytes)
-        return Message(Verb.WRITE_IMM, piece, address=tag, imm=messages & 0xFFFFFFFF)
+        return Message(Verb.WRITE_IMM, piece, address=tag, imm=-(-size // most) & 0xFFFFFFFF)
+
+    def _message_size(self, transfer_bytes: int) -> int:
+        if self._qps == 1:
+            return self._message_bytes
+        share = -(-transfer_bytes // self._qps)
+        return min(self._message_bytes, max(LEAST_SHARE_BYTES, share + -share % _LARGEST_PATH_MTU))
 
     def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
         """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""

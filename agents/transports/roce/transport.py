@@ -49,7 +49,7 @@ class RoceTransport(Transport):
     def __init__(
         self,
         *,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES,
+        message_bytes: int = DEFAULT_MESSAGE_BYTES["roce"],
         options: RoceOptions | None = None,
         seed: int = 0,
         run: str = "",

@@ -21,6 +21,8 @@ READY_S = 5
 HEADER_BYTES = 28
 """Taken as the RoCEv2 headers of a packet for the datagram size of peers: BTH, RETH or immediate data, ICRC."""
 MESSAGE_BYTES = 1 << 20
+BLOCK_BYTES = 8 << 20
+"""What a rank sends in a step of a ring all-reduce of 64 MiB over 8 ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class TransportFlow:
-    """A transport of ours: transfers of 1 MiB, acknowledged, between two processes. `own`: the transport's options."""
+    """A transport of ours: transfers, acknowledged, between two processes. `own`: the transport's options."""
 
     transport: str
     timing: Timing
     own: Sequence[str] = ()
+    transfer_bytes: int = MESSAGE_BYTES
 
     @property
     def name(self) -> str:
@@ -59,7 +62,7 @@ class TransportFlow:
 
     def measure(self) -> Reading:
         """See Subject."""
-        options = ["--transport", self.transport, "--size", MESSAGE_BYTES, *self.timing.options()]
+        options = ["--transport", self.transport, "--size", self.transfer_bytes, *self.timing.options()]
         options += [word for option in self.own for word in ("--option", option)]
         module = "lab.benchmarks.peers.programs.transport_flow"
         return _received(last_json(run_python(module, *options, timeout_s=self.timing.timeout_s)))

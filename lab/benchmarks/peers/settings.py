@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.benchmarks.peers.collectives import Gloo, OpenMpi, OwnAllReduce, Shape
-from lab.benchmarks.peers.flows import HEADER_BYTES, BareBlast, Iperf3, PushPull, Timing, TransportFlow
+from lab.benchmarks.peers.flows import BLOCK_BYTES, HEADER_BYTES, BareBlast, Iperf3, PushPull, Timing, TransportFlow
 from lab.benchmarks.peers.quantities import Quantity
 from lab.benchmarks.peers.subjects import Subject
 
@@ -64,11 +64,13 @@ def settings(scale: Scale, *, transports: Sequence[str], peers_python: Path) -> 
 
 def _packet_flow(scale: Scale, path_mtu: int) -> Setting:
     datagram = path_mtu + HEADER_BYTES
-    own = TransportFlow(ROCE, scale.timing, own=(f"path_mtu={path_mtu}", *CONGESTION_CONTROL))
+    own = TransportFlow(
+        ROCE, scale.timing, own=(f"path_mtu={path_mtu}", *CONGESTION_CONTROL), transfer_bytes=BLOCK_BYTES
+    )
     peers: list[Subject] = [Iperf3(scale.timing, datagram), BareBlast(datagram, scale.timing)]
     return Setting(
         key=f"flow-{path_mtu}",
-        title=f"one flow, path MTU {path_mtu:,} B, the peers' datagrams {datagram:,} B",
+        title=f"one flow, transfers of {BLOCK_BYTES >> 20} MiB, path MTU {path_mtu:,} B, the peers' datagrams {datagram:,} B",
         quantity=Quantity.GOODPUT,
         subjects=[own, *peers],
         pairs=[(own.name, peer.name) for peer in peers],

@@ -48,7 +48,7 @@ def test_the_same_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_topology_names_the_transport_and_the_links_the_mtu(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(capsys, *ALL_TO_ALL)
-    assert found["overhead"]["wire_bytes"] == (1 << 20) + 256 * 82 + 16  # type: ignore[index]
+    assert found["overhead"]["wire_bytes"] == (4 << 20) + 1024 * 82 + 16  # type: ignore[index]
     small = planned(capsys, *ALL_TO_ALL, "--mtu", "1500", "--message-bytes", "4096")
     assert small["overhead"]["wire_bytes"] == 4096 + 4 * 82 + 16  # type: ignore[index]
 

@@ -36,7 +36,7 @@ def topology(transport: Mapping[str, str | int | bool]) -> Topology:
 
 def test_without_a_word_it_is_the_first_transport() -> None:
     args = options([], topology({}))
-    assert (args.transport, args.message_bytes) == ("roce", 1 << 20)
+    assert (args.transport, args.message_bytes) == ("roce", 4 << 20)
 
 
 def test_the_topology_names_transport_and_parameters() -> None:

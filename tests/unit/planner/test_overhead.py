@@ -19,7 +19,7 @@ def test_a_message_over_rocev2() -> None:
     assert roce_overhead(1500, message_bytes=4096).wire_bytes == 4096 + 4 * 82 + 16
     assert roce_overhead(9000, message_bytes=4097).wire_bytes == 4097 + 2 * 82 + 16
     assert roce_overhead(9000, message_bytes=4096, ipv6=True).wire_bytes == 4096 + 102 + 16
-    assert float(roce_overhead(9000).factor) == pytest.approx(1 + (256 * 82 + 16) / (1 << 20))
+    assert float(roce_overhead(9000).factor) == pytest.approx(1 + (1024 * 82 + 16) / (4 << 20))
 
 
 def test_what_has_no_room_or_no_name_is_refused() -> None:

@@ -81,3 +81,23 @@ def test_transfers_past_the_queue_take_room_until_they_are_acknowledged() -> Non
     assert list(outgoing.deal()) == []
     assert outgoing.acknowledged(0, [single]) == [7]
     assert [message.address for _, message in outgoing.deal()] == [8]
+
+
+@pytest.mark.parametrize(
+    ("qps", "size", "sizes"),
+    [
+        (1, 6 << 20, [4 << 20, 2 << 20]),
+        (4, 6 << 20, [1536 << 10] * 4),  # every queue pair has a part
+        (4, 2 << 20, [1 << 20] * 2),  # but no small ones
+        (4, 64 << 20, [4 << 20] * 16),
+        (3, 5_000_000, [1_667_072, 1_667_072, 1_665_856]),  # whole packets but for the last
+    ],
+)
+def test_a_transfer_gives_every_queue_pair_a_message_of_a_mebibyte_or_more(
+    qps: int, size: int, sizes: list[int]
+) -> None:
+    outgoing = Outgoing(qps=qps, message_bytes=4 << 20, room_bytes=1 << 30)
+    outgoing.post(1, size)
+    messages = [message for _, message in outgoing.deal()]
+    assert [message.size for message in messages] == sizes
+    assert messages[-1].imm == len(sizes)
