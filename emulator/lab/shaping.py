@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from emulator.lab.model import Shaping
 from emulator.planner.overhead import ETHERNET_BYTES
 from emulator.units import BITS_PER_BYTE, NS_PER_S
@@ -10,6 +12,10 @@ ETHERNET_HEADER_BYTES = 14
 """What the kernel counts of the ETHERNET_BYTES by itself."""
 BURST_NS = 256_000
 """A timer that fires this late costs no bandwidth, and no pause is worth more than this: 32 KB at 1 Gbit/s."""
+HOST_BURST = Fraction(3, 4)
+"""Of a switch's burst. What a host sends at its rate, with the jitter of its timer, then passes a port of the same rate
+without waiting: were both bursts the same, one late frame would leave the switch a frame behind for as long as the host
+goes on, and every frame would need a timer at both ports."""
 QUEUE_NS = 8_000_000
 """Depth of a switch's queue, as time at the port's rate: 100 KB at 100 Mbit/s, 1 MB at 1 Gbit/s."""
 LEAST_BURST_FRAMES, LEAST_QUEUE_FRAMES = 2, 32
@@ -38,9 +44,10 @@ def shape(rate_bps: int | None, *, mtu: int, is_host: bool, queue_bytes: int | N
     wire = frame_bytes(mtu) + overhead
     usual = HOST_QUEUE_BYTES if is_host else max(_bytes_in(QUEUE_NS, rate_bps), LEAST_QUEUE_FRAMES * wire)
     queue = usual if queue_bytes is None else max(queue_bytes, wire)
+    burst = max(_bytes_in(BURST_NS, rate_bps), LEAST_BURST_FRAMES * wire)
     return Shaping(
         rate_bps=rate_bps,
-        burst_bytes=max(_bytes_in(BURST_NS, rate_bps), LEAST_BURST_FRAMES * wire),
+        burst_bytes=int(burst * HOST_BURST) if is_host else burst,
         limit_bytes=queue,
         overhead_bytes=overhead,
         cut_bytes=frame_bytes(mtu),

@@ -51,6 +51,9 @@ def test_a_bucket_holds_two_frames_and_a_switch_queues_32(rate_bps: int, mtu: in
     assert shaping is not None
     assert shaping.burst_bytes >= 2 * (mtu + ETHERNET_BYTES)
     assert shaping.limit_bytes >= 32 * (mtu + ETHERNET_BYTES)
+    host = shape(rate_bps, mtu=mtu, is_host=True)
+    assert host is not None
+    assert mtu + ETHERNET_BYTES < host.burst_bytes < shaping.burst_bytes
 
 
 def test_a_switch_queues_what_its_topology_says() -> None:
