@@ -14,7 +14,7 @@ import pytest
 
 from emulator.cli.main import main
 from emulator.wire._pb import et_pb2
-from tests.support.command import EXAMPLE, charkha
+from tests.support.command import EXAMPLE, charkha, refused
 from tests.support.shared_traces import require_shared
 from tests.support.trace_files import attribute, collective, compute, frame, write
 
@@ -135,16 +135,16 @@ def _write_ranks(folder: Path, ranks: Sequence[Nodes | bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_line_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_one_line_and_nothing_else(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     case = CASES[name]
     _write_ranks(tmp_path / "trace", case.ranks)
     for file, text in case.files.items():
         (tmp_path / ("trace" if file == "comm_group.json" else ".") / file).write_text(text)
     before = sorted(tmp_path.rglob("*"))
-    finished = charkha("run", "trace", *FAST, *case.options, cwd=tmp_path)
-    assert finished.code == 2, finished.stderr
-    assert case.says in finished.error
-    assert finished.stdout == ""
+    assert case.says in refused("run", "trace", *FAST, *case.options, capsys=capsys)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -183,17 +183,6 @@ def test_nonsense_options_are_refused(options: list[str], capsys: pytest.Capture
     assert said.out == ""
 
 
-def _refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    code = main(arguments)
-    said = capsys.readouterr()
-    assert code == 2, said.err
-    assert said.out == ""
-    line = said.err.removesuffix("\n")
-    assert line.startswith("charkha: ")
-    assert "\n" not in line
-    return line
-
-
 def _boundaries(data: bytes) -> set[int]:
     at, found = 0, set[int]()
     while at < len(data):
@@ -221,7 +210,7 @@ def test_a_file_cut_short_within_a_record_is_refused(
     for size in range(1, len(data)):
         if size not in boundaries:
             path.write_bytes(data[:size])
-            line = _refused(["run", "trace", *FAST], capsys)
+            line = refused("run", "trace", *FAST, capsys=capsys)
             assert re.search(r"trace\.1\.et, (offset|node) \d+: ", line), (size, line)
 
 
@@ -236,7 +225,7 @@ def test_a_file_cut_short_between_records_lacks_what_others_need(
     path = tmp_path / "trace" / "trace.1.et"
     data = path.read_bytes()
     path.write_bytes(data[: sorted(_boundaries(data))[keep]])
-    assert says in _refused(["run", "trace", *FAST], capsys)
+    assert says in refused("run", "trace", *FAST, capsys=capsys)
 
 
 def test_a_dependency_that_was_cut_off_is_missed(
@@ -247,7 +236,7 @@ def test_a_dependency_that_was_cut_off_is_missed(
     path = tmp_path / "trace" / "trace.1.et"
     data = path.read_bytes()
     path.write_bytes(data[: sorted(_boundaries(data))[2]])
-    assert "trace.1.et, node 2" in _refused(["run", "trace", *FAST], capsys)
+    assert "trace.1.et, node 2" in refused("run", "trace", *FAST, capsys=capsys)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +257,7 @@ def test_other_formats_are_refused_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = _refused(["run", str(require_shared("traces", *parts)), "--ranks", "1", *FAST], capsys)
+    line = refused("run", str(require_shared("traces", *parts)), "--ranks", "1", *FAST, capsys=capsys)
     assert says in line
 
 
@@ -286,11 +275,11 @@ def test_a_rank_that_is_no_file_is_refused(
         "nothing": lambda: path.symlink_to("nowhere"),
     }
     make[what]()
-    assert "trace" in _refused(["run", "trace", *FAST], capsys)
+    assert "trace" in refused("run", "trace", *FAST, capsys=capsys)
 
 
 def test_line_ends_in_a_name_stay_within_the_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no such file" in _refused(["run", "two\nlines", *FAST], capsys)
+    assert "no such file" in refused("run", "two\nlines", *FAST, capsys=capsys)
 
 
 def test_escapes_in_a_name_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,4 +296,4 @@ def test_json_that_is_no_trace_names_its_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.0.json").write_text(json.dumps({"version": "1"}) + '\n{"id": "x"}\n')
-    assert "line 2" in _refused(["run", "t.0.json", "--ranks", "1", *FAST], capsys)
+    assert "line 2" in refused("run", "t.0.json", "--ranks", "1", *FAST, capsys=capsys)

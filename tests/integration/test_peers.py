@@ -15,6 +15,7 @@ import pytest
 from agents.transports.catalogue import TRANSPORTS
 from lab.benchmarks.peers.children import MARK, MeasurementFailed, marked, run, running
 from tests.support.command import ROOT
+from tests.support.full import measures
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -64,7 +65,7 @@ def _namespace() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="a benchmark: CHARKHA_FULL=1 on a quiet machine")
+@measures
 @pytest.mark.timeout(600)
 def test_the_command_compares_with_whatever_peers_are_there(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.full import IS_FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE = ["--topology", "topologies/leaf-spine-large.yaml", "--transport", "roce"]
@@ -64,7 +65,7 @@ def test_what_cannot_be_planned_is_one_line() -> None:
     ids=["all_reduce", "all_to_all"],
 )
 def test_a_hundred_thousand_ranks_fit_in_four_gibibytes(what: list[str], ranks: int, network_bytes: int | None) -> None:
-    if network_bytes is not None and not os.environ.get("CHARKHA_FULL"):
+    if network_bytes is not None and not IS_FULL:
         pytest.skip("half a minute: CHARKHA_FULL=1")
     algorithms = ["--algorithm", "all_reduce=ring", "--algorithm", "all_to_all=pairwise"]
     found = facts(*what, *algorithms, *LARGE, timeout=500)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import Counter
 from random import Random
@@ -20,8 +19,8 @@ from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel, Shared
 from tests.integration.test_transport_roce import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
+from tests.support.full import IS_FULL
 
-IS_FULL = os.environ.get("CHARKHA_FULL") == "1"
 DATAGRAMS = 1_000_000 if IS_FULL else 10_000
 BATCH = 50
 """Few enough for any receive buffer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ import pytest
 from emulator.cli.main import main
 from emulator.results.record import read_run
 from tests.support.command import charkha
+from tests.support.full import IS_FULL
 from tests.support.shared_traces import require_shared
 
 ITERATIONS = 3
-PLAY = ("--compute", "skip", "--iterations", ITERATIONS, "--warmup", 0, "--out", "run")
+UNSCALED_ITERATIONS = 3 if IS_FULL else 1
+PLAY = ("--compute", "skip", "--warmup", 0, "--out", "run")
 GIB = 1 << 30
 
 
@@ -43,9 +44,9 @@ PLAYABLE = [
 ]
 
 
-def _play(trace: Path, folder: Path, *options: object, timeout_s: float) -> None:
+def _play(trace: Path, folder: Path, *options: object, timeout_s: float = 60, iterations: int = ITERATIONS) -> None:
     began = time.monotonic()
-    finished = charkha("run", trace, *PLAY, *options, cwd=folder, timeout_s=timeout_s)
+    finished = charkha("run", trace, *PLAY, "--iterations", iterations, *options, cwd=folder, timeout_s=timeout_s)
     assert (finished.code, finished.stderr) == (0, "")
     memory = [host.peak_rss_bytes or 0 for host in read_run(folder / "run").manifest.hosts]
     print(f"{trace.name}: {time.monotonic() - began:.1f} s, {max(memory) >> 20} MiB an agent")
@@ -60,7 +61,7 @@ def _rows(folder: Path) -> int:
 @pytest.mark.parametrize("name", ["real-dlrm-8r", "stage-llama-8r-dp2tp2pp2"])
 def test_a_published_trace_is_played_scaled(name: str, tmp_path: Path) -> None:
     trace = next(one for one in PLAYABLE if one.path == name)
-    _play(require_shared("traces", name), tmp_path, "--scale-bytes", "1/1024", timeout_s=60)
+    _play(require_shared("traces", name), tmp_path, "--scale-bytes", "1/1024")
     assert _rows(tmp_path) == ITERATIONS * trace.communications
 
 
@@ -70,17 +71,18 @@ def test_a_published_trace_is_played_scaled(name: str, tmp_path: Path) -> None:
 def test_a_published_trace_is_played_unscaled(trace: Playable, tmp_path: Path) -> None:
     """Sizes as recorded, in messages of 1 MiB; the two that move tens of gigabytes an iteration only on demand."""
     folder, _, prefix = trace.path.partition("/")
-    scale = ("--scale-bytes", "1/64") if trace.is_large and not os.environ.get("CHARKHA_FULL") else ()
+    scale = ("--scale-bytes", "1/64") if trace.is_large and not IS_FULL else ()
     path = require_shared("traces", folder)
-    _play(path / prefix if prefix else path, tmp_path, *scale, "--timeout", 300, timeout_s=1700)
-    assert _rows(tmp_path) == ITERATIONS * trace.communications
+    options = (*scale, "--timeout", 300)
+    _play(path / prefix if prefix else path, tmp_path, *options, timeout_s=1700, iterations=UNSCALED_ITERATIONS)
+    assert _rows(tmp_path) == UNSCALED_ITERATIONS * trace.communications
 
 
 EXAMPLES = [
     *(
         (f"workload/microbenchmarks/{kind}/{count}npus_1MB", count)
         for kind in ("all_gather", "all_reduce", "all_to_all", "reduce_scatter")
-        for count in (4, 8, 16)
+        for count in ((4, 8, 16) if IS_FULL else (8,))
     ),
     ("system/custom_collectives/custom_ring_allreduce_8npus_1MB", 8 * 28),
 ]
@@ -89,7 +91,7 @@ EXAMPLES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "communications"), EXAMPLES, ids=[path.rpartition("/")[2] for path, _ in EXAMPLES])
 def test_a_simulators_example_is_played(path: str, communications: int, tmp_path: Path) -> None:
-    _play(require_shared("traces", "astra-sim-examples", path), tmp_path, timeout_s=60)
+    _play(require_shared("traces", "astra-sim-examples", path), tmp_path)
     assert _rows(tmp_path) == ITERATIONS * communications
 
 
@@ -97,7 +99,7 @@ def test_a_simulators_example_is_played(path: str, communications: int, tmp_path
 def test_one_rank_of_many_is_played_leniently(tmp_path: Path) -> None:
     """Its seven collectives on the network; the fourteen on the CPU are recorded time."""
     trace = require_shared("traces", "mlcommons-chakra-tests", "chakra.0.et")
-    _play(trace, tmp_path, "--lenient", "--ranks", 1, timeout_s=60)
+    _play(trace, tmp_path, "--lenient", "--ranks", 1)
     assert _rows(tmp_path) == ITERATIONS * 7
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,13 @@ import pytest
 from junitparser import JUnitXml
 
 from tests.support.command import charkha
+from tests.support.full import measures
 from tests.support.labs import forwarding
 
 pytestmark = [
     pytest.mark.usefixtures("lab_host"),
     pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="measures: CHARKHA_FULL=1 on a quiet machine"),
+    measures,
 ]
 TOPOLOGY = """\
 name: pair

@@ -17,6 +17,7 @@ from emulator.audit.report import to_json
 from emulator.audit.table import render
 from emulator.cli.capture import Capture
 from emulator.errors import InputError
+from tests.support.full import examples
 from tests.support.roce_capture import (
     CLIENT,
     MTU,
@@ -53,7 +54,7 @@ BODIES = st.binary(max_size=64).map(lambda body: body[: len(body) & ~3])
 PACKETS = st.builds(lambda head, body: head + body, bth(), BODIES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(PACKETS, st.booleans()), max_size=20))
 def test_any_packets_with_a_right_icrc(packets: list[tuple[bytes, bool]]) -> None:
     back = UdpPath.between(SERVER, CLIENT, source_port=50001)
@@ -105,7 +106,7 @@ def test_an_orderly_connection_breaks_no_rule_wherever_the_capture_begins(
     assert sum(one.course.gaps for one in report.flows) == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(drops=[0, 0, 1, 1, 1], is_server=True, first_psn=0)
 @given(
     drops=st.lists(st.integers(0, 11), max_size=40), is_server=st.booleans(), first_psn=st.integers(0, (1 << 24) - 1)

@@ -14,6 +14,7 @@ from emulator.planner.workloads.pipeline import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.workload import transformer_workload
 from emulator.trace.model import CommKind
+from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 
 
@@ -58,7 +59,7 @@ def _all_nodes(workload: SyntheticWorkload) -> Iterator[WorkNode]:
 
 
 @given(transformers())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
     workload = transformer_workload(model)
     counted: Counter[tuple[GroupRole, CommKind, int]] = Counter()
@@ -79,13 +80,13 @@ def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
 
 
 @given(transformers())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_rank_can_play_to_the_end(model: Transformer) -> None:
     assert stuck_nodes(transformer_workload(model)) == []
 
 
 @given(transformers())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_ids_count_up_and_dependencies_point_back(model: Transformer) -> None:
     workload = transformer_workload(model)
     for rank in range(workload.ranks):
@@ -97,7 +98,7 @@ def test_ids_count_up_and_dependencies_point_back(model: Transformer) -> None:
 
 
 @given(transformers())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_device_works_on_one_node_after_the_other(model: Transformer) -> None:
     workload = transformer_workload(model)
     for rank in range(workload.ranks):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from agents.transports.memory import MemoryNetwork
 from agents.virtual_clock import VirtualClock
 from tests.integration.transport_conformance import Heard, Listener, directory
+from tests.support.full import examples
 
 RANKS = 3
 MESSAGE_BYTES = 64
@@ -15,7 +16,7 @@ sizes = st.one_of(st.just(0), st.integers(1, 3 * MESSAGE_BYTES), st.integers(1, 
 posts = st.tuples(st.integers(0, RANKS - 1), st.integers(0, RANKS - 1), sizes, st.integers(0, 20_000))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     transfers=st.lists(posts, max_size=40),
     seed=st.integers(0, 2**32),

@@ -15,6 +15,7 @@ from emulator.planner.routing import Router
 from emulator.planner.traffic import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.trace.model import CommKind
+from tests.support.full import examples
 
 CASES = [
     (CommKind.ALL_REDUCE, "ring"),
@@ -25,7 +26,7 @@ CASES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     leaves=st.integers(1, 3).map(lambda pods: 2 * pods),
     spines=st.integers(1, 3),

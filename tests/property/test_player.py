@@ -19,6 +19,7 @@ from emulator.planner.algorithms import algorithms_for
 from emulator.trace.model import CommKind, RankTrace, Resource
 from emulator.trace.proof import prove
 from emulator.trace.workload import build_workload
+from tests.support.full import examples
 from tests.support.playing import Played, check_bytes, check_order, play
 from tests.support.traces import METADATA, Node, coll, node, rank_trace, recv, send
 
@@ -142,7 +143,7 @@ def proven(world: World, window: int) -> tuple[Any, int]:
     return workload, suffices
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(worlds(), algorithm_options(), networks, st.booleans(), st.integers(1, 8), st.integers(1, 4))
 def test_every_proven_world_finishes(
     world: World, algorithms: list[str], network: dict[str, Any], with_credits: bool, least: int, share: int
@@ -163,7 +164,7 @@ def test_every_proven_world_finishes(
         assert not any(one.early for one in played.completions)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(worlds(), st.integers(0, 300_000), st.integers(0, 300_000), st.integers(0, 2**16))
 def test_late_alarms_and_late_chunks_break_nothing(world: World, least: int, more: int, seed: int) -> None:
     workload, window = proven(world, 2)
@@ -180,7 +181,7 @@ def test_late_alarms_and_late_chunks_break_nothing(world: World, least: int, mor
     check(played)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(worlds(), st.integers(1, 6), st.lists(st.integers(1, 5), max_size=40))
 def test_chunks_put_together_are_the_program(world: World, window: int, grants: list[int]) -> None:
     workload, _ = proven(world, 1)

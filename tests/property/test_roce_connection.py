@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agents.roce.messages import PATH_MTUS, Arrival, ConnectionSettings, Message, Verb
 from agents.roce.psn import PSN_SPACE
 from agents.roce.responder import Responder
+from tests.support.full import examples
 from tests.support.virtual_wire import Wire, expected
 
 MTU = st.sampled_from(PATH_MTUS)
@@ -47,7 +48,7 @@ def check(wire: Wire, posted: tuple[list[Message], list[Message]]) -> None:
     psn=st.integers(PSN_SPACE - 60, PSN_SPACE - 1),
     window=st.integers(1, 80),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_message_arrives_once_complete_and_in_order(
     *,
     seed: int,
@@ -116,7 +117,7 @@ ARRIVALS = st.builds(
 
 
 @given(st.lists(ARRIVALS, max_size=30), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_packets_in_give_a_delivery_a_reply_or_a_count(packets: list[Arrival], is_ooo: bool) -> None:
     responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=is_ooo, ooo_window=32))
     for packet in packets:

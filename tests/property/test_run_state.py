@@ -13,16 +13,12 @@ from emulator.controller.state import (
     AgentSaidFarewell,
     AgentVanished,
     EndRun,
-    FinishRun,
     Phase,
-    PrepareIteration,
     RanksBound,
     RunState,
-    SendDirectory,
-    SendSetup,
-    StartIteration,
     Stimulus,
 )
+from tests.support.full import examples
 
 RANKS = {"a": (0,), "b": (1, 2)}
 PLACES = {name: {rank: ("127.0.0.1", 1000 + rank) for rank in ranks} for name, ranks in RANKS.items()}
@@ -51,43 +47,10 @@ def play(state: RunState, said: list[Stimulus]) -> list[object]:
     return instructions
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(stimuli, max_size=30))
 def test_any_sequence_is_taken_and_ends_at_most_once(said: list[Stimulus]) -> None:
     instructions = play(RunState(RANKS, [-1, 0]), said)
     ends = [one for one in instructions if isinstance(one, EndRun)]
     assert len(ends) <= 1
     assert not ends or instructions[-1] is ends[0]
-
-
-@settings(deadline=None, max_examples=100)
-@given(st.data())
-def test_agents_in_any_order_within_their_turns_get_through(data: st.DataObject) -> None:
-    turns: list[dict[str, Stimulus]] = [
-        {name: AgentJoined(name) for name in RANKS},
-        {name: RanksBound(name, PLACES[name]) for name in RANKS},
-        *(
-            turn
-            for k in (-1, 0)
-            for turn in (
-                {name: AgentReady(name) for name in RANKS},
-                {name: AgentFinished(name, k) for name in RANKS},
-            )
-        ),
-        {name: AgentSaidFarewell(name) for name in RANKS},
-    ]
-    said = [turn[name] for turn in turns for name in data.draw(st.permutations(sorted(RANKS)))]
-    # An agent may go once it has said farewell.
-    said.insert(-1, AgentVanished(said[-2].agent, "exited"))
-    kinds = [type(one) for one in play(RunState(RANKS, [-1, 0]), said)]
-    assert kinds == [
-        SendSetup,
-        SendSetup,
-        SendDirectory,
-        PrepareIteration,
-        StartIteration,
-        PrepareIteration,
-        StartIteration,
-        FinishRun,
-        EndRun,
-    ]

@@ -6,6 +6,7 @@ the run is a process that was left.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import subprocess
@@ -16,6 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
+
+from emulator.cli.main import main
 
 T = TypeVar("T")
 MARK = "CHARKHA_TEST_MARK"
@@ -49,6 +54,16 @@ def charkha(*arguments: object, cwd: Path, timeout_s: float = 60, prefix: Sequen
     """
     with started(*arguments, cwd=cwd, prefix=prefix) as command:
         return command.finish(timeout_s)
+
+
+def refused(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line of a command that ends with exit code 2 and starts no agent; in this process, to be quick."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(asyncio, "create_subprocess_exec")
+        code = main([*map(str, arguments)])
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (2, ""), shown
+    return Finished(code, shown.out, shown.err).error
 
 
 class Command:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from emulator.results.comparison.verdicts import ClassComparison, PairComparison, Rules, Verdict, compare_pair
+from tests.support.full import IS_FULL
 from tests.support.recorded import group, recorded, slowed
 
 RULES = Rules(resamples=999)
-COMPARISONS, ALARMS = 200, 16
+COMPARISONS, ALARMS = (200, 16) if IS_FULL else (20, 3)
 
 
 def drawn(name: str, seed: int, *, runs: int = 6, slower: float = 1.0) -> PairComparison:
@@ -23,26 +24,16 @@ def by_size(pair: PairComparison) -> dict[int, ClassComparison]:
     return {one.key.size_bytes: one for one in pair.classes}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["zmq", "roce", "paced"])
 def test_the_same_against_the_same_raises_few_alarms(name: str) -> None:
-    """Faster or slower in any class is a false alarm: 5 % of 200 are 10, and 16 is two standard errors above."""
+    """Faster or slower in any class is a false alarm: 5 % of 200 are 10, of 20 are 1; allowed are two standard errors
+    more.
+    """
     alarms = 0
     for seed in range(COMPARISONS):
         pair = drawn(name, seed)
         alarms += bool(pair.count(Verdict.FASTER) + pair.count(Verdict.SLOWER))
     assert alarms <= ALARMS
-
-
-def test_a_few_of_them_at_once() -> None:
-    """The same in small, for every change."""
-    alarms = [
-        (name, seed)
-        for name in ("zmq", "roce", "paced")
-        for seed in range(1_000, 1_010)
-        if drawn(name, seed).count(Verdict.FASTER) + drawn(name, seed).count(Verdict.SLOWER)
-    ]
-    assert len(alarms) <= 4
 
 
 def test_a_tenth_slower_is_found_in_every_class_that_is_steady() -> None:
