@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,12 +118,30 @@ def tiers(plan: Plan) -> list[Tier]:
 
 def equal_cost(plan: Plan) -> list[EqualCost]:
     """Every switch at which paths parted, the most uneven first."""
-    paths, loads = plan.paths, plan.loads
-    by_switch: dict[int, list[int]] = defaultdict(list)
-    for link in np.flatnonzero(loads.is_choice).tolist():
-        by_switch[int(paths.source[link])].append(link)
-    found = [_equal_cost(plan, paths.node_name(switch), np.array(links)) for switch, links in by_switch.items()]
+    found = [_equal_cost(plan, plan.paths.node_name(switch), links) for switch, links in _choices(plan)]
     return sorted(found, key=lambda group: -(group.hashed.mmr or 0))
+
+
+def _choices(plan: Plan) -> Iterator[tuple[int, IntArray]]:
+    """Switches at which paths parted, and their links of equal cost."""
+    by_switch: dict[int, list[int]] = defaultdict(list)
+    for link in np.flatnonzero(plan.loads.is_choice).tolist():
+        by_switch[int(plan.paths.source[link])].append(link)
+    for switch, links in by_switch.items():
+        yield switch, np.array(links)
+
+
+def observed_difference(plan: Plan) -> float | None:
+    """How far the hash is from the link loads that were given: the largest difference between shares that a link has of
+    what its switch sends over equal-cost links; None where none were given, or paths do not part."""
+    if not plan.is_observed:
+        return None
+    found = []
+    for _, links in _choices(plan):
+        even, hashed = plan.loads.even[links], plan.loads.hashed[links]
+        if even.sum() and hashed.sum():
+            found.append(float(np.abs(even / even.sum() - hashed / hashed.sum()).max()))
+    return max(found, default=None)
 
 
 def oversubscription(paths: Paths) -> list[Oversubscription]:

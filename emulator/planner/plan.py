@@ -16,6 +16,7 @@ from emulator.planner.fluid import fluid_ns
 from emulator.planner.incast import Incast, incast_of
 from emulator.planner.overhead import WireOverhead
 from emulator.planner.peers import Phase
+from emulator.planner.queueing import Sending, queued_ns
 from emulator.planner.routing import FloatArray, Router, sum_by
 from emulator.planner.traffic import Operation, Traffic, check_size
 from emulator.topology.model import Topology
@@ -52,6 +53,7 @@ class OperationPlan:
         hashed_ns: the same with each flow on the path its hash chooses.
         together_ns, together_hashed_ns: as ideal_ns and hashed_ns with all groups at once.
         fair_ns: with steps that wait for each other and links shared fairly, hashed; None for large groups too.
+        queued_ns: the same with the transport's windows and the links' queues; None where `queueing` says, too.
         group_ns: float64, shape (groups,): ideal_ns of each group, NaN where unknown.
     """
 
@@ -68,6 +70,7 @@ class OperationPlan:
     together_ns: int | None
     together_hashed_ns: int | None
     fair_ns: int | None
+    queued_ns: int | None
     group_ns: FloatArray
 
 
@@ -112,6 +115,7 @@ class Plan:
         flows: between hosts, largest first; None where there are more than LISTED_FLOWS.
         jct_ns: least time of an iteration: its compute, and every operation after the other in its ideal time, of the
             rank where that is largest; None without compute times, or where a rate is missing.
+        is_observed: paths share `even` loads as observed, not evenly.
     """
 
     topology: Topology
@@ -123,6 +127,7 @@ class Plan:
     loads: Loads
     flows: Sequence[Flow] | None
     jct_ns: int | None
+    is_observed: bool = False
 
     @property
     def network_bytes(self) -> int:
@@ -135,7 +140,9 @@ class Plan:
         return sum(plan.local_bytes_total for plan in self.operations)
 
 
-def make_plan(traffic: Traffic, topology: Topology, *, router: Router, overhead: WireOverhead) -> Plan:
+def make_plan(
+    traffic: Traffic, topology: Topology, *, router: Router, overhead: WireOverhead, sending: Sending | None = None
+) -> Plan:
     """Lay traffic over a topology.
 
     Args:
@@ -143,12 +150,13 @@ def make_plan(traffic: Traffic, topology: Topology, *, router: Router, overhead:
         topology: with a place for every rank.
         router: over the same topology.
         overhead: of the transport.
+        sending: how the transport sends; None where the queueing model does not know it.
 
     Raises:
         PlanError: an unknown algorithm, ranks that no path joins, or more pairs than anybody would wait for.
     """
     check_size(traffic, most=MOST_TRANSFERS)
-    planner = _Planner(router, overhead)
+    planner = _Planner(router, overhead, sending)
     operations = [planner.operation(operation) for operation in traffic.operations]
     return Plan(
         topology,
@@ -160,6 +168,7 @@ def make_plan(traffic: Traffic, topology: Topology, *, router: Router, overhead:
         planner.loads(),
         planner.flows(),
         _sequential_ns(traffic, operations),
+        is_observed=router.weights is not None,
     )
 
 
@@ -185,8 +194,8 @@ class _Batch(NamedTuple):
 class _Planner:
     """Adds up what operations do to the links of one network."""
 
-    def __init__(self, router: Router, overhead: WireOverhead) -> None:
-        self._router = router
+    def __init__(self, router: Router, overhead: WireOverhead, sending: Sending | None) -> None:
+        self._router, self._sending = router, sending
         links = router.paths.network.links
         rates = [link.rate_bps or np.nan for link in links]
         self._rate_bps = np.repeat(np.array(rates, dtype=np.float64), 2)
@@ -206,7 +215,10 @@ class _Planner:
         self._even += work.even
         self._hashed += work.hashed
         self._flow_count += work.flow_count
-        return work.plan(_spread(parts), incast_of(operation, self._router))
+        queued = None
+        if self._sending is not None:
+            queued = queued_ns(operation, self._router, self._rate_bps, self._sending)
+        return work.plan(_spread(parts), incast_of(operation, self._router), queued)
 
     def loads(self) -> Loads:
         return Loads(self._even, self._hashed, self._flow_count, self._rate_bps, self._router.is_choice)
@@ -307,7 +319,7 @@ class _OperationLoads:
         for loads in (self._edges, self._even, self._hashed):
             loads.finish(first=groups.start)
 
-    def plan(self, flows: Spread, incast: Incast) -> OperationPlan:
+    def plan(self, flows: Spread, incast: Incast, queued: int | None) -> OperationPlan:
         """The result."""
         even_ns = np.maximum(self._edges.group_ns, self._even.group_ns)
         return OperationPlan(
@@ -324,6 +336,7 @@ class _OperationLoads:
             together_ns=self._together_ns(self._edges.once + self._even.once),
             together_hashed_ns=self._together_ns(self._edges.once + self._hashed.once),
             fair_ns=fluid_ns(self._operation, self._router, self._byte_ns),
+            queued_ns=queued,
             group_ns=even_ns,
         )
 

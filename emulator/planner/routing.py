@@ -52,6 +52,7 @@ class Router:
 
     Attributes:
         paths: of the topology's network.
+        weights: as given.
         flow_hash: what chooses for `hashed`.
         rank_port: int64, shape (ranks,): port number of each rank.
         is_choice: bool, shape (directed links,): links that were one of several next hops so far.
@@ -68,7 +69,7 @@ class Router:
         network = topology.network
         self.paths = paths = Paths(network)
         self._topology = topology
-        self._weights = weights
+        self.weights = weights
         self.seed = network.ecmp_seed if seed is None else seed
         self.rank_host = np.array(topology.host_index, dtype=np.int64)
         interface = np.array(topology.interface_index or [0] * topology.ranks, dtype=np.int64)
@@ -169,9 +170,9 @@ class Router:
     def _parts(self, links: IntArray, parts: IntArray, count: IntArray) -> FloatArray:
         """Share that each of the links gets of what arrives where paths part."""
         equal: FloatArray = 1 / count[parts]
-        if self._weights is None:
+        if self.weights is None:
             return equal
-        weight = self._weights[links]
+        weight = self.weights[links]
         whole = np.bincount(parts, weight, len(count))[parts]
         return np.where(whole > 0, weight / np.where(whole > 0, whole, 1), equal)
 

@@ -17,6 +17,7 @@ from emulator.planner.balance import (
     Oversubscription,
     Tier,
     equal_cost,
+    observed_difference,
     oversubscription,
     tiers,
 )
@@ -67,6 +68,7 @@ def to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, Any]:
         },
         "seed": plan.seed,
         "hash": plan.hash_name,
+        "observed_difference": observed_difference(plan),
         "network_bytes": plan.network_bytes,
         "local_bytes": plan.local_bytes,
         "jct_ns": jct_ns,
@@ -97,7 +99,7 @@ def _operations(operations: Sequence[OperationPlan]) -> Table:
     table = _table()
     table.add_column("operation", overflow="fold")
     titles = ("size", "groups", "count", "flow", "incast\nrank", "\nport", "ideal\nports", "\nlinks", "\nhashed")
-    for title in (*titles, "fair\nsteps", "all at\nonce"):
+    for title in (*titles, "fair\nsteps", "queued\nsteps", "all at\nonce"):
         table.add_column(title, justify="right", no_wrap=True)
     for plan in operations[:SHOWN_OPERATIONS]:
         table.add_row(*_operation_cells(plan))
@@ -116,7 +118,8 @@ def _operation_cells(plan: OperationPlan) -> Iterator[str]:
     yield format_size(plan.flows.most) if plan.flows.flows else NONE
     yield f"{plan.incast.rank:,}"
     yield f"{plan.incast.port:,}"
-    yield from map(_time, (plan.port_ns, plan.ideal_ns, plan.hashed_ns, plan.fair_ns, plan.together_hashed_ns))
+    yield from map(_time, (plan.port_ns, plan.ideal_ns, plan.hashed_ns, plan.fair_ns, plan.queued_ns))
+    yield _time(plan.together_hashed_ns)
 
 
 def _tiers(found: Sequence[Tier]) -> Table:
@@ -165,6 +168,9 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
         yield f"Oversubscription {shown}, hosts' ports to uplinks of their switch"
     if plan.loads.is_choice.any():
         yield f"Hash             {_HASHES[plan.hash_name]}, seed {plan.seed}"
+    difference = observed_difference(plan)
+    if difference is not None:
+        yield f"Link loads       shares of equal-cost links as given and as hashed differ by up to {difference:.1%}"
     for number, flow in enumerate((plan.flows or ())[:SHOWN_FLOWS]):
         title = "Largest flows   " if not number else " " * 16
         yield f"{title} rank {flow.sender} > rank {flow.receiver}: {format_size(flow.bytes)}"
@@ -191,6 +197,7 @@ def _operation_json(plan: OperationPlan) -> dict[str, Any]:
             "links": plan.ideal_ns,
             "hashed": plan.hashed_ns,
             "fair_steps": plan.fair_ns,
+            "queued_steps": plan.queued_ns,
             "together": plan.together_ns,
             "together_hashed": plan.together_hashed_ns,
         },
