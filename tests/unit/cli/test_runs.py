@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.cli.main import main
+from emulator.results.manifest import TraceFacts
 from tests.support.repeated import write_runs
 from tests.support.runs import collective, pair, ranks, write_run
 
@@ -59,10 +60,12 @@ def test_a_name_cannot_steer_the_terminal(store: Path, capsys: pytest.CaptureFix
 
 
 def test_a_long_name_leaves_a_table_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_runs(tmp_path / "runs", runs=1, seed=1, dut={"firmware": "1" * 200 + "\n.2"})
+    trace = TraceFacts(path="t" * 200, digest="00" * 32, ranks=2, nodes=4, communication_nodes=2)
+    write_runs(tmp_path / "runs", runs=1, seed=1, trace=trace, dut={"firmware": "1" * 200 + "\n.2"})
     _, line = shown(capsys, "list", tmp_path / "runs").splitlines()
-    assert len(line) < 150
+    assert len(line) < 200
     assert "1…1" in line
+    assert "t…t" in line
     assert r"1\n.2" in line
 
 
