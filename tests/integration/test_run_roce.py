@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.transports.roce.sockets import BUFFER_BYTES
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES
 from emulator.results.manifest import Parameter
 from emulator.results.record import read_run
 from tests.support.command import COMMAND, EXAMPLE, charkha
@@ -85,7 +85,7 @@ def test_a_port_with_a_rate_is_paced_and_controlled_without_a_word(tmp_path: Pat
 def test_buffers_that_the_kernel_cut_are_a_warning_with_its_remedy(tmp_path: Path) -> None:
     """Root of a user namespace may not go beyond the limit."""
     largest = int(Path("/proc/sys/net/core/rmem_max").read_text())
-    if largest >= BUFFER_BYTES:
+    if largest >= RECEIVE_BUFFER_BYTES:
         pytest.skip("the limit of this host is not below what is asked for")
     run = [*COMMAND, "run", str(EXAMPLE), "--scale-bytes", "1/1024", "--compute", "skip", "--iterations", "1"]
     try:
@@ -100,10 +100,10 @@ def test_buffers_that_the_kernel_cut_are_a_warning_with_its_remedy(tmp_path: Pat
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no user namespace can be had here: {error}")
     said = " ".join(done.stdout.split())
-    assert f"of 16 MiB for a receive buffer: sysctl -w net.core.rmem_max={BUFFER_BYTES}" in said
+    assert f"of 64 MiB for a receive buffer: sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}" in said
     for host in read_run(tmp_path / "run").manifest.hosts:
         assert host.transport["receive_buffer_granted"] == Parameter(largest, "bytes")
-        assert host.transport["receive_buffer_asked"] == Parameter(BUFFER_BYTES, "bytes")
+        assert host.transport["receive_buffer_asked"] == Parameter(RECEIVE_BUFFER_BYTES, "bytes")
         assert [nic["interface"] for nic in host.nics] == ["lo"]
 
 

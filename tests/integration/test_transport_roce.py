@@ -14,7 +14,7 @@ from agents.roce.dcqcn import ReactionPoint
 from agents.roce.opcodes import Opcode
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.sockets import BUFFER_BYTES, UDP_SEGMENT, ControlMessages, Sender, SocketAddress
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, UDP_SEGMENT, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter
@@ -269,7 +269,7 @@ def test_what_was_granted_and_dropped_is_told() -> None:
             stranger.sendto(b"x" * 60, (f"{NET}.2", 4791))
         await bed.until(lambda: bed.transports[1].drops["stranger"] == 1)
         facts = bed.transports[1].facts()
-        assert facts["receive_buffer_asked"] == Parameter(BUFFER_BYTES, "bytes")
+        assert facts["receive_buffer_asked"] == Parameter(RECEIVE_BUFFER_BYTES, "bytes")
         granted = b.endpoint._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)  # type: ignore[attr-defined]
         assert facts["receive_buffer_granted"] == Parameter(granted // 2, "bytes")
         assert facts["window"] == Parameter(64 << 10, "bytes")

@@ -27,7 +27,8 @@ IP_RECVTOS = 13  # linux/in.h
 IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
 SO_RXQ_OVFL, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 40, 32, 33  # asm-generic/socket.h
 
-BUFFER_BYTES = 16 << 20
+RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES = 64 << 20, 16 << 20
+"""What is asked for: so much of a receive buffer that eight peers may fill their windows at once."""
 LONGEST_BLOCK_MS = 20
 """How long a full send buffer may hold up everything before a packet counts as lost."""
 
@@ -59,11 +60,11 @@ class Listener:
             self.socket.close()
             raise _bind_error(host, UDP_PORT, error) from error
         self.buffer_bytes = granted_bytes(self.socket, socket.SO_RCVBUF)
-        """What the kernel granted of BUFFER_BYTES."""
+        """What the kernel granted of RECEIVE_BUFFER_BYTES."""
 
     def _configure(self, *, has_ecn: bool) -> None:
         sock = self.socket
-        _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE)
+        _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
         self.is_merging = True
         try:
@@ -101,7 +102,7 @@ class Sender:
                 sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
                 sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nothing is meant to come here
-            _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE)
+            _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
             sock.bind((host, port))
         except OSError as error:
             sock.close()
@@ -185,7 +186,7 @@ class Senders:
         self._count = 0
         self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
         self._retired_drops = 0
-        self.least_buffer_bytes = BUFFER_BYTES
+        self.least_buffer_bytes = SEND_BUFFER_BYTES
         """The smallest send buffer that the kernel granted any of them."""
 
     def get(self, host: str, port: int) -> Sender:
@@ -258,11 +259,11 @@ def granted_bytes(sock: socket.socket, option: int) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
-def _grow(sock: socket.socket, option: int, forced: int) -> None:
+def _grow(sock: socket.socket, option: int, forced: int, size: int) -> None:
     try:
-        sock.setsockopt(socket.SOL_SOCKET, forced, BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, forced, size)
     except PermissionError:
-        sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def _bind_error(host: str, port: int, error: OSError) -> HostError:

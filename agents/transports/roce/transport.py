@@ -19,7 +19,7 @@ from agents.transports.roce.endpoint import RoceEndpoint
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.port import LEAD_NS, PortPacer
 from agents.transports.roce.shared import data_traffic_class, shared_state
-from agents.transports.roce.sockets import BUFFER_BYTES, Listener, Senders
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, Listener, Senders
 from emulator.errors import LocalProtocolError
 from emulator.results.manifest import Parameter
 
@@ -106,9 +106,9 @@ class RoceTransport(Transport):
         is_merging = all(endpoint.is_merging for endpoint in self._endpoints.values())
         checked = 1.0 if self.options.payload == "random" else 1 / self.options.verify_every
         return {
-            "receive_buffer_asked": Parameter(BUFFER_BYTES, "bytes"),
-            "receive_buffer_granted": Parameter(min(granted, default=BUFFER_BYTES), "bytes"),
-            "send_buffer_asked": Parameter(BUFFER_BYTES, "bytes"),
+            "receive_buffer_asked": Parameter(RECEIVE_BUFFER_BYTES, "bytes"),
+            "receive_buffer_granted": Parameter(min(granted, default=RECEIVE_BUFFER_BYTES), "bytes"),
+            "send_buffer_asked": Parameter(SEND_BUFFER_BYTES, "bytes"),
             "send_buffer_granted": Parameter(self.shared.senders.least_buffer_bytes, "bytes"),
             "window": Parameter(min((end.window_bytes for end in self._endpoints.values()), default=0), "bytes"),
             "sending": Parameter("UDP_SEGMENT" if self.shared.is_cutting else "single datagrams"),
