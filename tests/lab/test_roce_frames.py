@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import charkha
+from tests.support.full import IS_FULL
 from tests.support.namespaces import Capture, Namespace, captured, cut_frames, join_by_cable
 
 ENDS = {"IPv4": ("198.18.1.1", "198.18.2.1"), "IPv6": ("fd00:1::1", "fd00:2::1")}
@@ -45,8 +46,7 @@ def add_to_loopback(place: Namespace, ends: tuple[str, str]) -> None:
     [
         ("IPv4", "plain"),
         ("IPv6", "random-1024"),
-        pytest.param("IPv4", "random-1024", marks=pytest.mark.slow),
-        pytest.param("IPv6", "plain", marks=pytest.mark.slow),
+        *([("IPv4", "random-1024"), ("IPv6", "plain")] if IS_FULL else []),
     ],
 )
 def test_frames_on_loopback(place: Namespace, tmp_path: Path, family: str, options: str) -> None:
