@@ -13,8 +13,9 @@ import uvloop
 from agents.roce.dcqcn import ReactionPoint
 from agents.roce.opcodes import Opcode
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
+from agents.transports.roce.batch import UDP_SEGMENT
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, UDP_SEGMENT, ControlMessages, Sender, SocketAddress
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter

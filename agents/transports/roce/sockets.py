@@ -18,9 +18,10 @@ from typing import TypeAlias
 
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
+from agents.transports.roce.batch import UDP_SEGMENT, Batch
 from emulator.errors import HostError
 
-UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
+UDP_GRO = 104  # linux/udp.h
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h
 IP_RECVTOS = 13  # linux/in.h
@@ -29,6 +30,8 @@ SO_RXQ_OVFL, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 40, 32, 33  # asm-generic/socket
 
 RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES = 64 << 20, 16 << 20
 """What is asked for: so much of a receive buffer that eight peers may fill their windows at once."""
+MOST_CALLS = 9
+"""Calls handed over at a time: those of one run."""
 LONGEST_BLOCK_MS = 20
 """How long a full send buffer may hold up everything before a packet counts as lost."""
 
@@ -93,7 +96,8 @@ class Sender:
         self.drops = 0
         """Packets the kernel did not take."""
         self._socket = sock = _open(host, device)
-        self._sendto = sock.sendto
+        self._sendto, self._fd = sock.sendto, sock.fileno()
+        self._batches: dict[tuple[SocketAddress, int], Batch] = {}
         try:
             if self.is_v6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
@@ -123,17 +127,16 @@ class Sender:
         if len(view) <= call_bytes:
             self.send((view,), to, cut_message(stride))
             return
-        sendto, option = self._sendto, self._socket.setsockopt
-        option(socket.IPPROTO_UDP, UDP_SEGMENT, stride)  # for several calls this costs less than a message with each
-        try:
-            for start in range(0, len(view), call_bytes):
+        batch = self._batches.get((to, stride))
+        if batch is None:
+            batch = self._batches[to, stride] = Batch(*to, stride=stride, call_bytes=call_bytes, most=MOST_CALLS)
+        start = 0
+        while start < len(view):
+            start += call_bytes * batch.send(self._fd, view[start:] if start else view)
+            if start < len(view):  # perhaps the kernel did not take this call: alone it says why
                 piece = view[start : start + call_bytes]
-                try:
-                    sendto(piece, to)
-                except OSError as error:
-                    self._send_again(error, (piece,), to, ())
-        finally:
-            option(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
+                self.send((piece,), to, cut_message(stride))
+                start += call_bytes
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """Send one datagram; as `send`, at less cost."""
