@@ -47,6 +47,7 @@ BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
         "ring": BuiltIn(all_reduce.ring, all_reduce.ring_bytes),
         "bidirectional_ring": BuiltIn(all_reduce.bidirectional_ring, all_reduce.bidirectional_ring_bytes),
         "halving_doubling": BuiltIn(all_reduce.halving_doubling, all_reduce.halving_doubling_bytes),
+        "recursive_doubling": BuiltIn(all_reduce.recursive_doubling, all_reduce.recursive_doubling_bytes),
         "double_binary_tree": BuiltIn(all_reduce.double_binary_tree, all_reduce.double_binary_tree_bytes),
         "direct": BuiltIn(all_reduce.direct, all_reduce.direct_bytes),
     },

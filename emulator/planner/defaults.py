@@ -68,7 +68,13 @@ _CHAIN = (
 )
 
 _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
-    CommKind.ALL_REDUCE: _REDUCTION,
+    CommKind.ALL_REDUCE: (
+        _DIRECT,
+        _Rule(
+            "recursive_doubling", f"at most {format_size(TINY_BYTES)}", lambda _, size_bytes: size_bytes <= TINY_BYTES
+        ),
+        *_REDUCTION[1:],
+    ),
     CommKind.ALL_GATHER: (
         _DIRECT,
         _Rule("ring", "2 members", lambda members, _: members <= 2),

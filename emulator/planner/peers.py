@@ -244,6 +244,25 @@ def _halving(cut: _Cut, position: IntArray, distances: list[int]) -> list[tuple[
 
 
 def _halving_doubling_all_reduce(collective: Collective, senders: IntArray) -> Phases:
+    def exchange(places: int, position: IntArray) -> Iterator[tuple[int, IntArray]]:
+        steps = _halving(_Cut(collective.size_bytes, places), position, powers_below(places))
+        yield from ((distance, given) for distance, given, _ in steps)
+        yield from ((distance, held) for distance, _, held in reversed(steps))
+
+    return _folded(collective, senders, exchange)
+
+
+def _recursive_doubling(collective: Collective, senders: IntArray) -> Phases:
+    def exchange(places: int, position: IntArray) -> Iterator[tuple[int, IntArray]]:
+        yield from ((distance, _same(position, collective.size_bytes)) for distance in powers_below(places))
+
+    return _folded(collective, senders, exchange)
+
+
+def _folded(
+    collective: Collective, senders: IntArray, exchange: Callable[[int, IntArray], Iterator[tuple[int, IntArray]]]
+) -> Phases:
+    """Members beyond a power of two hand over their array and get the result; the others exchange by distance."""
     n, size = collective.members, collective.size_bytes
     places = 1 << (n.bit_length() - 1)
     extra = n - places
@@ -251,11 +270,8 @@ def _halving_doubling_all_reduce(collective: Collective, senders: IntArray) -> P
     kept = senders[(senders >= 2 * extra) | (senders % 2 == 1)]
     position = np.where(kept >= 2 * extra, kept - extra, kept // 2)
     yield Phase(folded, folded + 1, _same(folded, size))
-    steps = _halving(_Cut(size, places), position, powers_below(places))
-    for distance, given, _ in steps:
-        yield Phase(kept, _unfolded(position ^ distance, extra), given)
-    for distance, _, held in reversed(steps):
-        yield Phase(kept, _unfolded(position ^ distance, extra), held)
+    for distance, sizes in exchange(places, position):
+        yield Phase(kept, _unfolded(position ^ distance, extra), sizes)
     helping = kept[position < extra]
     yield Phase(helping, helping - 1, _same(helping, size))
 
@@ -341,6 +357,7 @@ _CLOSED: Mapping[tuple[CommKind, str], ClosedForm] = {
     (CommKind.ALL_REDUCE, "ring"): _ring_all_reduce,
     (CommKind.ALL_REDUCE, "bidirectional_ring"): _bidirectional_ring,
     (CommKind.ALL_REDUCE, "halving_doubling"): _halving_doubling_all_reduce,
+    (CommKind.ALL_REDUCE, "recursive_doubling"): _recursive_doubling,
     (CommKind.ALL_REDUCE, "double_binary_tree"): _double_binary_tree,
     (CommKind.ALL_REDUCE, "direct"): _direct_all_reduce,
     (CommKind.ALL_GATHER, "ring"): _ring_all_gather,

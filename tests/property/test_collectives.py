@@ -149,6 +149,8 @@ def test_logarithmic_algorithms_take_logarithmically_many_rounds(members: int) -
     folded = 0 if members & (members - 1) == 0 else 2
     halving = 2 * (members.bit_length() - 1) + folded
     assert rounds_of(CommKind.ALL_REDUCE, "halving_doubling", members=members, size_bytes=size_bytes) == halving
+    whole = members.bit_length() - 1 + folded
+    assert rounds_of(CommKind.ALL_REDUCE, "recursive_doubling", members=members, size_bytes=size_bytes) <= whole
 
 
 @pytest.mark.parametrize("kind", [CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER], ids=ident)

@@ -20,6 +20,7 @@ from tests.support.full import examples
 CASES = [
     (CommKind.ALL_REDUCE, "ring"),
     (CommKind.ALL_REDUCE, "halving_doubling"),
+    (CommKind.ALL_REDUCE, "recursive_doubling"),
     (CommKind.ALL_REDUCE, "double_binary_tree"),
     (CommKind.ALL_TO_ALL, "pairwise"),
     (CommKind.BROADCAST, "tree"),

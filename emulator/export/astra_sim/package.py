@@ -32,7 +32,13 @@ from emulator.results.summary import summarise
 
 GB = 1 << 30
 _SWITCH_HOPS = 2
-_ALGORITHMS = {"ring": "ring", "direct": "direct", "halving_doubling": "halvingDoubling", "parallel": "direct"}
+_ALGORITHMS = {
+    "ring": "ring",
+    "direct": "direct",
+    "halving_doubling": "halvingDoubling",
+    "recursive_doubling": "halvingDoubling",
+    "parallel": "direct",
+}
 _IMPLEMENTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 

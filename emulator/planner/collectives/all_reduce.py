@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from emulator.planner.collectives.doubling import doubling, halving, halving_bytes, powers_below
 from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
@@ -77,6 +77,27 @@ def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
     return sent + received + extra, sent + received + extra
 
 
+def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
+    """Partners at distances 1, 2, 4 … exchange and add their whole arrays: log2(p) steps, p = 2^k the largest <= n.
+
+    Half the steps and messages of `halving_doubling`, which folds alike, and more bytes: a member sends and receives
+    s log2(p), one with a folded neighbour s more, a folded one just s.
+
+    Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
+    """
+    return [_recursive_doubling(collective)]
+
+
+def recursive_doubling_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `recursive_doubling`."""
+    fold = _Fold(collective.members)
+    size, position = collective.size_bytes, fold.position(collective.member)
+    if position is None:
+        return size, size
+    both_ways = size * (len(powers_below(fold.positions)) + (position < fold.extra))
+    return both_ways, both_ways
+
+
 def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
     """Two binary trees, each with half of the array, reduce it up and copy it down in a pipeline of chunks.
 
@@ -149,16 +170,36 @@ class _Fold:
 
 def _halving_doubling(collective: Collective) -> Iterator[Step]:
     fold = _Fold(collective.members)
+    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
+
+    def exchange(position: int) -> Iterator[Step]:
+        yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
+        yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
+
+    return _folded(collective, fold, exchange)
+
+
+def _recursive_doubling(collective: Collective) -> Iterator[Step]:
+    fold, whole = _Fold(collective.members), (0, collective.size_bytes)
+
+    def exchange(position: int) -> Iterator[Step]:
+        for distance in powers_below(fold.positions):
+            both_ways = transfer(fold.member(position ^ distance), whole)
+            yield Step(both_ways, both_ways, True)
+
+    return _folded(collective, fold, exchange)
+
+
+def _folded(collective: Collective, fold: _Fold, exchange: Callable[[int], Iterator[Step]]) -> Iterator[Step]:
+    """What a member does: hand over its array and get the result, or `exchange` at its position for two or itself."""
     member, whole = collective.member, (0, collective.size_bytes)
     position = fold.position(member)
     if position is None:
         yield Step(transfer(member + 1, whole), transfer(member + 1, whole))
         return
-    blocks, distances = Blocks(collective.size_bytes, fold.positions), powers_below(fold.positions)
     if position < fold.extra:
         yield Step((), transfer(member - 1, whole), True)
-    yield from halving(blocks, position=position, distances=distances, peer_of=fold.member)
-    yield from doubling(blocks, position=position, distances=distances, peer_of=fold.member)
+    yield from exchange(position)
     if position < fold.extra:
         yield Step(transfer(member - 1, whole))
 

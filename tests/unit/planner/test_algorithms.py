@@ -55,7 +55,8 @@ def test_every_collective_has_algorithms_and_point_to_point_has_none() -> None:
     ("kind", "members", "size_bytes", "name"),
     [
         (CommKind.ALL_REDUCE, 4, 4 * KIB, "direct"),
-        (CommKind.ALL_REDUCE, 5, 4 * KIB, "halving_doubling"),
+        (CommKind.ALL_REDUCE, 5, 4 * KIB, "recursive_doubling"),
+        (CommKind.ALL_REDUCE, 5, 5 * KIB, "halving_doubling"),
         (CommKind.ALL_REDUCE, 2, 5 * KIB, "ring"),
         (CommKind.ALL_REDUCE, 16, 16 * 64 * KIB - 1, "halving_doubling"),
         (CommKind.ALL_REDUCE, 16, 16 * 64 * KIB, "ring"),
@@ -103,7 +104,10 @@ def test_override_of_reduce_scatter_speaks_for_reduce_scatter_block() -> None:
         ("ring", "COLLECTIVE=NAME"),
         ("allreduce=ring", "all_reduce, reduce, all_gather"),
         ("send=ring", "no collective 'send'"),
-        ("all_reduce=tree", "ring, bidirectional_ring, halving_doubling, double_binary_tree, direct"),
+        (
+            "all_reduce=tree",
+            "ring, bidirectional_ring, halving_doubling, recursive_doubling, double_binary_tree, direct",
+        ),
         ("all_reduce=", "has no algorithm ''"),
     ],
 )

@@ -21,6 +21,7 @@ def depth(kind: CommKind, algorithm: str, members: int) -> int:
         (CommKind.ALL_REDUCE, "ring", 8, 14),
         (CommKind.ALL_REDUCE, "bidirectional_ring", 8, 14),
         (CommKind.ALL_REDUCE, "halving_doubling", 8, 6),
+        (CommKind.ALL_REDUCE, "recursive_doubling", 8, 3),
         (CommKind.ALL_REDUCE, "direct", 8, 2),
         (CommKind.ALL_GATHER, "ring", 5, 4),
         (CommKind.ALL_GATHER, "direct", 5, 1),
