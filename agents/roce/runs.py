@@ -58,7 +58,7 @@ class Payload:
         self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
         """MIDDLE packets that one call carries."""
         self.slots = self.per_call * _CALLS
-        self._bodies: dict[int, bytes] = {}
+        self._datagrams: dict[tuple[int, int], bytearray] = {}
         size = self.slots * path_mtu
         self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)
         self._view = memoryview(self.block)
@@ -75,12 +75,17 @@ class Payload:
         start = slot * self.path_mtu
         return self._view[start : start + size]
 
-    def body(self, size: int) -> bytes:
-        """The first `size` bytes of the first slot and their pad: one object for all that send it."""
-        body = self._bodies.get(size)
-        if body is None:
-            body = self._bodies[size] = bytes(self.take(0, size)) + bytes(-size & 3)
-        return body
+    def datagram(self, header_bytes: int, size: int) -> bytearray:
+        """Room for headers, the first `size` bytes of the first slot and their pad, room for an ICRC.
+
+        One object for all that send it: whatever is at hand is near a core.
+        """
+        key = header_bytes, size
+        datagram = self._datagrams.get(key)
+        if datagram is None:
+            body = bytes(self.take(0, size)).ljust(size + (-size & 3) + ICRC_BYTES, b"\0")
+            datagram = self._datagrams[key] = bytearray(header_bytes) + body
+        return datagram
 
     def crc(self, slot: int, size: int) -> int:
         """CRC of the first `size` bytes of a slot and their pad."""
@@ -216,9 +221,9 @@ class Framing:
         (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
         return recover_ip_id(self.path, packet[:-ICRC_BYTES], received) is not None
 
-    def body(self, size: int) -> bytes:
-        """The first `size` bytes of the first slot and their pad."""
-        return self._payload.body(size)
+    def datagram(self, header_bytes: int, size: int) -> bytearray:
+        """See Payload."""
+        return self._payload.datagram(header_bytes, size)
 
     def prefix(self, length: int) -> int:
         """CRC of what comes before the BTH of a UDP payload of `length` bytes."""

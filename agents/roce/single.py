@@ -22,8 +22,10 @@ ACK_BYTES = ACK.size + ICRC.size
 
 _WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)
 _BTH_WORDS = struct.Struct(">BBHII")
-_Shape: TypeAlias = tuple[int, int, Shifts | None, int, Buffer]
-"""Of one size: CRC of what precedes the BTH, what to XOR, what appending the payload does, flags, payload and pad."""
+_pack_write, _pack_icrc = WRITE.pack_into, ICRC.pack_into
+_Shape: TypeAlias = tuple[int, int, Shifts | None, int, bytearray, memoryview, int]
+"""Of one size: CRC of what precedes the BTH, what to XOR, what appending the payload does, flags; the datagram but for
+its headers and ICRC, those headers, where the ICRC is."""
 
 
 class SinglePackets:
@@ -34,25 +36,33 @@ class SinglePackets:
         path_mtu: payload of a WRITE, bytes, at most.
     """
 
-    __slots__ = ("_ack", "_framing", "_writes", "path_mtu")
+    __slots__ = ("_ack", "_dest_qp", "_framing", "_shape", "_size", "_writes", "path_mtu")
 
     def __init__(self, framing: Framing, *, path_mtu: int) -> None:
-        self._framing, self.path_mtu = framing, path_mtu
+        self._framing, self._dest_qp, self.path_mtu = framing, framing.dest_qp, path_mtu
         self._writes: dict[int, _Shape] = {}
-        self._ack = self._shape(Opcode.RC_ACK, ACK.size, 0)
+        self._size: int
+        self._shape: _Shape
+        self._ack = self._make(Opcode.RC_ACK, ACK.size, 0)
+        self._turn_to(0)
 
-    def write(self, psn: int, address: int, rkey: int, size: int, imm: int) -> bytes:
-        """A WRITE ONLY with immediate data and `size` bytes of the first slot, which asks for an acknowledgement."""
-        prefix, constant, shift, flags, body = self._writes.get(size) or self._make_write(size)
-        header = WRITE.pack(
-            _WRITE_ONLY_IMM, flags, P_KEY, self._framing.dest_qp, ACK_REQUEST | psn, address, rkey, size, imm
+    def write(self, psn: int, address: int, rkey: int, size: int, imm: int) -> Buffer:
+        """A WRITE ONLY with immediate data and `size` bytes of the first slot, which asks for an acknowledgement.
+
+        It holds until the next one of that size is made, whatever its path.
+        """
+        prefix, constant, shift, flags, datagram, header, end = (
+            self._shape if size == self._size else self._turn_to(size)
+        )
+        _pack_write(
+            datagram, 0, _WRITE_ONLY_IMM, flags, P_KEY, self._dest_qp, ACK_REQUEST | psn, address, rkey, size, imm
         )
         crc = crc32(header, prefix)
-        if shift is None:
-            return header + ICRC.pack(crc ^ constant)
-        a, b, c, d = shift
-        crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ constant
-        return b"".join((header, body, ICRC.pack(crc)))
+        if shift is not None:
+            a, b, c, d = shift
+            crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        _pack_icrc(datagram, end, crc ^ constant)
+        return datagram
 
     def is_write(self, headers: Buffer, size: int, datagram_bytes: int, flags: int, icrc: int) -> bool:
         """Whether these headers of a WRITE ONLY, FECN and BECN 0, fit length and ICRC, if its payload is the slot's.
@@ -66,8 +76,8 @@ class SinglePackets:
         """
         if size > self.path_mtu:
             return False
-        prefix, constant, shift, expected_flags, body = self._writes.get(size) or self._make_write(size)
-        if flags != expected_flags or datagram_bytes != 36 + len(body):
+        prefix, constant, shift, expected_flags, _, _, end = self._shape if size == self._size else self._turn_to(size)
+        if flags != expected_flags or datagram_bytes != end + 4:
             return False
         crc = crc32(headers, prefix)
         if shift is None:
@@ -84,20 +94,26 @@ class SinglePackets:
         """Whether these 16 bytes of an ACK, FECN and BECN 0, fit the ICRC."""
         return crc32(headers, self._ack[0]) ^ self._ack[1] == icrc
 
-    def _make_write(self, size: int) -> _Shape:
-        shape = self._writes[size] = self._shape(Opcode.RC_WRITE_ONLY_IMM, WRITE.size, size)
+    def _turn_to(self, size: int) -> _Shape:
+        """Shape of a WRITE; that of the size before is at hand, for most have the same."""
+        shape = self._writes.get(size)
+        if shape is None:
+            shape = self._writes[size] = self._make(Opcode.RC_WRITE_ONLY_IMM, WRITE.size, size)
+        self._size, self._shape = size, shape
         return shape
 
-    def _shape(self, opcode: int, header_bytes: int, size: int) -> _Shape:
+    def _make(self, opcode: int, header_bytes: int, size: int) -> _Shape:
         """CRC is affine: what one packet's ICRC differs by from the look-ups' result, they all do."""
         framing, flags = self._framing, (-size & 3) << 4
-        body = framing.body(size)
+        datagram = framing.datagram(header_bytes, size)
+        end = len(datagram) - ICRC.size
         header = _BTH_WORDS.pack(opcode, flags, P_KEY, framing.dest_qp, 0).ljust(header_bytes, b"\0")
         masked = bytearray(header)
         masked[4] = 0xFF
-        prefix = framing.prefix(header_bytes + len(body) + ICRC.size)
-        shift = shifts(len(body)) if size else None
+        prefix = framing.prefix(len(datagram))
+        shift = shifts(end - header_bytes) if size else None
         crc = crc32(header, prefix)
         if shift is not None:
             crc = shift[0][crc & 0xFF] ^ shift[1][crc >> 8 & 0xFF] ^ shift[2][crc >> 16 & 0xFF] ^ shift[3][crc >> 24]
-        return prefix, framing.icrc(masked, 0, size) ^ crc, shift, flags, body
+        constant = framing.icrc(masked, 0, size) ^ crc
+        return prefix, constant, shift, flags, datagram, memoryview(datagram)[:header_bytes], end
