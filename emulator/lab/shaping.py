@@ -12,7 +12,7 @@ ETHERNET_HEADER_BYTES = 14
 """What the kernel counts of the ETHERNET_BYTES by itself."""
 BURST_NS = 256_000
 """A timer that fires this late costs no bandwidth, and no pause is worth more than this: 32 KB at 1 Gbit/s."""
-HOST_BURST = Fraction(3, 4)
+HOST_BURST = Fraction(7, 8)
 """Of a switch's burst. What a host sends at its rate, with the jitter of its timer, then passes a port of the same rate
 without waiting: were both bursts the same, one late frame would leave the switch a frame behind for as long as the host
 goes on, and every frame would need a timer at both ports."""
