@@ -70,7 +70,8 @@ def _packet_flow(scale: Scale, path_mtu: int) -> Setting:
     peers: list[Subject] = [Iperf3(scale.timing, datagram), BareBlast(datagram, scale.timing)]
     return Setting(
         key=f"flow-{path_mtu}",
-        title=f"one flow, transfers of {BLOCK_BYTES >> 20} MiB, path MTU {path_mtu:,} B, the peers' datagrams {datagram:,} B",
+        title=f"one flow, transfers of {BLOCK_BYTES >> 20} MiB, path MTU {path_mtu:,} B, "
+        f"the peers' datagrams {datagram:,} B",
         quantity=Quantity.GOODPUT,
         subjects=[own, *peers],
         pairs=[(own.name, peer.name) for peer in peers],
