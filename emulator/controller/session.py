@@ -20,6 +20,7 @@ import grpc
 
 from emulator.controller import state
 from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
+from emulator.controller.grpc_output import print_no_tracebacks
 from emulator.controller.launch import LocalAgents
 from emulator.controller.listening import Listening
 from emulator.controller.scratch import scratch_folder
@@ -463,6 +464,7 @@ class RunSession:
     async def _serve(self, target: str, token: str) -> Any:
         if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
             raise HostError(f"{target} is too long for the name of a socket: set TMPDIR to a shorter path")
+        print_no_tracebacks()
         server = grpc.aio.server(options=SERVER_OPTIONS)
         listening = self._plan.listening
         tokens = [token] if listening is None else [token, listening.token or ""]  # none: only at a Unix socket
