@@ -89,7 +89,7 @@ class _Group:
         self._lanes = {
             (member, number): _Lane(iter(lane))
             for member in range(operation.members)
-            for number, lane in enumerate(_lanes_of(operation, member))
+            for number, lane in enumerate(lanes_of(operation, member))
         }
         self._queues: dict[tuple[int, int, int], _Queue] = {}
         self._active: list[_Queue] = []
@@ -159,7 +159,8 @@ class _Group:
         return np.concatenate([crossing.links for crossing in crossings])
 
 
-def _lanes_of(operation: Operation, member: int) -> Sequence[Iterator[Step]]:
+def lanes_of(operation: Operation, member: int) -> Sequence[Iterator[Step]]:
+    """What a member of a collective or send does, lane by lane."""
     if not operation.kind.is_collective:
         transfer = (Transfer(1 - member, 0, operation.size_bytes),) if operation.size_bytes else ()
         return [iter([Step(sends=transfer) if member == 0 else Step(recvs=transfer)])]

@@ -21,10 +21,10 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from emulator.planner.algorithms import schedule
+from emulator.planner.fluid import lanes_of
 from emulator.planner.overhead import roce_packet_bytes
 from emulator.planner.routing import FloatArray, Router
-from emulator.planner.schedule import Collective, Step, Transfer
+from emulator.planner.schedule import Step
 from emulator.planner.traffic import Operation
 from emulator.trace.model import IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
@@ -202,7 +202,7 @@ class _Group:
         self._header = roce_packet_bytes(0, ipv6=sending.ipv6)
         self._ack_every = max(1, sending.window_packets // ACK_SHARE)
         self._request_every = max(1, sending.window_packets // REQUEST_SHARE)
-        self._lanes = [[_Lane(iter(lane)) for lane in _lanes_of(operation, one)] for one in range(operation.members)]
+        self._lanes = [[_Lane(iter(lane)) for lane in lanes_of(operation, one)] for one in range(operation.members)]
         self._welcome: list[set[int]] = [set() for _ in range(operation.members)]  # whom members have cleared
         self._cleared: list[set[int]] = [set() for _ in range(operation.members)]  # who has cleared them
         self._held: list[list[tuple[int, int, int]]] = [[] for _ in range(operation.members)]  # peer, lane, size
@@ -416,11 +416,3 @@ class _Group:
         lane.missing -= Counter([peer])
         if not lane.missing:
             self._advance(member, number)
-
-
-def _lanes_of(operation: Operation, member: int) -> Sequence[Iterator[Step]]:
-    if not operation.kind.is_collective:
-        transfer = (Transfer(1 - member, 0, operation.size_bytes),) if operation.size_bytes else ()
-        return [iter([Step(sends=transfer) if member == 0 else Step(recvs=transfer)])]
-    view = Collective(operation.kind, operation.members, member, operation.size_bytes, operation.root)
-    return schedule(operation.algorithm, view)
