@@ -68,6 +68,7 @@ class Requester:
         "_settings",
         "_silent_ns",
         "_unacknowledged",
+        "_unmoved",
         "_unsent",
         "_window",
         "failure",
@@ -96,7 +97,8 @@ class Requester:
         self._asked_ns = 0  # when that one was sent
         self._asking_ns = settings.timeout_ns // ASKING_SHARE
         self._progress_ns = 0
-        self._silent_ns = 0  # _progress_ns as it was before the first of the timeouts in a row
+        self._silent_ns = 0  # when something was last heard, before the first of the timeouts in a row
+        self._unmoved = (0, 0)  # _progress_ns as `held_up` left it, and what it was before
         self._opened_ns = 0  # when the window last opened without an acknowledgement
         self._paused_until = 0
         self._retries = self._rnr_retries = 0
@@ -133,7 +135,7 @@ class Requester:
     @property
     def silent_since_ns(self) -> int:
         """Since when nothing was acknowledged of what is in flight."""
-        return self._silent_ns if self._retries else self._progress_ns
+        return self._silent_ns if self._retries else self._heard_ns()
 
     @property
     def is_idle(self) -> bool:
@@ -262,7 +264,9 @@ class Requester:
 
     def held_up(self, duration_ns: int, now: int) -> None:
         """The owner could not look for answers for so long, up to `now`: that time does not count as silence."""
+        heard = self._heard_ns()
         self._progress_ns = min(now, self._progress_ns + duration_ns)
+        self._unmoved = self._progress_ns, heard
 
     def handle_timer(self, now: int) -> None:
         """To be called at `deadline_ns`: send everything again, or give up."""
@@ -278,7 +282,7 @@ class Requester:
             self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
             return
         if not self._retries:
-            self._silent_ns = self._progress_ns
+            self._silent_ns = self._heard_ns()
         self._retries += 1
         self._progress_ns = now
         self._window.fell_silent()
@@ -286,6 +290,11 @@ class Requester:
 
     def _number(self, psn: Psn) -> int:
         return unwrapped(psn, self._initial + self._unacknowledged) - self._initial
+
+    def _heard_ns(self) -> int:
+        """When there was last progress, whatever `held_up` has added since."""
+        moved, heard = self._unmoved
+        return heard if self._progress_ns == moved else self._progress_ns
 
     def _timeout_ns(self) -> int:
         return self._settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)

@@ -110,6 +110,19 @@ def test_silence_lasts_over_timeouts_until_something_is_acknowledged() -> None:
     assert requester.silent_since_ns == 10**9
 
 
+def test_time_that_the_owner_was_held_up_is_silence_all_the_same() -> None:
+    requester = sender(200)
+    sent(requester, 5)
+    for now in (1_000, 2_000):  # twice in a row
+        due = requester.deadline_ns
+        requester.held_up(300, now)
+        assert (requester.deadline_ns, requester.silent_since_ns) == (due + 300, 5)
+    requester.handle_timer(requester.deadline_ns)
+    assert requester.silent_since_ns == 5
+    requester.acknowledge(Psn(0), NO_CREDIT_LIMIT, 10**9)
+    assert requester.silent_since_ns == 10**9
+
+
 def test_the_packets_of_a_message_count_as_they_are_acknowledged() -> None:
     requester = sender(200)
     requester.post(Message(Verb.WRITE_IMM, 300))
