@@ -263,7 +263,7 @@ class Requester:
         return [*done, *self._advance(message.first + message.taken, now)]
 
     def held_up(self, duration_ns: int, now: int) -> None:
-        """The owner could not look for answers for so long, up to `now`: that time does not count as silence."""
+        """The owner could not look for answers for so long, up to `now`: that does not count towards the timeout."""
         heard = self._heard_ns()
         self._progress_ns = min(now, self._progress_ns + duration_ns)
         self._unmoved = self._progress_ns, heard

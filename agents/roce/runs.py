@@ -37,7 +37,8 @@ _ACK_REQUEST_FIRST_BYTE = 0x80  # of a big-endian word that is read as a little-
 _BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 """Words 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
-_CALLS = 9  # that the slots fill, half a message of 1 MiB: fewer cost operations, more the nearness of a core's cache
+CALLS = 9
+"""Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
 P_KEY = 0xFFFF
 
 Pieces: TypeAlias = Sequence[Buffer]
@@ -57,7 +58,7 @@ class Payload:
         self.path_mtu, self.is_constant = path_mtu, seed is None
         self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
         """MIDDLE packets that one call carries."""
-        self.slots = self.per_call * _CALLS
+        self.slots = self.per_call * CALLS
         self._datagrams: dict[tuple[int, int], bytearray] = {}
         size = self.slots * path_mtu
         self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)

@@ -121,7 +121,9 @@ class AgentMetrics:
         Info("charkha_agent", "the agent", registry=registry).info({"agent": agent})
         self._playing = Gauge("charkha_agent_playing", "1 while a run goes on", registry=registry)
         self._runs = Counter("charkha_agent_runs", "played to their end, well or not", registry=registry)
-        self._sent = Gauge("charkha_agent_run_payload_bytes", "sent in the run that goes on", registry=registry)
+        self._sent = Gauge(
+            "charkha_agent_run_payload_bytes", "sent and acknowledged in the run that goes on", registry=registry
+        )
         self._done = Gauge("charkha_agent_run_nodes_done", "of the trace, in the run that goes on", registry=registry)
 
     def progressed(self, *, bytes_sent: int, nodes_done: int) -> None:
@@ -159,7 +161,9 @@ class RunMetrics(RunObserver):
         self._iteration = Gauge("charkha_iteration", "being played, negative for warm-up", registry=registry)
         self._done = Counter("charkha_communication_nodes_done", "completed", registry=registry)
         self._jct = Gauge("charkha_jct_seconds", "first start to last end of the last iteration", registry=registry)
-        self._sent = Gauge("charkha_agent_payload_bytes", "sent since the run began", ("agent",), registry=registry)
+        self._sent = Gauge(
+            "charkha_agent_payload_bytes", "sent and acknowledged since the run began", ("agent",), registry=registry
+        )
         self._cct = Gauge("charkha_cct_seconds", "median of the last iteration", _CLASS, registry=registry)
         self._busbw = Gauge(
             "charkha_busbw_bytes_per_second", "at the median cct of the last iteration", _CLASS, registry=registry

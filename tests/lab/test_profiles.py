@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections import defaultdict
@@ -15,6 +14,7 @@ from emulator.results.record import Run, read_run
 from emulator.results.schema import Part
 from tests.support.command import Finished, charkha
 from tests.support.fairness import shares
+from tests.support.full import measures
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 LEAF_SPINE = Path(__file__).parents[2] / "topologies" / "leaf-spine-2x2.yaml"
@@ -134,7 +134,7 @@ def test_a_port_that_goes_down_ends_the_run_and_one_that_comes_back_costs_time(l
     assert times[-1] > 10**9 > 3 * times[len(times) // 2]
 
 
-@pytest.mark.skipif(not os.environ.get("CHARKHA_FULL"), reason="measures: CHARKHA_FULL=1 on a quiet machine")
+@measures
 @pytest.mark.parametrize("lab", [star(5, rate="400Mbit", mtu=9000)], indirect=True, ids=["five-hosts"])
 def test_dcqcn_closes_the_loop_through_a_marker(lab: Lab) -> None:
     sweep = ("-n", 5, "-b", "400M", "-e", "400M", "--iterations", 1, "--warmup", 0, "--algorithm", "gather=parallel")

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
+from agents.roce.runs import CALLS
 from agents.transports.roce.batch import UDP_SEGMENT, Batch
 from emulator.errors import HostError
 
@@ -30,8 +31,6 @@ SO_RXQ_OVFL, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 40, 32, 33  # asm-generic/socket
 
 RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES = 64 << 20, 16 << 20
 """What is asked for: so much of a receive buffer that eight peers may fill their windows at once."""
-MOST_CALLS = 9
-"""Calls handed over at a time: those of one run."""
 LONGEST_BLOCK_MS = 20
 """How long a full send buffer may hold up everything before a packet counts as lost."""
 
@@ -115,7 +114,7 @@ class Sender:
         self._sendmsg = sock.sendmsg
 
     def send(self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = ()) -> bool:
-        """Send one call; False where the kernel lost it. OSError where it says that it never will (see `Refusal`)."""
+        """Send one call; False where the kernel lost it. OSError where it says that it never will."""
         try:
             self._sendmsg(pieces, control, 0, to)
         except OSError as error:
@@ -129,7 +128,7 @@ class Sender:
             return
         batch = self._batches.get((to, stride))
         if batch is None:
-            batch = self._batches[to, stride] = Batch(*to, stride=stride, call_bytes=call_bytes, most=MOST_CALLS)
+            batch = self._batches[to, stride] = Batch(*to, stride=stride, call_bytes=call_bytes, most=CALLS)
         start = 0
         while start < len(view):
             start += call_bytes * batch.send(self._fd, view[start:] if start else view)

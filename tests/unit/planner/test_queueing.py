@@ -10,8 +10,9 @@ import pytest
 
 from agents import execution
 from agents.roce import requester
+from agents.transports.base import DEFAULT_MESSAGE_BYTES
 from agents.transports.roce.options import RoceOptions
-from emulator.planner import queueing
+from emulator.planner import overhead, queueing
 from emulator.planner.queueing import Sending, queued_ns
 from emulator.planner.routing import Router
 from emulator.planner.traffic import traffic_of_collective
@@ -127,4 +128,5 @@ def test_what_is_too_much_to_walk_is_left_open(tmp_path: Path, monkeypatch: pyte
 def test_the_transport_does_what_the_model_has_of_it() -> None:
     assert queueing.LOOKAHEAD_STEPS == execution.LOOKAHEAD_STEPS
     assert queueing.ASKING_SHARE == requester.ASKING_SHARE
+    assert DEFAULT_MESSAGE_BYTES["roce"] == overhead.DEFAULT_MESSAGE_BYTES
     assert RoceOptions().connection(window_packets=64).ack_interval == 64 // queueing.REQUEST_SHARE
