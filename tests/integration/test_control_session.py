@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,8 +39,15 @@ HELLO = control.Hello(
 )
 
 
-class Silent:
-    """A SessionObserver."""
+class Watching:
+    """A SessionObserver that notes when the first agent has been let in."""
+
+    def __init__(self) -> None:
+        self.first_joined = asyncio.Event()
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        if len(agents) < len(AGENTS):
+            self.first_joined.set()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -53,6 +60,7 @@ class Open:
     target: str
     hello: control.Hello
     playing: asyncio.Task[SessionOutcome]
+    watching: Watching
 
     async def dial(self, *values: control.AgentValue) -> Any:
         """What the controller first answers to an agent that says this."""
@@ -107,14 +115,15 @@ def _plan(folder: Path, *, silence_timeout_s: float) -> RunPlan:
 
 @contextlib.asynccontextmanager
 async def _open(folder: Path, *, silence_timeout_s: float) -> AsyncIterator[Open]:
-    session = RunSession(_plan(folder / "trace", silence_timeout_s=silence_timeout_s), Silent())  # type: ignore[arg-type]
+    watching = Watching()
+    session = RunSession(_plan(folder / "trace", silence_timeout_s=silence_timeout_s), watching)  # type: ignore[arg-type]
     playing = asyncio.create_task(session.play())
     try:
         async with asyncio.timeout(10):
             while not (folder / "agent-0").exists():  # noqa: ASYNC110 (a process writes it)
                 await asyncio.sleep(0.01)
         target, token = (folder / "agent-0").read_text().splitlines()
-        yield Open(target, replace(HELLO, token=token), playing)
+        yield Open(target, replace(HELLO, token=token), playing, watching)
     finally:
         session.abort(RunAborted("the test is over"))
         await asyncio.wait([playing])
@@ -263,7 +272,9 @@ def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None
 
 def test_an_agent_that_hangs_up_before_the_others_are_there_is_lost(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        await opened.dial(opened.hello)
+        async with ControlLink(opened.target) as link:
+            link.send(opened.hello)
+            await asyncio.wait_for(opened.watching.first_joined.wait(), 10)
         assert str(await opened.ended()) == "agent agent-0 is lost (its connection ended); its ranks: 0"
 
     run_check(check)
