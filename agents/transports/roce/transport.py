@@ -10,7 +10,7 @@ import asyncio
 import select
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
 from agents.timer import TimerfdClock
@@ -29,7 +29,10 @@ LONGEST_NS_UNACKNOWLEDGED = 10_000_000
 """A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
 
 _NOTABLE_LATENESS_NS = 1_000_000
-_LONGEST_SUSPICION_NS = 250_000_000
+_LONGEST_SUSPICION_NS = 100_000_000
+"""How long a busy agent waits for an idle moment, in which no answer lies unread, before it looks socket by socket."""
+_LONGEST_DOUBT_NS = 1_000_000_000
+"""How long an answer may lie in a socket that is never empty."""
 _SWEEP_NS = (1_000_000, 20_000_000)
 
 
@@ -212,7 +215,7 @@ class RoceTransport(Transport):
             if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
                 self.shared.reply()
             if self._suspected_ns and now - self._suspected_ns > _LONGEST_SUSPICION_NS:
-                self._time_out()
+                self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._by_fd) or 1)])
             self._pass_again()
         self.watch()
 
@@ -237,14 +240,18 @@ class RoceTransport(Transport):
         if not self.is_closed:
             self._pass()
 
-    def _time_out(self) -> None:
+    def _time_out(self, unread: Collection[int] = ()) -> None:
+        """Time out what is overdue, but for what may be answered already, in sockets that hold something unread."""
         if not self._suspected_ns:
             return
         self._suspected_ns = 0
         now = time.monotonic_ns()
+        doubtful = {self._by_fd[fd].rank for fd in unread if fd in self._by_fd}
         for channel in list(self.shared.active):
             requester = channel.pair.requester
             if requester.is_idle or channel.is_dead:
                 self.shared.active.discard(channel)
-            elif requester.deadline_ns <= now:
+            elif requester.deadline_ns <= now and (
+                channel.ends.rank not in doubtful or now - requester.deadline_ns > _LONGEST_DOUBT_NS
+            ):
                 channel.handle_timer(now)
