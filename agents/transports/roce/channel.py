@@ -60,13 +60,32 @@ class Owner(Protocol):
         ...
 
 
+class Neighbour(Protocol):
+    """A rank of the same process."""
+
+    def drain(self) -> None:
+        """Take what has come."""
+        ...
+
+
 class Channel:
-    """One queue pair between two ranks."""
+    """One queue pair between two ranks.
+
+    Args:
+        shared: with all channels of the process.
+        link: that it belongs to.
+        ends: the two ranks.
+        settings: of the queue pair.
+        make: makes it.
+        port: paces what is sent; None: nothing does.
+        neighbour: the peer, where it is in the same process.
+    """
 
     __slots__ = (
         "_ack_every",
         "_elsewhere",
         "_has_alarm",
+        "_has_more",
         "_is_free",
         "_is_owing",
         "_is_waiting",
@@ -80,6 +99,7 @@ class Channel:
         "drops",
         "ends",
         "is_dead",
+        "neighbour",
         "owed_since",
         "pair",
         "posted_bytes",
@@ -95,6 +115,7 @@ class Channel:
         settings: ConnectionSettings,
         make: Callable[[], QueuePair],
         port: PortPacer | None = None,
+        neighbour: Neighbour | None = None,
     ) -> None:
         self._shared, self._link, self.ends, self._port = shared, link, ends, port
         self.pair = make()
@@ -105,7 +126,8 @@ class Channel:
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
         self._is_free = port is None and not self.pair.is_paced  # nothing but the window holds up what is sent
-        self._has_alarm = self._is_owing = self._is_waiting = self.is_dead = False
+        self._has_alarm = self._has_more = self._is_owing = self._is_waiting = self.is_dead = False
+        self.neighbour = neighbour if port is None else None
         self.owed_since = self.posted_bytes = self.posted_messages = 0
         self.drops: Counter[str] | None = None
         """Packets that came to this queue pair and were not wanted, by reason."""
@@ -151,6 +173,8 @@ class Channel:
         try:
             if self._port is not None:
                 self._send_through(self._port, now)
+            elif self.neighbour is not None:
+                self._send_some(now)
             else:
                 while (run := pair.next_run(now, most)) is not None:
                     self._outlet.run(run)
@@ -194,6 +218,27 @@ class Channel:
         self._has_alarm = False
         if not self.is_dead:
             self.send(self._shared.clock.now())
+
+    def send_more(self, now: int) -> None:
+        """Go on where the last turn ended."""
+        self._has_more = False
+        if not self.is_dead:
+            self.send(now)
+
+    def _send_some(self, now: int) -> None:
+        """Send as much as the neighbour then finds in the core's cache; the rest has a turn of its own."""
+        if self._has_more:
+            return
+        most = left = self._shared.payload.slots
+        while left > 0:
+            run = self.pair.next_run(now, most)
+            if run is None:
+                return
+            self._outlet.run(run)
+            left -= run.packets
+        if self.pair.requester.backlog:
+            self._has_more = True
+            self._shared.unfinished.append(self)
 
     def _send_through(self, port: PortPacer, now: int) -> None:
         """Send while the port lets payload through; control need not wait."""

@@ -149,6 +149,7 @@ class Link:
             ends,
             settings=self._settings,
             port=self._endpoint.port,
+            neighbour=transport.endpoint(self.peer),
             make=lambda: QueuePair(
                 self._settings,
                 send_psn=first_psn(rank, self.peer, index=index, seed=seed),

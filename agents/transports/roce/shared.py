@@ -31,6 +31,7 @@ class Shared:
         drops: packets that were received and not wanted, by reason.
         active: channels with packets on their way.
         owing: channels whose responder owes a reply.
+        unfinished: channels to ranks of this process that may have more to send.
     """
 
     options: RoceOptions
@@ -45,6 +46,7 @@ class Shared:
     drops: Counter[str]
     active: set[Channel]
     owing: list[Channel]
+    unfinished: list[Channel]
     seed: int
     rkey: int
     is_cutting: bool = True
@@ -78,6 +80,7 @@ def shared_state(
         drops=Counter(),
         active=set(),
         owing=[],
+        unfinished=[],
         seed=seed,
         rkey=rkey,
     )

@@ -183,8 +183,14 @@ class RoceTransport(Transport):
             self._epoll.unregister(fd)
         self.shared.senders.close(endpoint.address.host)
 
+    def endpoint(self, rank: int) -> RoceEndpoint | None:
+        """Of a rank; None where another agent has it."""
+        return self._endpoints.get(rank)
+
     def watch(self) -> None:
         """Something is on its way: look for answers that are overdue."""
+        if self.shared.unfinished:
+            self._pass_again()
         if not self._has_sweep and self.shared.active:
             self._has_sweep = True
             self._sweep_due_ns = time.monotonic_ns() + self._sweep_ns
@@ -201,7 +207,7 @@ class RoceTransport(Transport):
             if self.is_closed:
                 return
             ready = self._epoll.poll(0, 256)
-            if not ready:
+            if not ready and not self.shared.unfinished:
                 self.shared.reply()
                 self._time_out()
                 break
@@ -209,6 +215,7 @@ class RoceTransport(Transport):
                 endpoint = self._by_fd.get(fd)
                 if endpoint is not None:
                     endpoint.drain()
+            self._go_on()
         else:
             now = time.monotonic_ns()
             owing = self.shared.owing
@@ -218,6 +225,15 @@ class RoceTransport(Transport):
                 self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._by_fd) or 1)])
             self._pass_again()
         self.watch()
+
+    def _go_on(self) -> None:
+        """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
+        the core's cache costs half."""
+        unfinished, self.shared.unfinished = self.shared.unfinished, []
+        for channel in unfinished:
+            channel.send_more(time.monotonic_ns())
+            if channel.neighbour is not None:
+                channel.neighbour.drain()
 
     def _pass_again(self) -> None:
         # The last round may have taken all there was: then nothing else would bring the idle moment about.
