@@ -23,6 +23,7 @@ from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.grpc_output import print_no_tracebacks
 from emulator.controller.launch import LocalAgents
 from emulator.controller.listening import Listening
+from emulator.controller.priority import behind_agents
 from emulator.controller.scratch import scratch_folder
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
@@ -186,7 +187,8 @@ class RunSession:
                 self._observer.waiting_for(self._state.missing_agents)
                 watch = asyncio.create_task(self._watch())
                 try:
-                    await self._over
+                    with behind_agents():
+                        await self._over
                 finally:
                     watch.cancel()
                     self._dismiss()

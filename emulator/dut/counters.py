@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from emulator.controller.priority import let_others_go_first
 from emulator.errors import EmulatorError
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Sampler:
         }
 
     def _work(self) -> None:
+        let_others_go_first()
         try:
             for source in self._sources:
                 source.open()
