@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -323,3 +324,24 @@ def test_agents_that_never_join_are_named(run_check: RunCheck, monkeypatch: pyte
         assert "agents to join: agent-1" in str(error)
 
     run_check(check)
+
+
+def _children() -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take a lower priority back")
+def test_agents_go_before_the_controller_while_they_play(run_check: RunCheck) -> None:
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+
+    async def check(opened: Open) -> None:
+        async with asyncio.timeout(10):
+            while os.getpriority(os.PRIO_PROCESS, 0) == usual:  # noqa: ASYNC110 (agents are being started)
+                await asyncio.sleep(0.01)
+        agents = _children()
+        assert len(agents) >= 2
+        assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in agents} == {usual}
+        assert os.getpriority(os.PRIO_PROCESS, 0) == min(usual + 10, 19)
+
+    run_check(check)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual

@@ -2,10 +2,12 @@ import errno
 import os
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -296,3 +298,68 @@ def test_a_port_in_use_is_named() -> None:
             await bed.transports[1].open(1, f"{NET}.1")
 
     run(scenario)
+
+
+def waiting_bytes(sock: socket.socket) -> int:
+    """Memory of what a socket has received and nobody has read."""
+    so_meminfo, words = 55, 9  # asm-generic/socket.h
+    return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, so_meminfo, 4 * words)[:4], sys.byteorder)
+
+
+@pytest.mark.parametrize(("agents", "least", "most"), [(1, 256 << 10, 2 << 20), (2, 4 << 20, 1 << 30)])
+def test_ranks_of_one_agent_read_before_much_waits_for_them(
+    agents: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in a socket leaves the core's cache; between agents it is the window that bounds it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gets a receive buffer that holds a window")
+    depths, sockets = [], dict[str, socket.socket]()
+    send_cut = Sender.send_cut
+
+    def noting(self: Sender, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
+        send_cut(self, view, to, call_bytes=call_bytes, stride=stride)
+        depths.append(waiting_bytes(sockets[to[0]]))
+
+    monkeypatch.setattr(Sender, "send_cut", noting)
+    transfers = [(tag, (20 << 20) + tag) for tag in range(3)]
+
+    async def scenario(bed: RoceBed) -> None:
+        ranks = await bed.connected(2)
+        for rank in ranks:
+            sockets[rank.endpoint.address.host] = cast(Any, rank.endpoint)._socket
+        for rank in ranks:
+            rank.send(1 - rank.endpoint.rank, transfers)
+        await bed.until(lambda: all(len(rank.acknowledgements(1 - rank.endpoint.rank)) == 3 for rank in ranks))
+        assert all(rank.arrivals(1 - rank.endpoint.rank) == transfers for rank in ranks)
+        assert not any(row.retransmits for rank in ranks for row in rank.endpoint.counters())
+
+    run(scenario, agents=agents, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)
+    assert least < max(depths) < most
+
+
+def test_only_whoever_nothing_unread_may_have_answered_is_timed_out_in_the_midst_of_traffic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks wait for an answer that is overdue; in the socket of one of them something lies unread."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b, c = await bed.listeners(3)
+        transport, deaf = bed.transports
+        for rank in (a, c):  # b never reads
+            rank.connect(directory([a, b, c]))
+            rank.send(1, [(1, 1000)])
+        channels = {channel.ends.rank: channel.pair.requester for channel in transport.shared.active}
+        assert set(channels) == {0, 2}
+        assert not deaf.shared.active
+        unread = [fd for fd, endpoint in transport._by_fd.items() if endpoint.rank == 0]
+        sent = {rank: requester.sent_packets for rank, requester in channels.items()}
+        time.sleep(0.02)  # noqa: ASYNC251 the timeout is 8 ms, and the loop must not run
+        transport._suspected_ns = 1
+        transport._time_out(unread=unread)
+        assert {rank: requester.sent_packets - sent[rank] for rank, requester in channels.items()} == {0: 0, 2: 1}
+        monkeypatch.setattr("agents.transports.roce.transport._LONGEST_DOUBT_NS", 0)
+        transport._suspected_ns = 1
+        transport._time_out(unread=unread)
+        assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"
+
+    run(scenario, agents=2, qp_timeout=11)

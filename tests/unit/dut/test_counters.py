@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator, Sequence
 from itertools import count
 
@@ -141,3 +142,18 @@ def test_rules_are_counted_one_by_one_and_by_kind() -> None:
         ("ecn_marked[later]", 0),
         ("ecn_marked", 0),
     }
+
+
+def test_counters_are_read_at_a_low_priority_and_nothing_else_is() -> None:
+    usual, seen = os.getpriority(os.PRIO_PROCESS, 0), []
+
+    class Looking(Growing):
+        def read(self) -> Sequence[Reading]:
+            seen.append(os.getpriority(os.PRIO_PROCESS, 0))
+            return super().read()
+
+    sampler = Sampler([Looking("sw0")])
+    sampler.start()
+    sampler.stop()
+    assert set(seen) == {min(usual + 10, 19)}
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual
