@@ -363,3 +363,18 @@ def test_only_whoever_nothing_unread_may_have_answered_is_timed_out_in_the_midst
         assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"
 
     run(scenario, agents=2, qp_timeout=11)
+
+
+def test_a_neighbour_that_connects_late_has_lost_nothing() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.listeners(2)
+        a.connect(directory([a, b]))
+        a.send(1, [(1, 20 << 20)])
+        await bed.quiesce()
+        b.connect(directory([a, b]))
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        assert b.arrivals(0) == [(1, 20 << 20)]
+        assert not bed.transports[0].drops
+        assert not any(row.retransmits for row in a.endpoint.counters())
+
+    run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)

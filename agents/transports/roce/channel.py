@@ -63,8 +63,8 @@ class Owner(Protocol):
 class Neighbour(Protocol):
     """A rank of the same process."""
 
-    def drain(self) -> None:
-        """Take what has come."""
+    def catch_up(self) -> None:
+        """Take what has come, if it listens."""
         ...
 
 

@@ -153,6 +153,11 @@ class RoceEndpoint:
 
     # Receiving.
 
+    def catch_up(self) -> None:
+        """See Neighbour. Who is not connected yet leaves what comes in its socket."""
+        if self._directory is not None and not self.is_closed:
+            self.drain()
+
     def drain(self) -> None:
         """Take what has come, a bounded number of calls."""
         receive, buffers, anc = self._recvmsg_into, self._buffers, _CONTROL_BYTES

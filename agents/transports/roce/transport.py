@@ -233,7 +233,7 @@ class RoceTransport(Transport):
         for channel in unfinished:
             channel.send_more(time.monotonic_ns())
             if channel.neighbour is not None:
-                channel.neighbour.drain()
+                channel.neighbour.catch_up()
 
     def _pass_again(self) -> None:
         # The last round may have taken all there was: then nothing else would bring the idle moment about.
