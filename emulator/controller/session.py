@@ -23,7 +23,6 @@ from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.grpc_output import print_no_tracebacks
 from emulator.controller.launch import LocalAgents
 from emulator.controller.listening import Listening
-from emulator.controller.priority import behind_agents
 from emulator.controller.scratch import scratch_folder
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
@@ -31,6 +30,7 @@ from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, Run
 from emulator.planner.capping import PortShare
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.program import PlaySettings
+from emulator.priority import behind_agents
 from emulator.results.catalogue import Completions
 from emulator.results.manifest import Parameter
 from emulator.results.nics import NicFacts

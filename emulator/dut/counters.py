@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from emulator.controller.priority import let_others_go_first
 from emulator.errors import EmulatorError
+from emulator.priority import let_others_go_first
 
 if TYPE_CHECKING:
     from emulator.results.schema import Columns
