@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,26 @@ def two(lab_host: None, tmp_path: Path) -> Iterator[Rack]:
         yield servers
 
 
-def bench(servers: Rack, *options: object, ranks: int = 4, out: str = "run") -> Finished:
-    """A sweep of one size on the first server."""
-    sweep = ("bench", "all_reduce", "-n", ranks, "-b", "1M", "-e", "1M", "--iterations", 3)
+def sweep(servers: Rack, *options: object, ranks: int = 4, out: str = "run") -> Sequence[object]:
+    """The command of a sweep of one size."""
+    command = ("bench", "all_reduce", "-n", ranks, "-b", "1M", "-e", "1M", "--iterations", 3)
     where = ("--topology", servers.topology(ranks_each=2), "--listen", servers.controller, "--out", out)
-    command = (*sweep, *where, "--token-file", servers.token_file, *options)
+    return *command, *where, "--token-file", servers.token_file, *options
+
+
+def bench(servers: Rack, *options: object, ranks: int = 4, out: str = "run") -> Finished:
+    """The sweep on the first server."""
+    command = sweep(servers, *options, ranks=ranks, out=out)
     return charkha(*command, cwd=servers.folder, prefix=servers.servers[0].prefix)
+
+
+@contextmanager
+def waiting(servers: Rack) -> Iterator[None]:
+    """The sweep on the first server, which waits for the last agent that it needs; it is to end well."""
+    with started(*sweep(servers), cwd=servers.folder, prefix=servers.servers[0].prefix) as command:
+        yield
+        with servers.agent(1):
+            assert command.finish().code == 0
 
 
 def manifest(servers: Rack, out: str = "run") -> dict[str, Any]:
@@ -99,8 +113,7 @@ def test_who_is_missing_is_named(two: Rack) -> None:
 
 
 def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
-    with two.agent(0), two.agent(1), two.agent(1, "--interface", "eth1", "--name", "spare") as spare:
-        assert bench(two).code == 0
+    with two.agent(0), two.agent(1, "--interface", "eth1", "--name", "spare") as spare, waiting(two):
         spare.says("this run goes without it: agent 'spare' is not part of this run")
 
 
@@ -121,11 +134,8 @@ def test_an_agent_refuses_what_is_not_safe(two: Rack, options: Sequence[object],
 
 def test_a_wrong_token_ends_the_agent_and_not_the_run(two: Rack) -> None:
     (two.folder / "guess").write_text("a-guess-for-the-tests")
-    with ExitStack() as stack:
-        stack.enter_context(two.agent(0))
-        stranger = stack.enter_context(two.agent(1, "--interface", "eth1", "--token-file", two.folder / "guess"))
-        stack.enter_context(two.agent(1))
-        assert bench(two).code == 0
+    guess = ("--interface", "eth1", "--token-file", two.folder / "guess")
+    with two.agent(0), two.agent(1, *guess) as stranger, waiting(two):
         finished = stranger.command.finish(20)
     assert finished.code == 1
     assert "the token is not the controller's" in finished.stderr
