@@ -39,6 +39,8 @@ _BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 CALLS = 9
 """Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
+LEAST_SHARED_BYTES, SHARED_CALLS = 4096, 34
+"""Path MTU from which on constant payload stands once for all packets; full calls that a run then has at most."""
 P_KEY = 0xFFFF
 
 Pieces: TypeAlias = Sequence[Buffer]
@@ -100,25 +102,44 @@ class Payload:
 
 
 class Staging:
-    """Slots with room for a MIDDLE packet's header before, and its ICRC after each; all flows of a process share it."""
+    """The packets of a run as the kernel reads them; all flows of a process share it.
+
+    A packet is a slot: a MIDDLE packet's header, payload, ICRC. Where packets are large and all have the same payload,
+    that stands here once: what is read for every packet then stays in the core's first cache, and leaves room in the
+    others. Where they are small, the kernel's work for every piece would cost more than that saves.
+    """
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
-        self.stride = stride = BTH_BYTES + payload.path_mtu + ICRC_BYTES
-        buffer = bytearray(payload.slots * stride)
-        self.buffer = memoryview(buffer)
-        rows = np.frombuffer(buffer, np.uint8).reshape(payload.slots, stride)
-        rows[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
-        shape = (payload.slots,)
-        self.starts = np.ndarray(shape, "<u8", buffer, 0, (stride,))
-        self.psns: U32Array = np.ndarray(shape, "<u4", buffer, 8, (stride,))
-        self.icrcs: U32Array = np.ndarray(shape, "<u4", buffer, stride - ICRC_BYTES, (stride,))
+        self.is_shared = payload.is_constant and payload.path_mtu >= LEAST_SHARED_BYTES
+        """Whether the slots have headers and ICRCs alone, and `content` is the payload of all."""
+        self.stride = BTH_BYTES + payload.path_mtu + ICRC_BYTES
+        """Bytes of a packet."""
+        self.step = step = BTH_BYTES + ICRC_BYTES if self.is_shared else self.stride
+        """From a slot to the next, bytes."""
+        self.slots = slots = payload.per_call * (SHARED_CALLS if self.is_shared else CALLS)
+        buffer, content = bytearray(slots * step), bytearray(payload.take(0, payload.path_mtu))
+        self.buffer, self.content = memoryview(buffer), memoryview(content)
+        if not self.is_shared:
+            np.frombuffer(buffer, np.uint8).reshape(slots, step)[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
+        self.starts = np.ndarray((slots,), "<u8", buffer, 0, (step,))
+        self.psns: U32Array = np.ndarray((slots,), "<u4", buffer, 8, (step,))
+        self.icrcs: U32Array = np.ndarray((slots,), "<u4", buffer, step - ICRC_BYTES, (step,))
         self.owner: object = None
         """Whose headers the slots carry, but for what differs from packet to packet."""
         self.last_slot = -1
         """The one that is a LAST packet among MIDDLE ones; -1: none is."""
-        self.steps = np.arange(payload.slots, dtype=np.uint32)
-        self.ip_ids = self.steps % np.uint32(payload.per_call)
+        self.ip_ids = np.arange(slots, dtype=np.uint32) % np.uint32(payload.per_call)
+
+    def pieces(self, slot: int, count: int) -> Pieces:
+        """`count` packets from `slot` on."""
+        step, view = self.step, self.buffer
+        if not self.is_shared:
+            return (view[slot * step : (slot + count) * step],)
+        pieces: list[memoryview] = []
+        for start in range(slot * step, (slot + count) * step, step):
+            pieces += (view[start : start + BTH_BYTES], self.content, view[start + BTH_BYTES : start + step])
+        return pieces
 
 
 class Framing:
@@ -126,7 +147,7 @@ class Framing:
 
     def __init__(self, path: UdpPath, dest_qp: int, staging: Staging) -> None:
         self.path, self.dest_qp = path, dest_qp
-        self._staging, self._payload = staging, staging.payload
+        self.staging, self._payload = staging, staging.payload
         self._prefixes: dict[int, int] = {}  # UDP payload bytes → CRC of what comes before the BTH
         self._shapes: dict[tuple[int, int], tuple[int, Shifts, int]] = {}  # see _make_shape
         self._runs: dict[int, _MiddleRuns] = {}
@@ -173,15 +194,15 @@ class Framing:
 
     def middles(
         self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool, ends: bool = False
-    ) -> memoryview:
-        """`count` MIDDLE packets in the staging buffer from `slot` on (not beyond its end).
+    ) -> None:
+        """Write `count` MIDDLE packets to the staging buffer from `slot` on (not beyond its end).
 
         Args:
             are_cut: the kernel will cut calls of `Payload.per_call` packets, which numbers the IP IDs of each from 0;
                 else every packet is sent alone with ID 0.
             ends: the last one is the message's LAST, full and without immediate data: as long as the others.
         """
-        staging, end = self._staging, slot + count
+        staging, end = self.staging, slot + count
         runs = self._runs.get(opcode) or self._make_runs(opcode)
         if staging.owner is not runs:
             staging.starts[:] = runs.start
@@ -203,7 +224,6 @@ class Framing:
             staging.starts[end - 1] = runs.last_start
             staging.icrcs[end - 1] ^= runs.last_change
             staging.last_slot = end - 1
-        return staging.buffer[slot * staging.stride : end * staging.stride]
 
     def is_intact(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
         """Whether a lone packet's ICRC is right, if its payload is the slot's; looks at the payload only if it is not.
@@ -268,7 +288,7 @@ class Framing:
 
     def _make_runs(self, opcode: int) -> _MiddleRuns:
         headers = BTH.pack(opcode, 0, P_KEY, self.dest_qp, 0)
-        made = self._runs[opcode] = _MiddleRuns(self.path, headers, self._staging)
+        made = self._runs[opcode] = _MiddleRuns(self.path, headers, self.staging)
         return made
 
 

@@ -1,16 +1,27 @@
 """Calls that the kernel cuts, over real sockets."""
 
+import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
 
+from agents.roce.runs import Payload, Staging
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.sockets import Sender
 
-STRIDE = 1040
-CALL_BYTES = 4 * STRIDE
+
+@pytest.fixture(params=[(1024, None), (4096, None), (4096, 7)], ids=["on end", "shared payload", "random"])
+def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Staging:
+    """Packets that all differ in what stands where headers and ICRCs do, four a call."""
+    monkeypatch.setattr("agents.roce.runs.MOST_SEGMENTS", 4)
+    path_mtu, seed = request.param
+    staging, random = Staging(Payload(path_mtu=path_mtu, seed=seed)), Random(path_mtu)
+    for slot in range(staging.slots):
+        header, icrc = random.getrandbits(64), random.getrandbits(32)
+        staging.starts[slot], staging.icrcs[slot] = header, icrc
+    return staging
 
 
 @pytest.fixture(params=["127.77.3.1", "::1"])
@@ -38,40 +49,65 @@ def datagrams(receiver: socket.socket) -> list[bytes]:
             return found
 
 
-def send(host: str, receiver: socket.socket, size: int) -> tuple[bytes, list[bytes]]:
-    """Bytes that were sent, datagrams that came."""
-    data = bytearray(Random(size).randbytes(size))
-    sender = Sender(host, 0, traffic_class=0)
-    sender.send_cut(memoryview(data), (host, receiver.getsockname()[1]), call_bytes=CALL_BYTES, stride=STRIDE)
+def send(
+    host: str, receiver: socket.socket, staging: Staging, count: int, slot: int = 0
+) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Packets that were sent, datagrams that came."""
+    sender, batch = Sender(host, 0, traffic_class=0), Batch(staging, is_v6=":" in host)
+    sender.send_cut(batch, slot, count, (host, receiver.getsockname()[1]))
     sender.close()
     assert sender.drops == 0
-    return bytes(data), datagrams(receiver)
+    return [b"".join(staging.pieces(one, 1)) for one in range(slot, slot + count)], datagrams(receiver)
 
 
-@pytest.mark.parametrize("calls", [1, 1.25, 2, 4.75, 9, 9.5, 20.3])
-def test_what_is_handed_over_together_is_cut_as_calls_are(host: str, receiver: socket.socket, calls: float) -> None:
-    sent, received = send(host, receiver, round(calls * CALL_BYTES))
-    assert b"".join(received) == sent
-    assert all(len(datagram) == STRIDE for datagram in received[:-1])
-    assert 0 < len(received[-1]) <= STRIDE
+@pytest.mark.parametrize("calls", [1, 1.25, 2, 4.75, 8, 8.5])
+def test_what_is_handed_over_together_is_cut_as_calls_are(
+    host: str, receiver: socket.socket, staging: Staging, calls: float
+) -> None:
+    sent, received = send(host, receiver, staging, round(calls * staging.payload.per_call))
+    assert received == sent
+    assert len(set(received)) == len(received)
+
+
+def test_one_batch_sends_runs_of_all_lengths_from_any_slot_to_any_address(
+    host: str, receiver: socket.socket, staging: Staging
+) -> None:
+    sender, batch = Sender(host, 0, traffic_class=0), Batch(staging, is_v6=":" in host)
+    to, nowhere = (host, receiver.getsockname()[1]), (host, 9)
+    per_call = staging.payload.per_call
+    for slot, count in (
+        (0, per_call + 2),
+        (0, 3),
+        (0, per_call),
+        (4, 2 * per_call + 1),
+        (0, 1),
+        (staging.slots - 2, 2),
+    ):
+        sender.send_cut(batch, 0, 5, nowhere)
+        sender.send_cut(batch, slot, count, to)
+        assert datagrams(receiver) == [b"".join(staging.pieces(one, 1)) for one in range(slot, slot + count)]
+    sender.close()
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_calls_that_the_kernel_does_not_take_go_alone(
-    host: str, receiver: socket.socket, taken: int, monkeypatch: pytest.MonkeyPatch
+    host: str, receiver: socket.socket, staging: Staging, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Batch.send
+    whole, per_call = Batch.send, staging.payload.per_call
     monkeypatch.setattr(
-        Batch, "send", lambda self, fd, view: whole(self, fd, view[: taken * CALL_BYTES]) if taken else 0
+        Batch,
+        "send",
+        lambda self, fd, name, slot, count: whole(self, fd, name, slot, min(count, taken * per_call)) if taken else 0,
     )
-    sent, received = send(host, receiver, 11 * CALL_BYTES + 100)
-    assert b"".join(received) == sent
+    sent, received = send(host, receiver, staging, 8 * per_call + 2)
+    assert received == sent
 
 
-def test_a_call_that_can_never_go_says_why(host: str, receiver: socket.socket) -> None:
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
+def test_a_call_that_can_never_go_says_why(host: str, receiver: socket.socket, path_mtu: int) -> None:
+    staging, to = Staging(Payload(path_mtu=path_mtu)), (host, receiver.getsockname()[1])
+    staging.payload.per_call *= 2  # more bytes than a call can have
     sender = Sender(host, 0, traffic_class=0)
-    data = memoryview(bytearray(3 * 70_000))
-    with pytest.raises(OSError, match=r"Message too long|Invalid argument"):
-        sender.send_cut(data, (host, receiver.getsockname()[1]), call_bytes=70_000, stride=35_000)
-    sender.close()
+    with contextlib.closing(sender), pytest.raises(OSError, match=r"Message too long|Invalid argument"):
+        sender.send_cut(Batch(staging, is_v6=":" in host), 0, staging.payload.per_call, to)
     assert datagrams(receiver) == []

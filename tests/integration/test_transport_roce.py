@@ -15,7 +15,7 @@ import uvloop
 from agents.roce.dcqcn import ReactionPoint
 from agents.roce.opcodes import Opcode
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
-from agents.transports.roce.batch import UDP_SEGMENT
+from agents.transports.roce.batch import UDP_SEGMENT, Batch
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress
 from agents.transports.roce.transport import RoceTransport
@@ -80,7 +80,7 @@ def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
         calls.append(sum(map(len, pieces)))
         return send(self, pieces, to, control)
 
-    def refusing_to_cut(self: Sender, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
+    def refusing_to_cut(self: Sender, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
         raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(Sender, "send", refusing)
@@ -316,8 +316,8 @@ def test_ranks_of_one_agent_read_before_much_waits_for_them(
     depths, sockets = [], dict[str, socket.socket]()
     send_cut = Sender.send_cut
 
-    def noting(self: Sender, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
-        send_cut(self, view, to, call_bytes=call_bytes, stride=stride)
+    def noting(self: Sender, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
+        send_cut(self, batch, slot, count, to)
         depths.append(waiting_bytes(sockets[to[0]]))
 
     monkeypatch.setattr(Sender, "send_cut", noting)

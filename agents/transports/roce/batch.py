@@ -6,7 +6,12 @@ import ctypes
 import socket
 import struct
 
+from agents.roce.headers import BTH_BYTES
+from agents.roce.packet import ICRC_BYTES
+from agents.roce.runs import Staging
+
 UDP_SEGMENT = 103  # linux/udp.h
+_V4_NAME_BYTES, _V6_NAME_BYTES = 16, 28
 
 
 class _Piece(ctypes.Structure):
@@ -35,51 +40,91 @@ _sendmmsg.restype = ctypes.c_int
 
 
 class Batch:
-    """Calls to one address.
+    """Calls of packets that stand in a staging buffer.
 
     Args:
-        host, port: the address, numeric.
-        stride: bytes of a datagram; the last one of a call may be shorter.
-        call_bytes: of a call; of the last one perhaps fewer.
-        most: calls at a time.
+        staging: has packets of as many flows as there are, one after the other.
+        is_v6: of the addresses that they go to.
     """
 
-    def __init__(self, host: str, port: int, *, stride: int, call_bytes: int, most: int) -> None:
-        self._call_bytes, self._most = call_bytes, most
-        self._name = ctypes.create_string_buffer(_socket_address(host, port))
+    def __init__(self, staging: Staging, *, is_v6: bool) -> None:
+        self.staging = staging
+        self._per_call, self._is_shared, self._stride = staging.payload.per_call, staging.is_shared, staging.stride
+        self._step = staging.step
+        self._buffer, self._content = _address_of(staging.buffer), _address_of(staging.content)
+        calls = -(-staging.slots // self._per_call)
+        self._per_message = 2 * self._per_call + 1 if self._is_shared else 1
+        self._name = ctypes.create_string_buffer(_V6_NAME_BYTES if is_v6 else _V4_NAME_BYTES)
         length = struct.calcsize("=Q" if ctypes.sizeof(ctypes.c_size_t) == 8 else "=I") + 8 + 2
-        control = struct.pack("@NiiH", length, socket.IPPROTO_UDP, UDP_SEGMENT, stride)
+        control = struct.pack("@NiiH", length, socket.IPPROTO_UDP, UDP_SEGMENT, staging.stride)
         self._control = ctypes.create_string_buffer(control, socket.CMSG_SPACE(2))
-        self._pieces = (_Piece * most)()
-        self._messages = (_Message * most)()
-        for piece, message in zip(self._pieces, self._messages, strict=True):
-            piece.length, header = call_bytes, message.header
-            header.name, header.name_length = ctypes.addressof(self._name), len(self._name) - 1
-            header.pieces, header.piece_count = ctypes.pointer(piece), 1
+        self._pieces = (_Piece * (calls * self._per_message))()
+        self._messages = (_Message * calls)()
+        for index, message in enumerate(self._messages):
+            header = message.header
+            header.name, header.name_length = ctypes.addressof(self._name), len(self._name)
+            header.pieces = ctypes.pointer(self._pieces[index * self._per_message])
+            header.piece_count = self._per_message
             header.control, header.control_length = ctypes.addressof(self._control), len(self._control)
         self._start = ctypes.addressof(self._messages)
-        self._address = -1
+        self._slot = 0
+        self._lay_out(0)
 
-    def send(self, fd: int, view: memoryview) -> int:
-        """Hand over what a writable view shows, at most what `most` calls carry.
+    def send(self, fd: int, name: bytes, slot: int, count: int) -> int:
+        """Hand over `count` packets from `slot` on, not beyond the last slot.
+
+        Args:
+            fd: of the socket.
+            name: see `socket_address`.
 
         Returns:
-            How many calls the kernel took. Where it took fewer, the next one has a problem: sent alone, it says which.
+            How many packets the kernel took, of whole calls. Where it took fewer, the next call has a problem: sent
+            alone, it says which.
         """
-        address = ctypes.addressof(ctypes.c_char.from_buffer(view))
-        if address != self._address:
-            for index, piece in enumerate(self._pieces):
-                piece.base = address + index * self._call_bytes
-            self._address = address
-        calls = min(self._most, -(-len(view) // self._call_bytes))
-        last = self._pieces[calls - 1]
-        last.length = min(self._call_bytes, len(view) - (calls - 1) * self._call_bytes)
-        taken = int(_sendmmsg(fd, self._start, calls, 0))
-        last.length = self._call_bytes
-        return max(0, taken)
+        self._name.raw = name
+        if slot != self._slot:
+            self._lay_out(slot)
+        calls, rest = divmod(count, self._per_call)
+        if not rest:
+            return self._per_call * max(0, int(_sendmmsg(fd, self._start, calls, 0)))
+        self._end_after(calls, rest)
+        taken = max(0, int(_sendmmsg(fd, self._start, calls + 1, 0)))
+        self._end_after(calls, self._per_call)
+        return min(count, self._per_call * taken)
+
+    def _lay_out(self, slot: int) -> None:
+        """An ICRC and the next packet's header stand on end, and are one piece."""
+        self._slot = slot
+        for index in range(len(self._messages)):
+            start = self._buffer + (slot + index * self._per_call) * self._step
+            first = index * self._per_message
+            self._pieces[first].base = start
+            if self._is_shared:
+                for packet in range(self._per_call):
+                    content, icrc = self._pieces[first + 2 * packet + 1], self._pieces[first + 2 * packet + 2]
+                    content.base, content.length = self._content, self._stride - BTH_BYTES - ICRC_BYTES
+                    icrc.base, icrc.length = start + packet * self._step + BTH_BYTES, self._step
+                self._pieces[first].length = BTH_BYTES
+            self._end_after(index, self._per_call)
+
+    def _end_after(self, index: int, packets: int) -> None:
+        """A call has so many packets; `per_call` again undoes it."""
+        first = index * self._per_message
+        if not self._is_shared:
+            self._pieces[first].length = packets * self._stride
+            return
+        header = self._messages[index].header
+        before = first + header.piece_count - 1
+        self._pieces[before].length = self._step if before < first + 2 * self._per_call else ICRC_BYTES
+        header.piece_count = 2 * packets + 1
+        self._pieces[first + 2 * packets].length = ICRC_BYTES
 
 
-def _socket_address(host: str, port: int) -> bytes:
+def _address_of(view: memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
+
+
+def socket_address(host: str, port: int) -> bytes:
     """A struct sockaddr_in or sockaddr_in6."""
     if ":" in host:
         head = struct.pack("=H", socket.AF_INET6) + struct.pack(">HI", port, 0)

@@ -169,7 +169,7 @@ class Channel:
 
     def send(self, now: int) -> None:
         """Send what may go now."""
-        pair, most = self.pair, 2 * self._shared.payload.slots
+        pair, most = self.pair, 2 * self._shared.staging.slots
         try:
             if self._port is not None:
                 self._send_through(self._port, now)

@@ -106,7 +106,7 @@ class Outlet:
         self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
     ) -> None:
         """MIDDLE packets, the last of which may be LAST."""
-        slots = self._shared.payload.slots
+        slots = self._shared.staging.slots
         while slot + count > slots:
             self._send_slots(framing, sender, psn=psn, slot=slot, count=slots - slot, ack_request=False, ends=False)
             psn, count, slot = add(psn, slots - slot), count - (slots - slot), 0
@@ -115,23 +115,20 @@ class Outlet:
     def _send_slots(
         self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
     ) -> None:
-        shared = self._shared
-        stride = shared.staging.stride
+        shared, staging = self._shared, self._shared.staging
         if shared.is_cutting:
-            view = framing.middles(
-                _MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True, ends=ends
-            )
+            framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True, ends=ends)
             try:
-                sender.send_cut(view, self._to, call_bytes=shared.payload.per_call * stride, stride=stride)
+                sender.send_cut(shared.batch(is_v6=sender.is_v6), slot, count, self._to)
             except OSError as error:
                 if not _is_about_cutting(error):
                     raise
                 shared.is_cutting = False  # what went already is doubled: the peer drops that
             else:
                 return
-        view = framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=False, ends=ends)
-        for start in range(0, len(view), stride):
-            sender.send((view[start : start + stride],), self._to)
+        framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=False, ends=ends)
+        for packet in range(slot, slot + count):
+            sender.send(staging.pieces(packet, 1), self._to)
 
     def _path(self, message_number: int) -> tuple[Framing, Sender, SinglePackets]:
         paths = self._paths or self._open_paths()

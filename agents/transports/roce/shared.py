@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agents.clock import Clock
 from agents.roce.runs import LARGEST_CALL_BYTES, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE
+from agents.transports.roce.batch import Batch
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
 from agents.transports.roce.sockets import Senders
 
@@ -50,6 +51,14 @@ class Shared:
     seed: int
     rkey: int
     is_cutting: bool = True
+    batches: dict[bool, Batch] = field(default_factory=dict)
+
+    def batch(self, *, is_v6: bool) -> Batch:
+        """What sends runs to addresses of that kind."""
+        batch = self.batches.get(is_v6)
+        if batch is None:
+            batch = self.batches[is_v6] = Batch(self.staging, is_v6=is_v6)
+        return batch
 
     def reply(self) -> None:
         """Send every reply that is owed: control's must not come after those of payload that it overtook."""

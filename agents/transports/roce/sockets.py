@@ -18,8 +18,7 @@ from typing import TypeAlias
 
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
-from agents.roce.runs import CALLS
-from agents.transports.roce.batch import UDP_SEGMENT, Batch
+from agents.transports.roce.batch import UDP_SEGMENT, Batch, socket_address
 from emulator.errors import HostError
 
 UDP_GRO = 104  # linux/udp.h
@@ -96,7 +95,7 @@ class Sender:
         """Packets the kernel did not take."""
         self._socket = sock = _open(host, device)
         self._sendto, self._fd = sock.sendto, sock.fileno()
-        self._batches: dict[tuple[SocketAddress, int], Batch] = {}
+        self._names: dict[SocketAddress, bytes] = {}
         try:
             if self.is_v6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
@@ -121,21 +120,17 @@ class Sender:
             return self._send_again(error, pieces, to, control)
         return True
 
-    def send_cut(self, view: memoryview, to: SocketAddress, *, call_bytes: int, stride: int) -> None:
-        """Send so many bytes a call, each of which the kernel cuts into datagrams of `stride` bytes; as `send`."""
-        if len(view) <= call_bytes:
-            self.send((view,), to, cut_message(stride))
-            return
-        batch = self._batches.get((to, stride))
-        if batch is None:
-            batch = self._batches[to, stride] = Batch(*to, stride=stride, call_bytes=call_bytes, most=CALLS)
-        start = 0
-        while start < len(view):
-            start += call_bytes * batch.send(self._fd, view[start:] if start else view)
-            if start < len(view):  # perhaps the kernel did not take this call: alone it says why
-                piece = view[start : start + call_bytes]
-                self.send((piece,), to, cut_message(stride))
-                start += call_bytes
+    def send_cut(self, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
+        """Send `count` packets from that slot on of what the batch sends, cut apart by the kernel; as `send`."""
+        name, staging, end = self._names.get(to), batch.staging, slot + count
+        if name is None:
+            name = self._names[to] = socket_address(*to)
+        while slot < end:
+            slot += batch.send(self._fd, name, slot, end - slot)
+            if slot < end:  # perhaps the kernel did not take this call: alone it says why
+                alone = min(staging.payload.per_call, end - slot)
+                self.send(staging.pieces(slot, alone), to, cut_message(staging.stride))
+                slot += alone
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """Send one datagram; as `send`, at less cost."""

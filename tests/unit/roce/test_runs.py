@@ -19,6 +19,23 @@ def framing(path: UdpPath, *, path_mtu: int, seed: int | None = None) -> Framing
     return Framing(path, 0xABCDE, Staging(Payload(path_mtu=path_mtu, seed=seed)))
 
 
+def run(
+    made: Framing,
+    psn: int,
+    *,
+    count: int,
+    slot: int = 0,
+    ack_request: bool = False,
+    are_cut: bool = True,
+    ends: bool = False,
+) -> bytes:
+    """MIDDLE packets on end."""
+    made.middles(
+        Opcode.RC_WRITE_MIDDLE, Psn(psn), slot=slot, count=count, ack_request=ack_request, are_cut=are_cut, ends=ends
+    )
+    return b"".join(made.staging.pieces(slot, count))
+
+
 def parsed(data: bytes) -> Packet:
     packet = parse_packet(data)
     assert isinstance(packet, Packet)
@@ -37,9 +54,7 @@ def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
     payload = Payload(path_mtu=path_mtu, seed=seed)
     count, stride = payload.per_call + 3, path_mtu + 16
     for slot in (0, 2):
-        view = bytes(
-            made.middles(Opcode.RC_WRITE_MIDDLE, Psn(psn), slot=slot, count=count, ack_request=True, are_cut=are_cut)
-        )
+        view = run(made, psn, slot=slot, count=count, ack_request=True, are_cut=are_cut)
         assert len(view) == count * stride
         for i in range(count):
             data = view[i * stride : (i + 1) * stride]
@@ -52,11 +67,12 @@ def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
             assert packet.icrc == icrc(path, data[:-4], ip_id=ip_id)
 
 
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
 @pytest.mark.parametrize("are_cut", [True, False])
-def test_a_run_may_end_its_message_and_leaves_nothing_of_that_behind(*, are_cut: bool) -> None:
-    made, stride = framing(V4, path_mtu=1024), 1040
+def test_a_run_may_end_its_message_and_leaves_nothing_of_that_behind(*, path_mtu: int, are_cut: bool) -> None:
+    made, stride = framing(V4, path_mtu=path_mtu), path_mtu + 16
     for count, ends in ((5, True), (7, False), (3, True), (7, True), (7, False)):
-        view = made.middles(7, Psn(9), slot=1, count=count, ack_request=ends, are_cut=are_cut, ends=ends)
+        view = run(made, 9, slot=1, count=count, ack_request=ends, are_cut=are_cut, ends=ends)
         data = [bytes(view[i : i + stride]) for i in range(0, len(view), stride)]
         opcodes = [parsed(one).bth.opcode for one in data]
         assert opcodes[:-1] == [Opcode.RC_WRITE_MIDDLE] * (count - 1)
@@ -140,12 +156,13 @@ def test_an_ack_and_a_notification() -> None:
     assert parsed(data).icrc == icrc(V4, data[:-4])
 
 
-def test_two_flows_that_share_the_buffer_do_not_mix() -> None:
-    staging = Staging(Payload(path_mtu=1024))
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
+def test_two_flows_that_share_the_buffer_do_not_mix(path_mtu: int) -> None:
+    staging = Staging(Payload(path_mtu=path_mtu))
     one, other = Framing(V4, 1, staging), Framing(V4, 2, staging)
     for made, dest_qp in ((one, 1), (other, 2), (one, 1)):
-        view = bytes(made.middles(7, Psn(5), slot=0, count=2, ack_request=False, are_cut=False))
-        assert [parsed(view[i : i + 1040]).bth.dest_qp for i in (0, 1040)] == [dest_qp] * 2
+        view, stride = run(made, 5, count=2, are_cut=False), staging.stride
+        assert [parsed(view[i : i + stride]).bth.dest_qp for i in (0, stride)] == [dest_qp] * 2
 
 
 def test_predicted_headers_are_those_that_come() -> None:
@@ -154,7 +171,7 @@ def test_predicted_headers_are_those_that_come() -> None:
     buffer = bytearray(1 << 16)
     inspection = Inspection(buffer)
     for psn in (5, 9, 1025, 1020, 65_500, 65_530, 65_536, 131_067, (1 << 24) - 40):
-        view = made.middles(7, Psn(psn), slot=0, count=9, ack_request=False, are_cut=True)
+        view = run(made, psn, count=9)
         buffer[: len(view)] = view
         assert inspection.headers(1040, 9) == prediction.headers(Psn(psn), 9)
         assert inspection.headers(1040, 9) != prediction.headers(Psn(psn + 1), 9)

@@ -26,7 +26,8 @@ def shared() -> Shared:
 def receive_run(shared: Shared) -> int:
     path = UdpPath(packed(ENDS.peer_host), packed(ENDS.host), PORT)
     framing = Framing(path, ENDS.own_qpn, shared.staging)
-    run = framing.middles(Opcode.RC_WRITE_MIDDLE, Psn(7), slot=0, count=COUNT, ack_request=False, are_cut=True)
+    framing.middles(Opcode.RC_WRITE_MIDDLE, Psn(7), slot=0, count=COUNT, ack_request=False, are_cut=True)
+    run = b"".join(shared.staging.pieces(0, COUNT))
     shared.buffer[: len(run)] = run
     return shared.staging.stride
 
