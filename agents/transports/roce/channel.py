@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from agents.roce.headers import P_KEYS
 from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message
@@ -17,6 +16,7 @@ from agents.roce.requester import NEVER
 from agents.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
+from agents.transports.roce.parties import Neighbour, Owner
 from agents.transports.roce.port import PortPacer
 from agents.transports.roce.shared import CALLS_AT_ONCE, Shared
 from agents.transports.roce.verification import Verification
@@ -40,34 +40,6 @@ _REFUSED = frozenset(
 ) | {Opcode.RC_SEND_LAST_INVALIDATE, Opcode.RC_SEND_ONLY_INVALIDATE}
 
 
-class Owner(Protocol):
-    """Whom a channel tells."""
-
-    def delivered(self, index: int, delivered: Delivered, now: int) -> None:
-        """A message from the peer is complete."""
-        ...
-
-    def arrived(self, index: int, tag: int, size: int, imm: int, now: int) -> None:
-        """A WRITE of one packet with immediate data has come from the peer."""
-        ...
-
-    def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
-        """The peer has these messages."""
-        ...
-
-    def broke(self, reason: str) -> None:
-        """The connection is in error."""
-        ...
-
-
-class Neighbour(Protocol):
-    """A rank of the same process."""
-
-    def catch_up(self) -> None:
-        """Take what has come, if it listens."""
-        ...
-
-
 class Channel:
     """One queue pair between two ranks.
 
@@ -75,8 +47,7 @@ class Channel:
         shared: with all channels of the process.
         link: that it belongs to.
         ends: the two ranks.
-        settings: of the queue pair.
-        make: makes it.
+        settings, make: of the queue pair, and what makes it.
         port: paces what is sent; None: nothing does.
         neighbour: the peer, where it is in the same process.
     """
