@@ -39,7 +39,7 @@ _BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 CALLS = 9
 """Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
-LEAST_SHARED_BYTES, SHARED_CALLS = 4096, 34
+LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 34
 """Path MTU from which on constant payload stands once for all packets; full calls that a run then has at most."""
 P_KEY = 0xFFFF
 
@@ -111,16 +111,16 @@ class Staging:
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
-        self.is_shared = payload.is_constant and payload.path_mtu >= LEAST_SHARED_BYTES
+        self.is_compact = payload.is_constant and payload.path_mtu >= LEAST_COMPACT_BYTES
         """Whether the slots have headers and ICRCs alone, and `content` is the payload of all."""
         self.stride = BTH_BYTES + payload.path_mtu + ICRC_BYTES
         """Bytes of a packet."""
-        self.step = step = BTH_BYTES + ICRC_BYTES if self.is_shared else self.stride
+        self.step = step = BTH_BYTES + ICRC_BYTES if self.is_compact else self.stride
         """From a slot to the next, bytes."""
-        self.slots = slots = payload.per_call * (SHARED_CALLS if self.is_shared else CALLS)
+        self.slots = slots = payload.per_call * (COMPACT_CALLS if self.is_compact else CALLS)
         buffer, content = bytearray(slots * step), bytearray(payload.take(0, payload.path_mtu))
         self.buffer, self.content = memoryview(buffer), memoryview(content)
-        if not self.is_shared:
+        if not self.is_compact:
             np.frombuffer(buffer, np.uint8).reshape(slots, step)[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
         self.starts = np.ndarray((slots,), "<u8", buffer, 0, (step,))
         self.psns: U32Array = np.ndarray((slots,), "<u4", buffer, 8, (step,))
@@ -134,7 +134,7 @@ class Staging:
     def pieces(self, slot: int, count: int) -> Pieces:
         """`count` packets from `slot` on."""
         step, view = self.step, self.buffer
-        if not self.is_shared:
+        if not self.is_compact:
             return (view[slot * step : (slot + count) * step],)
         pieces: list[memoryview] = []
         for start in range(slot * step, (slot + count) * step, step):

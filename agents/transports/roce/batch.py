@@ -43,17 +43,17 @@ class Batch:
     """Calls of packets that stand in a staging buffer.
 
     Args:
-        staging: has packets of as many flows as there are, one after the other.
+        staging: where they stand; whose they are may change from one call of `send` to the next.
         is_v6: of the addresses that they go to.
     """
 
     def __init__(self, staging: Staging, *, is_v6: bool) -> None:
         self.staging = staging
-        self._per_call, self._is_shared, self._stride = staging.payload.per_call, staging.is_shared, staging.stride
+        self._per_call, self._is_compact, self._stride = staging.payload.per_call, staging.is_compact, staging.stride
         self._step = staging.step
         self._buffer, self._content = _address_of(staging.buffer), _address_of(staging.content)
         calls = -(-staging.slots // self._per_call)
-        self._per_message = 2 * self._per_call + 1 if self._is_shared else 1
+        self._per_message = 2 * self._per_call + 1 if self._is_compact else 1
         self._name = ctypes.create_string_buffer(_V6_NAME_BYTES if is_v6 else _V4_NAME_BYTES)
         length = struct.calcsize("=Q" if ctypes.sizeof(ctypes.c_size_t) == 8 else "=I") + 8 + 2
         control = struct.pack("@NiiH", length, socket.IPPROTO_UDP, UDP_SEGMENT, staging.stride)
@@ -99,7 +99,7 @@ class Batch:
             start = self._buffer + (slot + index * self._per_call) * self._step
             first = index * self._per_message
             self._pieces[first].base = start
-            if self._is_shared:
+            if self._is_compact:
                 for packet in range(self._per_call):
                     content, icrc = self._pieces[first + 2 * packet + 1], self._pieces[first + 2 * packet + 2]
                     content.base, content.length = self._content, self._stride - BTH_BYTES - ICRC_BYTES
@@ -110,7 +110,7 @@ class Batch:
     def _end_after(self, index: int, packets: int) -> None:
         """A call has so many packets; `per_call` again undoes it."""
         first = index * self._per_message
-        if not self._is_shared:
+        if not self._is_compact:
             self._pieces[first].length = packets * self._stride
             return
         header = self._messages[index].header

@@ -158,6 +158,12 @@ class Channel:
             self._has_alarm = True
             self._shared.clock.call_at(pair.paced_until, self._resume)
 
+    def send_more(self, now: int) -> None:
+        """Go on where the last turn ended."""
+        self._has_more = False
+        if not self.is_dead:
+            self.send(now)
+
     def reply(self) -> None:
         """Send the ACK or NAK that is owed."""
         self._is_owing = False
@@ -189,12 +195,6 @@ class Channel:
         self._has_alarm = False
         if not self.is_dead:
             self.send(self._shared.clock.now())
-
-    def send_more(self, now: int) -> None:
-        """Go on where the last turn ended."""
-        self._has_more = False
-        if not self.is_dead:
-            self.send(now)
 
     def _send_some(self, now: int) -> None:
         """Send as much as the neighbour then finds in the core's cache; the rest has a turn of its own."""
