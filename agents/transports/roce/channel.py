@@ -93,7 +93,7 @@ class Channel:
         self._outlet, self._verification = Outlet(shared, ends), Verification(shared, ends)
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
-        self._ack_every = max(1, settings.window_packets // 4)
+        self._ack_every = max(1, settings.window_packets // 2)
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
         self._is_free = port is None and not self.pair.is_paced  # nothing but the window holds up what is sent
