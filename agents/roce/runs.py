@@ -54,11 +54,13 @@ class Payload:
 
     Args:
         seed: of random bytes; None: the constant.
+        call_bytes: of packets that one call carries, at most, but at least one packet; 0: as many as the kernel takes.
     """
 
-    def __init__(self, *, path_mtu: int, seed: int | None = None) -> None:
+    def __init__(self, *, path_mtu: int, seed: int | None = None, call_bytes: int = 0) -> None:
         self.path_mtu, self.is_constant = path_mtu, seed is None
-        self.per_call = max(1, min(MOST_SEGMENTS, LARGEST_CALL_BYTES // (BTH_BYTES + path_mtu + ICRC_BYTES)))
+        most_bytes = min(call_bytes or LARGEST_CALL_BYTES, LARGEST_CALL_BYTES)
+        self.per_call = max(1, min(MOST_SEGMENTS, most_bytes // (BTH_BYTES + path_mtu + ICRC_BYTES)))
         """MIDDLE packets that one call carries."""
         self.slots = self.per_call * CALLS
         self._datagrams: dict[tuple[int, int], bytearray] = {}

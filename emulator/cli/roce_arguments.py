@@ -46,9 +46,16 @@ def add_roce_options(parser: argparse.ArgumentParser) -> None:
     add(
         "window_bytes",
         "payload on its way per queue pair, as 512K",
-        default="what the socket buffers allow, at most 4M",
+        default="what the socket buffers allow, at most 8M",
         metavar="SIZE",
         type=argument(_window),
+    )
+    add(
+        "call_bytes",
+        "packets that the kernel is handed at a time, and a NIC may send back to back, at most, as 16K",
+        default="64K; where ports have 200 Mbit/s or more what a lab's hosts let pass at once, at most 37,800",
+        metavar="SIZE",
+        type=argument(_call),
     )
     add("qp_timeout", "t of 4.096 µs · 2^t without an answer; nccl = 20", metavar="T", type=argument(_timeout))
     add("retry_count", "retries before a peer is given up", metavar="N", type=at_least(0, most=7))
@@ -112,6 +119,10 @@ def _timeout(text: str) -> int:
 
 def _window(text: str) -> int:
     return _within(parse_size(text), "a window has 1 byte to 1 GiB", least=1, most=1 << 30)
+
+
+def _call(text: str) -> int:
+    return _within(parse_size(text), "a call carries 1 byte (then a packet) to 64 KiB", least=1, most=1 << 16)
 
 
 def _rate(text: str) -> int:

@@ -11,6 +11,7 @@ from agents.transports.catalogue import TRANSPORTS
 from agents.transports.roce.options import RoceOptions, spelled
 from emulator.cli.arguments import LARGEST_MESSAGE_BYTES
 from emulator.errors import PlanError
+from emulator.lab.shaping import call_bytes
 from emulator.planner.overhead import roce_path_mtu
 from emulator.topology.model import Topology
 from emulator.units import BITS_PER_BYTE, NS_PER_S, parse_size
@@ -26,7 +27,8 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
 
     A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU. Congestion
     control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none. A
-    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual.
+    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual. A call that nobody names is
+    what a lab's host with such a port lets pass as one piece.
 
     Raises:
         PlanError: the topology names a parameter that the transport does not have.
@@ -53,6 +55,8 @@ def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
         args.roce_congestion = "dcqcn"
     if args.roce_window_bytes is None:
         args.roce_window_bytes = slow_window_bytes(topology)
+    if args.roce_call_bytes is None and None not in args.port_rates_bps:
+        args.roce_call_bytes = call_bytes(min(args.port_rates_bps))
 
 
 def slow_window_bytes(topology: Topology) -> int | None:

@@ -19,8 +19,10 @@ class Shaping:
         rate_bps: of the wire, bit/s: a frame counts with `overhead_bytes`.
         burst_bytes: what may pass at once after a pause.
         limit_bytes: depth of the queue; what comes beyond is dropped.
-        overhead_bytes: per frame besides header and payload: FCS, preamble and the gap to the next frame.
-        cut_bytes: longest frame; what the kernel hands over as one is cut to frames before it is counted.
+        overhead_bytes: per piece besides header and payload; of a frame: FCS, preamble and the gap to the next one.
+        cut_bytes: longest piece that is counted as one; what the kernel hands over as one and is longer is cut to
+            frames before.
+        bucket_bps: rate of what is counted so; None: `rate_bps`.
     """
 
     rate_bps: int
@@ -28,6 +30,7 @@ class Shaping:
     limit_bytes: int
     overhead_bytes: int
     cut_bytes: int
+    bucket_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,13 +148,14 @@ def _moderation(node: Node, port: Port) -> Batch:
 
 
 def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:
-    """A bucket that cuts what is longer than a frame, and in it the one that shapes frames, one by one."""
+    """A bucket that cuts what is too long, frame by frame, and in it the one that shapes the pieces."""
     yield (
         f"qdisc add dev {device} root handle 1: tbf rate {CUTTER_BPS}bit burst {shaping.cut_bytes}"
         f" limit {shaping.limit_bytes}"
     )
     yield (
-        f"qdisc add dev {device} parent 1:1 handle 2: tbf rate {shaping.rate_bps}bit burst {shaping.burst_bytes}"
+        f"qdisc add dev {device} parent 1:1 handle 2: tbf rate {shaping.bucket_bps or shaping.rate_bps}bit"
+        f" burst {shaping.burst_bytes}"
         f" limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
     )
 

@@ -39,7 +39,8 @@ class RoceOptions:
         source_port: fold (of both queue pair numbers), fixed, random (seeded) per queue pair, or another per message.
         payload: constant or random.
         receiver: gbn, or ooo: takes packets that come early.
-        window_bytes: payload on its way per queue pair; 0: 512 KiB to 4 MiB, by buffer and number of ranks.
+        window_bytes: payload on its way per queue pair; 0: 512 KiB to 8 MiB, by buffer and number of ranks.
+        call_bytes: of packets that the kernel is handed at a time to cut, at most; 0: as many as it takes, 64 KB.
         verify_every: of so many merged receptions one is verified in full where the payload is constant.
     """
 
@@ -59,6 +60,7 @@ class RoceOptions:
     payload: str = "constant"
     receiver: str = "gbn"
     window_bytes: int = 0
+    call_bytes: int = 0
     verify_every: int = 64
 
     def __post_init__(self) -> None:
@@ -145,6 +147,7 @@ _RANGES = {
     "ack_dscp": (-1, 63),
     "cnp_dscp": (0, 63),
     "window_bytes": (0, 1 << 30),
+    "call_bytes": (0, 1 << 16),
     "verify_every": (1, 1 << 20),
 }
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -155,7 +158,13 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "payload": ("constant", "random"),
     "receiver": ("gbn", "ooo"),
 }
-_UNITS = {"path_mtu": "bytes", "window_bytes": "bytes", "flow_rate_bps": "bit/s", "rate_cap_bps": "bit/s"}
+_UNITS = {
+    "path_mtu": "bytes",
+    "window_bytes": "bytes",
+    "call_bytes": "bytes",
+    "flow_rate_bps": "bit/s",
+    "rate_cap_bps": "bit/s",
+}
 
 
 def spelled(name: str) -> str:
@@ -178,6 +187,7 @@ def _parsed(name: str, text: str, kind: type) -> str | int:
 
 _NEEDED = {
     "window_bytes": "a size is needed, as 512K",
+    "call_bytes": "a size is needed, as 16K",
     "flow_rate_bps": "a rate with its unit is needed, as 10Gbit",
     "rate_cap_bps": "a rate with its unit is needed, as 10Gbit, or off",
 }

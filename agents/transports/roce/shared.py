@@ -72,7 +72,7 @@ def shared_state(
     *, options: RoceOptions, clock: Clock, senders: Senders, seed: int, rkey: int, payload_seed: int | None
 ) -> Shared:
     """What the channels of one transport share."""
-    payload = Payload(path_mtu=options.path_mtu, seed=payload_seed)
+    payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
     staging = Staging(payload)
     buffer = bytearray(CALLS_AT_ONCE * LARGEST_CALL_BYTES + (1 << 16))
     view = memoryview(buffer)

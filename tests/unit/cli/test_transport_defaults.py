@@ -59,6 +59,7 @@ EVERY_OPTION: Mapping[str, tuple[str | int | bool, str, str | int]] = {
     "qps": (4, "2", 4),
     "path_mtu": (512, "256", 512),
     "window_bytes": ("256K", "64K", 256 << 10),
+    "call_bytes": ("16K", "8K", 16 << 10),
     "qp_timeout": ("nccl", "9", 20),
     "retry_count": (3, "2", 3),
     "congestion": ("dcqcn", "none", "dcqcn"),
@@ -109,6 +110,14 @@ def test_ports_with_a_rate_have_dcqcn_at_that_rate_and_loopback_has_none() -> No
 def test_the_window_is_a_time_at_slow_ports_and_the_usual_one_elsewhere(name: str, window: int) -> None:
     _, effective = roce_options(options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=8)))
     assert effective["roce.window_bytes"].value == window
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [("two-hosts-switch", 37_800), ("eight-hosts-switch", 0), ("leaf-spine-2x2", 0), ("loopback", 0)]
+)
+def test_a_call_is_what_hosts_with_fast_ports_let_pass_and_the_usual_one_elsewhere(name: str, call: int) -> None:
+    _, effective = roce_options(options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=4)))
+    assert effective["roce.call_bytes"] == Parameter(call, "bytes")
 
 
 def test_one_port_without_a_rate_is_enough_to_leave_congestion_control_off(tmp_path: Path) -> None:

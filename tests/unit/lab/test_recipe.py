@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from agents.roce.runs import Payload
 from emulator.errors import HostError
 from emulator.lab.capacity import judge, offered_load
 from emulator.lab.commands import _refused, require_root, require_tools
 from emulator.lab.design import make_design
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
-from emulator.lab.shaping import QUEUE_NS, merging_ns, shape
-from emulator.planner.overhead import ETHERNET_BYTES, roce_overhead
+from emulator.lab.shaping import FAST_BPS, QUEUE_NS, call_bytes, merging_ns, shape
+from emulator.planner.overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
 from emulator.topology.load import load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
@@ -89,13 +90,52 @@ def test_a_bridge_forwards_without_asking_other_filters() -> None:
     assert "-e" in command, "where br_netfilter is not loaded there is no such setting"
 
 
-def test_frames_are_cut_before_they_are_counted() -> None:
-    (host, *_) = make_design(shipped("two-hosts-switch"), "x").nodes
-    cutter, shaper = shaping_batch(host).lines
+@pytest.mark.parametrize(
+    ("name", "node", "rate_bps"),
+    [("eight-hosts-switch", "h0", 10**8), ("eight-hosts-switch", "sw0", 10**8), ("two-hosts-switch", "sw0", 10**9)],
+)
+def test_slow_hosts_and_switches_cut_to_frames_before_they_count(name: str, node: str, rate_bps: int) -> None:
+    cutter, shaper, *_ = shaping_batch(make_design(shipped(name), "x").node(node)).lines
     assert "root handle 1: tbf" in cutter
     assert "burst 1514 " in cutter
-    assert "parent 1:1 handle 2: tbf rate 1000000000bit" in shaper
+    assert f"parent 1:1 handle 2: tbf rate {rate_bps}bit" in shaper
     assert shaper.endswith("overhead 24")
+
+
+def test_a_fast_host_counts_what_is_handed_over_as_one_in_proportion() -> None:
+    cutter, shaper = shaping_batch(make_design(shipped("two-hosts-switch"), "x").node("h0")).lines
+    burst = shape(10**9, mtu=1500, is_host=True).burst_bytes  # type: ignore[union-attr]
+    assert f"root handle 1: tbf rate 100000000000bit burst {burst} " in cutter
+    assert f"parent 1:1 handle 2: tbf rate {10**9 * 1082 // 1106}bit burst {burst} " in shaper  # of 1,024 B of payload
+    assert shaper.endswith("overhead 0")
+
+
+@pytest.mark.parametrize("rate_bps", [FAST_BPS, 4 * 10**8, 10**9, 10**11])
+@pytest.mark.parametrize("mtu", [1500, 9000])
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_one_call_of_an_agent_passes_a_fast_host_at_a_time(rate_bps: int, *, mtu: int, ipv6: bool) -> None:
+    shaping, room = shape(rate_bps, mtu=mtu, is_host=True), call_bytes(rate_bps)
+    assert shaping is not None
+    assert room is not None
+    path_mtu = roce_path_mtu(mtu, ipv6=ipv6)
+    frames = Payload(path_mtu=path_mtu, call_bytes=room).per_call
+    wire = roce_packet_bytes(path_mtu, ipv6=ipv6)
+    counted = frames * (wire - 24)  # as the kernel has it: every frame with headers, without FCS, preamble and gap
+    assert counted <= min(shaping.burst_bytes, shaping.cut_bytes) < 2 * counted
+    assert frames >= 5
+    assert shaping.bucket_bps is not None
+    assert counted / shaping.bucket_bps == pytest.approx(frames * wire / rate_bps, rel=1e-3 if ipv6 else 1e-7)
+
+
+def test_a_slow_host_is_handed_as_much_as_a_call_carries() -> None:
+    assert call_bytes(FAST_BPS - 1) is None
+    assert shape(FAST_BPS - 1, mtu=1500, is_host=True).bucket_bps is None  # type: ignore[union-attr]
+
+
+def test_a_fast_host_whose_link_has_no_room_for_roce_counts_its_longest_frame() -> None:
+    shaping = shape(10**9, mtu=100, is_host=True)
+    assert shaping is not None
+    assert shaping.bucket_bps == 10**9 * 114 // 138
 
 
 def test_hosts_with_several_ports_choose_by_source() -> None:

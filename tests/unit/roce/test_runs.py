@@ -67,6 +67,13 @@ def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
             assert packet.icrc == icrc(path, data[:-4], ip_id=ip_id)
 
 
+@pytest.mark.parametrize(
+    ("call_bytes", "packets"), [(0, 62), (1 << 16, 62), (26_000, 25), (25_999, 24), (1040, 1), (1, 1)]
+)
+def test_a_call_carries_at_most_what_was_asked_but_a_packet(call_bytes: int, packets: int) -> None:
+    assert Payload(path_mtu=1024, call_bytes=call_bytes).per_call == packets
+
+
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
 @pytest.mark.parametrize("are_cut", [True, False])
 def test_a_run_may_end_its_message_and_leaves_nothing_of_that_behind(*, path_mtu: int, are_cut: bool) -> None:
