@@ -27,8 +27,8 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
 
     A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU. Congestion
     control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none. A
-    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual. A call that nobody names is
-    what a lab's host with such a port lets pass as one piece.
+    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual. A call that nobody names
+    is what a lab's host with such a port lets pass as one piece.
 
     Raises:
         PlanError: the topology names a parameter that the transport does not have.

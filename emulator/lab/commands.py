@@ -17,6 +17,7 @@ PACKAGES = {
     "ethtool": "ethtool",
     "sysctl": "procps",
     "setpriv": "util-linux",
+    "taskset": "util-linux",
     "ovsdb-tool": "openvswitch-switch",
     "ovsdb-server": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",

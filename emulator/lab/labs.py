@@ -26,7 +26,7 @@ from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
 from emulator.topology.model import Topology
 
 NAMESPACES = Path("/run/netns")
-TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv")
+TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
 TERM_GRACE_S = 1.0
 CARRIER_TIMEOUT_S = 10.0
 FORWARDING = "forwarding"

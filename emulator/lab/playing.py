@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,17 @@ class LabPlace:
 
     @property
     def prefixes(self) -> Mapping[str, Sequence[str]]:
-        """Host → what runs a command inside it, when put before it."""
-        return {node.name: inside(node) for node in self.state.design.nodes if node.is_host}
+        """Host → what runs its agent inside it, when put before it: on one core, one host after the other.
+
+        What a host sends then goes through the lab on that core, in order. On several, frames that leave one close
+        behind the other would overtake each other, and the tester would be what reorders.
+        """
+        cores = sorted(os.sched_getaffinity(0))
+        hosts = [node for node in self.state.design.nodes if node.is_host]
+        return {
+            node.name: (*inside(node), "taskset", "-c", str(cores[number % len(cores)]))
+            for number, node in enumerate(hosts)
+        }
 
     @property
     def namespaces(self) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from emulator.errors import HostError, InputError, PlanError
 from emulator.lab.design import make_design
 from emulator.lab.egress import Way, require_egress, ways
 from emulator.lab.labs import Labs, lab_id_of
-from emulator.lab.playing import find_place, require_addresses
+from emulator.lab.playing import LabPlace, find_place, require_addresses
 from emulator.lab.state import UP, LabState, LabStore, Owner
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
@@ -100,3 +101,16 @@ def test_a_run_may_leave_through_the_named_interface_only() -> None:
     require_egress([Way("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})
     with pytest.raises(PlanError, match=r"h0:eth0 from 127\.0\.0\.1 to 127\.0\.0\.2 would leave through lo, not"):
         require_egress([Way("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={})
+
+
+def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5, 3, 9})
+    eight_hosts = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=0)
+    place = LabPlace(stored(LabStore(tmp_path / "labs"), eight_hosts, "x"))
+    assert list(place.prefixes) == [f"h{number}" for number in range(8)]
+    assert [prefix[-3:] for prefix in place.prefixes.values()] == [
+        ("taskset", "-c", core) for core in ("3", "5", "9", "3", "5", "9", "3", "5")
+    ]
+    assert place.prefixes["h1"][:4] == ("ip", "netns", "exec", "charkha-x-h1")
