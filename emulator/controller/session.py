@@ -445,7 +445,7 @@ class RunSession:
 
     def _check_silence(self, now: float) -> None:
         for agent, heard_at in self._heard_at.items():
-            if now - heard_at > SILENT_AGENT_S and self._state.phase is state.Phase.PLAYING:
+            if now - heard_at > SILENT_AGENT_S and self._state.is_under_way:
                 reason = f"it has said nothing for {SILENT_AGENT_S:g} s"
                 self._end(AgentLost(agent, ranks=self._plan.ranks_of[agent], reason=reason))
 

@@ -152,6 +152,11 @@ class RunState:
         return self._iterations[min(self._played, len(self._iterations) - 1)]
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether agents play, or get ready for a later iteration: whoever is well then says something all the time."""
+        return self.phase is Phase.PLAYING or (self.phase is Phase.PREPARING and self._played > 0)
+
+    @property
     def missing_agents(self) -> list[str]:
         """Agents that the phase still waits for."""
         waited = self._joined if self.phase is Phase.GATHERING else self._done

@@ -107,7 +107,7 @@ def test_a_bridge_that_remarks_and_drops_is_caught(lab: Lab) -> None:
     assert verdicts["CE"]["outcome"] == "pass"
     assert verdicts["DSCP 48"]["outcome"] == verdicts["CNP, DSCP 48"]["outcome"] == "dropped"
     assert verdicts["CNP, DSCP 0"]["outcome"] == "pass"
-    assert verdicts["1,501 bytes (one over the MTU)"]["outcome"] == "not sent"  # the shaper of the host keeps it
+    assert verdicts["1,501 bytes (one over the MTU)"]["outcome"] == "dropped"  # by the bucket of the switch's port
 
 
 def test_only_interfaces_of_the_topology_are_probed(lab: Lab) -> None:

@@ -83,6 +83,25 @@ def test_the_happy_path() -> None:
     assert state.iteration == 0
 
 
+def test_whoever_falls_silent_is_missed_from_the_first_start_to_the_last_finish() -> None:
+    state = machine()
+    seen = [("GATHERING", state.is_under_way)]
+    for stimulus in happy_path():
+        state.handle(stimulus)
+        if (now := (state.phase.name, state.is_under_way)) != seen[-1]:
+            seen.append(now)
+    assert seen == [
+        ("GATHERING", False),
+        ("BINDING", False),
+        ("PREPARING", False),
+        ("PLAYING", True),
+        ("PREPARING", True),
+        ("PLAYING", True),
+        ("FINISHING", False),
+        ("OVER", False),
+    ]
+
+
 def test_agents_may_come_in_any_order_and_are_counted() -> None:
     state = machine()
     assert state.missing_agents == ["a", "b"]
