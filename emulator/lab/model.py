@@ -16,13 +16,13 @@ class Shaping:
     """A token bucket at a port's egress.
 
     Attributes:
-        rate_bps: of the wire, bit/s: a frame counts with `overhead_bytes`.
+        rate_bps: of the wire, bit/s.
         burst_bytes: what may pass at once after a pause.
         limit_bytes: depth of the queue; what comes beyond is dropped.
         overhead_bytes: per piece besides header and payload; of a frame: FCS, preamble and the gap to the next one.
         cut_bytes: longest piece that is counted as one; what the kernel hands over as one and is longer is cut to
             frames before.
-        bucket_bps: rate of what is counted so; None: `rate_bps`.
+        bucket_bps: rate of what is counted so, bit/s; None: `rate_bps`.
     """
 
     rate_bps: int

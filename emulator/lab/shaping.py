@@ -52,10 +52,9 @@ def shape(rate_bps: int | None, *, mtu: int, is_host: bool, queue_bytes: int | N
     usual = HOST_QUEUE_BYTES if is_host else max(_bytes_in(QUEUE_NS, rate_bps), LEAST_QUEUE_FRAMES * wire)
     queue = usual if queue_bytes is None else max(queue_bytes, wire)
     burst = max(_usual_burst_bytes(rate_bps), LEAST_BURST_FRAMES * wire)
-    if not is_host:
-        return Shaping(rate_bps, burst, queue, overhead_bytes=overhead, cut_bytes=frame_bytes(mtu))
-    burst = int(burst * HOST_BURST)
-    if rate_bps < FAST_BPS:
+    if is_host:
+        burst = int(burst * HOST_BURST)
+    if not is_host or rate_bps < FAST_BPS:
         return Shaping(rate_bps, burst, queue, overhead_bytes=overhead, cut_bytes=frame_bytes(mtu))
     # How many frames a piece has the bucket does not know: it counts all bytes in the proportion of a full RoCE packet.
     packet = _full_packet_bytes(mtu)
