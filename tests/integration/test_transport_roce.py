@@ -283,9 +283,9 @@ def test_what_was_granted_and_dropped_is_told() -> None:
     run(scenario, verify_every=8, window_bytes="64K")
 
 
-@pytest.mark.parametrize("call_bytes", [1, 5_000, 16 << 10])
+@pytest.mark.parametrize(("call_bytes", "packets"), [(1, 1), (5_000, 1), (16 << 10, 3)])
 @pytest.mark.parametrize("agents", [1, 2])
-def test_calls_may_be_short(call_bytes: int, *, agents: int) -> None:
+def test_calls_may_be_short(call_bytes: int, packets: int, *, agents: int) -> None:
     transfers = [(tag, (2 << 20) + tag) for tag in range(3)]
 
     async def scenario(bed: RoceBed) -> None:
@@ -294,6 +294,7 @@ def test_calls_may_be_short(call_bytes: int, *, agents: int) -> None:
         await bed.until(lambda: len(a.acknowledgements(1)) == 3)
         assert b.arrivals(0) == transfers
         assert not any(row.retransmits for row in a.endpoint.counters())
+        assert bed.transports[0].shared.payload.per_call == packets
 
     for payload in ("constant", "random"):
         run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload)
