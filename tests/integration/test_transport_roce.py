@@ -297,7 +297,7 @@ def test_calls_may_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         assert bed.transports[0].shared.payload.per_call == packets
 
     for payload in ("constant", "random"):
-        run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload)
+        run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=18)
 
 
 def test_an_address_of_another_host_is_named() -> None:
