@@ -16,16 +16,18 @@ class Pacer:
 
     __slots__ = ("_allowance_ns", "_burst_ns", "next_ns")
 
-    def __init__(self, *, allowance_ns: int = 1_000_000, burst_ns: int = 100_000) -> None:
+    def __init__(self, *, allowance_ns: int = 1_000_000, burst_ns: int = 1_000_000) -> None:
         self._allowance_ns, self._burst_ns = allowance_ns, burst_ns
         self.next_ns = 0
         """Nothing may go before this."""
 
-    def most_packets(self, *, rate_bps: float, packet_bytes: int) -> int:
-        """Packets that one run should have at most: at least one."""
-        return max(1, int(rate_bps * self._burst_ns) // (packet_bytes * BITS_PER_BYTE * NS_PER_S))
+    def most_packets(self, *, rate_bps: float, packet_bytes: int, lead_ns: int = 0) -> int:
+        """Packets that one run should have at most: at least one, more if it may go a long lead before its time."""
+        span_ns = max(self._burst_ns, lead_ns)
+        return max(1, int(rate_bps * span_ns) // (packet_bytes * BITS_PER_BYTE * NS_PER_S))
 
-    def charge(self, size: int, *, rate_bps: float, now: int) -> None:
-        """`size` bytes, headers included, were sent at `now`."""
-        start = max(self.next_ns, now - self._allowance_ns)
-        self.next_ns = start + round(size * BITS_PER_BYTE * NS_PER_S / rate_bps)
+    def charge(self, size: int, *, rate_bps: float, now: int) -> int:
+        """`size` bytes, headers included, were sent at `now`; returns how long they take at the rate, ns."""
+        start, span_ns = max(self.next_ns, now - self._allowance_ns), round(size * BITS_PER_BYTE * NS_PER_S / rate_bps)
+        self.next_ns = start + span_ns
+        return span_ns

@@ -18,6 +18,9 @@ from agents.roce.responder import Responder
 
 PACKET_OVERHEAD_BYTES = 16
 """Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
+CALM_PER_LEAD = 8
+"""A lead of 1 ms, and runs of that length, are earned by sending for 8 ms without a CNP. What is handed to the kernel
+still leaves at the line rate when the CNP comes that asks for less: whoever has just begun must not have much there."""
 
 
 class QueuePair:
@@ -28,10 +31,12 @@ class QueuePair:
         send_psn, expect_psn: PSN of the first packet of either direction.
         congestion: sets the rate of what is sent; not limited where not given.
         cnp_gap_ns: smallest gap between the CNPs this end sends.
-        lead_ns: how long before its time a run may go as long as congestion control allows the line rate.
+        lead_ns: how long before its time a run may go at most, as long as congestion control allows the line rate;
+            less at first and after a CNP, see CALM_PER_LEAD.
     """
 
     __slots__ = (
+        "_calm_ns",
         "_line_rate_bps",
         "_packet_bytes",
         "cnps_received",
@@ -63,8 +68,9 @@ class QueuePair:
         self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
         """Whether anything but the window may hold up what is sent."""
         self.pacer, self.lead_ns = Pacer(), lead_ns
-        # At this rate the port spaces packets itself: runs may be as long as one call carries.
+        # At this rate the port spaces packets itself.
         self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
+        self._calm_ns = 0
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0
         self.paced_until = NEVER
@@ -78,21 +84,21 @@ class QueuePair:
             run = self.requester.next_run(now, most)
             self.paced_until = self.requester.opens_ns
             return run
-        may_go_ns = self.pacer.next_ns - (self.lead_ns if rate == self._line_rate_bps else 0)
+        lead_ns = min(self.lead_ns, self._calm_ns // CALM_PER_LEAD) if rate == self._line_rate_bps else 0
+        may_go_ns = self.pacer.next_ns - lead_ns
         if now < may_go_ns:
             self.paced_until = may_go_ns if self.requester.backlog else NEVER
             return None
         self.paced_until = NEVER
-        if rate != self._line_rate_bps:
-            most = min(most, self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes))
-        run = self.requester.next_run(now, most)
+        longest = self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes, lead_ns=lead_ns)
+        run = self.requester.next_run(now, min(most, longest))
         if run is None:
             self.paced_until = self.requester.opens_ns
         else:
             size = run.packets * self._packet_bytes
             if run.ends_message:
                 size -= run.message.packets * (self._packet_bytes - PACKET_OVERHEAD_BYTES) - run.message.size
-            self.pacer.charge(size, rate_bps=rate, now=now)
+            self._calm_ns += self.pacer.charge(size, rate_bps=rate, now=now)
             self.congestion.sent(size, now)
         return run
 
@@ -108,6 +114,7 @@ class QueuePair:
     def notified(self, now: int) -> None:
         """Take a CNP."""
         self.cnps_received += 1
+        self._calm_ns = 0
         self.congestion.notified(now)
 
     def marked(self, packets: int, now: int) -> bool:
