@@ -19,7 +19,7 @@ from emulator.cli.progress import RunProgress
 from emulator.cli.reporting import reporting
 from emulator.cli.roce_arguments import roce_options
 from emulator.cli.telling import telemetry
-from emulator.cli.transport_defaults import take_transport_defaults
+from emulator.cli.transport_defaults import take_lab_defaults, take_transport_defaults
 from emulator.cli.watching import watch
 from emulator.controller.job import Job, JobOptions
 from emulator.errors import EmulatorError, ResultError
@@ -54,6 +54,8 @@ def _play(args: argparse.Namespace, loaded: LoadedTrace, workload: Workload, *, 
     topology = _topology(args, ranks=len(workload.programs), block=block)
     take_transport_defaults(args, topology)
     place = enter_lab(args, topology)
+    if place is not None:
+        take_lab_defaults(args)
     job = Job(loaded, workload, topology, _options(args, topology, place), watch(args, topology, place))
     nodes = sum(len(program.communications) for program in workload.programs)
     iterations = args.iterations + args.warmup

@@ -27,8 +27,7 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
 
     A path MTU that nobody names is the largest that fits the links of the topology, where those have an MTU. Congestion
     control that nobody names is DCQCN where the port of every rank has a rate, which is its line rate; else none. A
-    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual. A call that nobody names
-    is what a lab's host with such a port lets pass as one piece.
+    window that nobody names is WINDOW_NS at the slowest port, where that is less than usual.
 
     Raises:
         PlanError: the topology names a parameter that the transport does not have.
@@ -46,6 +45,15 @@ def take_transport_defaults(args: argparse.Namespace, topology: Topology) -> Non
         _fill_from_links(args, topology)
 
 
+def take_lab_defaults(args: argparse.Namespace) -> None:
+    """Fill in what a run inside a lab left open: a call is what its hosts let pass as one piece.
+
+    To be called after `take_transport_defaults`.
+    """
+    if args.transport == "roce" and args.roce_call_bytes is None and None not in args.port_rates_bps:
+        args.roce_call_bytes = call_bytes(min(args.port_rates_bps))
+
+
 def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
     if args.roce_path_mtu is None and topology.link_mtu is not None:
         largest = roce_path_mtu(topology.link_mtu, ipv6=topology.is_ipv6)
@@ -55,8 +63,6 @@ def _fill_from_links(args: argparse.Namespace, topology: Topology) -> None:
         args.roce_congestion = "dcqcn"
     if args.roce_window_bytes is None:
         args.roce_window_bytes = slow_window_bytes(topology)
-    if args.roce_call_bytes is None and None not in args.port_rates_bps:
-        args.roce_call_bytes = call_bytes(min(args.port_rates_bps))
 
 
 def slow_window_bytes(topology: Topology) -> int | None:

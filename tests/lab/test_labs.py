@@ -61,6 +61,7 @@ def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machi
     assert (lab["id"], [node["kind"] for node in lab["nodes"]]) == ("carrier", ["host", "host", kind])
     assert [agent["agent"] for agent in manifest["hosts"]] == ["h0", "h1"]
     assert {port["rate_bps"] for port in lab["ports"]} == {10**9}
+    assert 0 < manifest["parameters"]["roce.call_bytes"]["value"] < 64 << 10  # its hosts let that pass as one piece
     switch = status(host)[0]["nodes"][2]
     payload = 2 * 4 * (1 << 20) // 16  # at least: of the data-parallel gradients alone
     assert all(port["counters"]["rx_bytes"] > payload for port in switch["ports"])

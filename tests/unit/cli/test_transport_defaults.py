@@ -12,7 +12,7 @@ import pytest
 from agents.transports.roce.options import RoceOptions
 from emulator.cli.arguments import add_play_options
 from emulator.cli.roce_arguments import add_roce_options, roce_options
-from emulator.cli.transport_defaults import take_transport_defaults
+from emulator.cli.transport_defaults import take_lab_defaults, take_transport_defaults
 from emulator.errors import PlanError
 from emulator.results.manifest import Parameter
 from emulator.topology.load import load_topology
@@ -115,9 +115,25 @@ def test_the_window_is_a_time_at_slow_ports_and_the_usual_one_elsewhere(name: st
 @pytest.mark.parametrize(
     ("name", "call"), [("two-hosts-switch", 37_800), ("eight-hosts-switch", 0), ("leaf-spine-2x2", 0), ("loopback", 0)]
 )
-def test_a_call_is_what_hosts_with_fast_ports_let_pass_and_the_usual_one_elsewhere(name: str, call: int) -> None:
-    _, effective = roce_options(options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=4)))
-    assert effective["roce.call_bytes"] == Parameter(call, "bytes")
+def test_in_a_lab_a_call_is_what_hosts_with_fast_ports_let_pass_and_the_usual_one_elsewhere(
+    name: str, call: int
+) -> None:
+    args = options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=4))
+    assert roce_options(args)[1]["roce.call_bytes"] == Parameter(
+        0, "bytes"
+    )  # a NIC takes whatever the kernel can hand it
+    take_lab_defaults(args)
+    assert roce_options(args)[1]["roce.call_bytes"] == Parameter(call, "bytes")
+
+
+def test_the_length_of_a_call_that_somebody_names_stays_in_a_lab_and_zmq_has_none() -> None:
+    fast = load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=2)
+    args = options(["--call-bytes", "8K"], fast)
+    take_lab_defaults(args)
+    assert roce_options(args)[1]["roce.call_bytes"] == Parameter(8 << 10, "bytes")
+    args = options(["--transport", "zmq"], fast)
+    take_lab_defaults(args)
+    assert args.roce_call_bytes is None
 
 
 def test_one_port_without_a_rate_is_enough_to_leave_congestion_control_off(tmp_path: Path) -> None:
