@@ -11,8 +11,8 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 ETHERNET_HEADER_BYTES = 14
 """What the kernel counts of the ETHERNET_BYTES by itself."""
-BURST_NS = 256_000
-"""A timer that fires this late costs no bandwidth, and no pause is worth more than this: 3 KB at 100 Mbit/s."""
+BURST_NS = 512_000
+"""A timer that fires this late costs no bandwidth, and no pause is worth more than this: 6 KB at 100 Mbit/s."""
 FAST_BPS, FAST_BURST_NS, MOST_FAST_BURST_BYTES = 200_000_000, 1_280_000, 48_000
 """From this rate on the burst is longer, but not much more than the kernel hands over as one: then a host's bucket lets
 frames pass many at a time. One by one each would need a timer, which on a virtual machine costs more than to forward
