@@ -119,9 +119,7 @@ def test_in_a_lab_a_call_is_what_hosts_with_fast_ports_let_pass_and_the_usual_on
     name: str, call: int
 ) -> None:
     args = options([], load_topology(TOPOLOGIES / f"{name}.yaml", ranks=4))
-    assert roce_options(args)[1]["roce.call_bytes"] == Parameter(
-        0, "bytes"
-    )  # a NIC takes whatever the kernel can hand it
+    assert roce_options(args)[1]["roce.call_bytes"] == Parameter(0, "bytes")  # a NIC takes what the kernel hands it
     take_lab_defaults(args)
     assert roce_options(args)[1]["roce.call_bytes"] == Parameter(call, "bytes")
 

@@ -166,10 +166,6 @@ def test_runs_may_last_as_long_as_they_may_go_before_their_time() -> None:
     assert [pacer.most_packets(rate_bps=1e9, packet_bytes=1250, lead_ns=lead) for lead in leads_ns] == [100, 100, 500]
 
 
-LEAD_PACKETS = 60
-"""What 5 ms carry at 100 Mbit/s, of 1,040 bytes each."""
-
-
 def sent_at_once(pair: QueuePair, now: int) -> list[int]:
     """Packets of every run that may go now; the pair then waits."""
     lengths = []
@@ -194,9 +190,9 @@ def test_a_queue_pair_earns_its_lead_by_sending_at_line_rate_without_a_cnp() -> 
         ahead_ns.append(pair.pacer.next_ns - now)
         now = pair.paced_until
     assert ahead_ns[0] < 2_500_000  # one run, and one more for the lead that it earned
-    assert longest[0] == 12  # 1 ms
+    assert longest[0] == 12  # 1 ms at 100 Mbit/s, of 1,040 bytes each
     assert 9_000_000 < max(ahead_ns) < 10_000_000  # a run of 5 ms, 5 ms before its time
-    assert max(longest) == LEAD_PACKETS
+    assert max(longest) == 60  # 5 ms
     assert ahead_ns.index(max(ahead_ns)) > 10
 
     pair.notified(now)
