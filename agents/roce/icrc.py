@@ -290,6 +290,18 @@ def recover_ip_id(path: UdpPath, packet: Buffer, received: int) -> int | None:
     return None if word & 0xFFFF else int(word >> 16 & 0xFF) << 8 | word >> 24
 
 
+@lru_cache(maxsize=1024)
+def ip_id_changes(udp_payload_bytes: int, count: int) -> tuple[int, ...]:
+    """What to XOR into the ICRC of an IPv4 packet, made for IP ID 0, for the IDs 0 … count - 1, at most 256."""
+    _, _, _, low = word_table(udp_payload_bytes - ICRC_BYTES + _UDP_BYTES + _V4_BYTES - _V4_ID_OFFSET - 2).tables
+    return tuple(low[:count].tolist())
+
+
+def psn_changes(udp_payload_bytes: int) -> U32Array:
+    """What to XOR into the ICRC of a packet with PSN 0 for the lower 16 bits of another: uint32, shape (65536,)."""
+    return _pair_table(udp_payload_bytes - ICRC_BYTES - BTH_BYTES)
+
+
 def _as_ip_ids(words: U32Array) -> I32Array:
     """A word that is the ID's two bytes and nothing before them, else `BAD`."""
     ids = (words >> np.uint32(8) & np.uint32(0xFF00) | words >> np.uint32(24)).astype(np.int32)

@@ -221,15 +221,15 @@ class Responder:
         if ack_request:
             self.ack_requested = True
 
-    def take_write(self, psn: Psn, size: int, length: int, ack_request: bool) -> bool:
-        """A WRITE of one packet with immediate data came as expected; False where that is not so: use `receive`."""
+    def take_write(self, psn: Psn, size: int, length: int, ack_request: bool, count: int = 1) -> bool:
+        """WRITEs of one packet with immediate data came as expected; False where that is not so: use `receive`."""
         if psn != self.expected or size != length or size > self._settings.path_mtu or self._receives is not None:
             return False
         if self._operation is not None or self._early or self.is_broken:
             return False
-        self.expected = add(psn, 1)
-        self.unacknowledged += 1
-        self._msn += 1
+        self.expected = add(psn, count)
+        self.unacknowledged += count
+        self._msn += count
         self._ack_owed = True
         self._last_early = None
         if ack_request:

@@ -34,14 +34,16 @@ ACK_REQUEST = 1 << 31
 LARGEST_CALL_BYTES = 65_507
 MOST_SEGMENTS = 64
 _ACK_REQUEST_FIRST_BYTE = 0x80  # of a big-endian word that is read as a little-endian one
-_BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
-"""Words 0 … 65,535 as they stand in a header, read as little-endian words."""
+BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
+"""PSNs 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 CALLS = 9
 """Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
 LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 34
 """Path MTU from which on constant payload stands once for all packets; full calls that a run then has at most."""
 P_KEY = 0xFFFF
+KNOWN_TRAINS = 64
+"""Lengths of packets that travel in trains, of 64 KB each, for which room is kept."""
 
 Pieces: TypeAlias = Sequence[Buffer]
 """What one sendmsg gathers into a packet."""
@@ -64,6 +66,8 @@ class Payload:
         """MIDDLE packets that one call carries."""
         self.slots = self.per_call * CALLS
         self._datagrams: dict[tuple[int, int], bytearray] = {}
+        self._trains: dict[tuple[int, int], Train] = {}
+        self._most_bytes = most_bytes
         size = self.slots * path_mtu
         self.block = bytes([CONSTANT_BYTE]) * size if seed is None else np.random.default_rng(seed).bytes(size)
         self._view = memoryview(self.block)
@@ -92,6 +96,16 @@ class Payload:
             datagram = self._datagrams[key] = bytearray(header_bytes) + body
         return datagram
 
+    def train(self, header_bytes: int, size: int) -> Train:
+        """Room for as many such datagrams on end as one call carries; one object for all, as above."""
+        key = header_bytes, size
+        train = self._trains.get(key)
+        if train is None:
+            if len(self._trains) >= KNOWN_TRAINS:
+                self._trains.clear()
+            train = self._trains[key] = Train(self.datagram(header_bytes, size), header_bytes, self._most_bytes)
+        return train
+
     def crc(self, slot: int, size: int) -> int:
         """CRC of the first `size` bytes of a slot and their pad."""
         key = (0 if self.is_constant else slot, size)
@@ -101,6 +115,27 @@ class Payload:
                 self._crcs.clear()
             crc = self._crcs[key] = zlib.crc32(bytes(-size % 4), zlib.crc32(self.take(slot, size)))
         return crc
+
+
+class Train:
+    """Datagrams of one length on end, all with the same payload, for one call that the kernel cuts.
+
+    Args:
+        datagram: of which each is a copy.
+        header_bytes: how long its headers are.
+        most_bytes: that a call may have.
+    """
+
+    def __init__(self, datagram: bytearray, header_bytes: int, most_bytes: int) -> None:
+        self.stride = len(datagram)
+        self.packets = max(1, min(MOST_SEGMENTS, most_bytes // self.stride))
+        """That there is room for."""
+        self.buffer = bytearray(datagram) * self.packets
+        view = memoryview(self.buffer)
+        starts = range(0, len(view), self.stride)
+        self.headers = [view[start : start + header_bytes] for start in starts]
+        self.calls = [view[: start + self.stride] for start in starts]
+        """The first packet, the first two …"""
 
 
 class Staging:
@@ -248,6 +283,10 @@ class Framing:
         """See Payload."""
         return self._payload.datagram(header_bytes, size)
 
+    def train(self, header_bytes: int, size: int) -> Train:
+        """See Payload."""
+        return self._payload.train(header_bytes, size)
+
     def prefix(self, length: int) -> int:
         """CRC of what comes before the BTH of a UDP payload of `length` bytes."""
         prefix = self._prefixes.get(length)
@@ -320,7 +359,7 @@ class _MiddleRuns:
         self._icrc.write(low, known[1][index:stop], icrcs)
         if not staging.payload.is_constant:
             icrcs ^= staging.payload.slot_crcs[slot:end]
-        np.bitwise_or(_BIG_ENDIAN[low : low + end - slot], high << 8, out=staging.psns[slot:end])
+        np.bitwise_or(BIG_ENDIAN[low : low + end - slot], high << 8, out=staging.psns[slot:end])
 
 
 @lru_cache(maxsize=4096)
@@ -339,6 +378,9 @@ class Inspection:
     def __init__(self, buffer: bytearray) -> None:
         self._buffer = buffer
         self._columns: dict[int, tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]] = {}
+        self._train_stride = 0
+        self._train_words: U32Array
+        self._train_icrcs: U32Array
 
     def headers(self, stride: int, count: int) -> bytes:
         """The BTHs of the first `count` packets, on end."""
@@ -348,6 +390,15 @@ class Inspection:
     def rows(self, stride: int, count: int) -> npt.NDArray[np.uint8]:
         """The first `count` packets, uint8, shape (count, stride)."""
         return np.frombuffer(self._buffer, np.uint8, count * stride).reshape(count, stride)
+
+    def train(self, stride: int, count: int) -> tuple[U32Array, U32Array]:
+        """Of the first `count` packets: their first 32 bytes as little-endian words, shape (count, 8), and ICRCs."""
+        if self._train_stride != stride:
+            most = len(self._buffer) // stride
+            self._train_words = np.ndarray((most, 8), "<u4", self._buffer, 0, (stride, 4))
+            self._train_icrcs = np.ndarray((most,), "<u4", self._buffer, stride - ICRC_BYTES, (stride,))
+            self._train_stride = stride
+        return self._train_words[:count], self._train_icrcs[:count]
 
     def _make(self, stride: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
         most = len(self._buffer) // stride
@@ -384,10 +435,10 @@ class Prediction:
         low, high = psn & 0xFFFF, psn >> 16
         until_carry = min(PREDICTED, (1 << 16) - low)
         psns = self._table[:, 2]
-        np.bitwise_or(_BIG_ENDIAN[low : low + until_carry], high << 8, out=psns[:until_carry])
+        np.bitwise_or(BIG_ENDIAN[low : low + until_carry], high << 8, out=psns[:until_carry])
         count = PREDICTED if high < 0xFF else until_carry
         if until_carry < count:
-            np.bitwise_or(_BIG_ENDIAN[: count - until_carry], high + 1 << 8, out=psns[until_carry:])
+            np.bitwise_or(BIG_ENDIAN[: count - until_carry], high + 1 << 8, out=psns[until_carry:])
         self._first, self._bytes = psn, self._table[:count].tobytes()
 
 

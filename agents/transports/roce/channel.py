@@ -14,6 +14,7 @@ from agents.roce.psn import Psn, distance
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
 from agents.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
+from agents.roce.single import WRITE
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
 from agents.transports.roce.parties import Neighbour, Owner
@@ -57,6 +58,8 @@ class Channel:
         "_elsewhere",
         "_has_alarm",
         "_has_more",
+        "_held",
+        "_held_psn",
         "_is_free",
         "_is_owing",
         "_is_waiting",
@@ -98,6 +101,8 @@ class Channel:
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
         self._is_free = port is None and not self.pair.is_paced  # nothing but the window holds up what is sent
         self._has_alarm = self._has_more = self._is_owing = self._is_waiting = self.is_dead = False
+        self._held: list[Message] = []  # taken as sent, from that PSN on
+        self._held_psn = Psn(0)
         self.neighbour = neighbour if port is None else None
         self.owed_since = self.posted_bytes = self.posted_messages = 0
         self.drops: Counter[str] | None = None
@@ -122,8 +127,15 @@ class Channel:
         self.posted_messages += 1
         self.pair.requester.post(message)
 
-    def post_single(self, message: Message, now: int) -> bool:
-        """Send a WRITE of one packet with immediate data at once, or queue it behind others: whether it is sent."""
+    def hold(self, message: Message, holding: list[Channel], now: int) -> bool:
+        """Have a WRITE of one packet with immediate data go at the end of the batch, or queue it behind others.
+
+        Args:
+            holding: the channels that have such ones.
+
+        Returns:
+            Whether it is ready.
+        """
         psn = self.pair.requester.start(message, now) if self._is_free else None
         if psn is None:
             self.post(message)
@@ -131,15 +143,30 @@ class Channel:
         message.key = self.posted_messages
         self.posted_bytes += message.size
         self.posted_messages += 1
+        if not self._held:
+            holding.append(self)
+            self._held_psn = psn
+        self._held.append(message)
+        return True
+
+    def let_go(self) -> None:
+        """Send what is held."""
+        held, self._held = self._held, []
+        if self.is_dead or not held:
+            return
         self._shared.active.add(self)
         try:
-            self._outlet.write(psn, message)
+            if len(held) == 1:
+                self._outlet.write(self._held_psn, held[0])
+            else:
+                self._outlet.writes(self._held_psn, held)
         except (OSError, HostError) as error:
             self._link.broke(send_problem(error, self._shared.options.path_mtu))
-        return True
 
     def send(self, now: int) -> None:
         """Send what may go now."""
+        if self._held:
+            self.let_go()
         pair, most = self.pair, 2 * self._shared.staging.slots
         try:
             if self._port is not None:
@@ -240,19 +267,22 @@ class Channel:
         self.drops[reason] += count
 
     def take_single_write(
-        self, size: int, port: int, flags: int, word: int, tag: int, rkey: int, length: int, imm: int, now: int
-    ) -> bool:
-        """Take the WRITE of one packet at the start of the buffer; False: not taken, it needs a closer look.
+        self, size: int, port: int, flags: int, word: int, tag: int, rkey: int, length: int, imm: int, now: int,
+        start: int = 0, place: int = 0,
+    ) -> bool:  # fmt: skip
+        """Take a WRITE of one packet; False: not taken, it needs a closer look.
 
         Args:
             size: bytes of the packet.
             flags, word: second byte and last word of its BTH, whose FECN and BECN are 0.
             tag, rkey, length, imm: of its RETH and immediate data.
+            start: where it is in the buffer.
+            place: among the packets it came with.
         """
         responder = self.pair.responder
         if word & 0xFFFFFF != responder.expected or rkey != self._shared.rkey:
             return False
-        if not self._verification.is_single_write(size, port, length, flags):
+        if not self._verification.is_single_write(size, port, length, flags, start, place):
             return False
         if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST):
             return False
@@ -261,6 +291,23 @@ class Channel:
         elif not self._is_owing and responder.is_urgent:
             self._owe(now)
         self._link.arrived(self.ends.index, tag, length, imm, now)
+        return True
+
+    def take_train(self, stride: int, count: int, port: int, now: int) -> bool:
+        """Take WRITEs of one packet that came on end, all alike; False: not taken, they need a closer look."""
+        _, flags, _, _, word, tag, rkey, length, imm = WRITE.unpack_from(self._shared.buffer)
+        responder, verification = self.pair.responder, self._verification
+        if word & 0xFFFFFF != responder.expected or rkey != self._shared.rkey:
+            return False
+        if not verification.is_single_write(stride, port, length, flags):
+            return False
+        if not verification.is_train(stride, count, port, size=length):
+            return False
+        if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST, count):
+            return False
+        if responder.is_urgent or responder.unacknowledged >= self._ack_every:
+            self._mind_reply(now)
+        self._link.arrived(self.ends.index, tag, length, imm, now, count)
         return True
 
     def take_first(self, size: int, port: int, *, word: int, tag: int, rkey: int, length: int, now: int) -> bool:

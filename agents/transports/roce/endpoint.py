@@ -31,6 +31,7 @@ _DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to
 _LARGEST_BYTES = 1 << 16
 _CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
+_P_KEY = struct.pack(">H", P_KEY)
 _QPN = struct.Struct(">I")
 _CE = 3
 _WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)  # looking them up costs as much as a call
@@ -61,12 +62,16 @@ class RoceEndpoint:
         self._buffers = (self._shared.buffer[:_LARGEST_BYTES],)
         self._plain: Sequence[tuple[int, int, bytes]] = []
         self._merged: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
+        self._train: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
+        self._train_stride = 1
         self._stride = self._shared.staging.stride
         self._call_bytes = self._shared.payload.per_call * self._stride
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
         self._dirty: list[Link] = []
+        self._holding: list[Channel] = []
+        self._is_taking = False
         self._channels: dict[int, Channel] = {}
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
@@ -88,14 +93,17 @@ class RoceEndpoint:
         link = self._links.get(peer) or self._make_link(peer)
         if link.is_broken:
             return
-        if not link.post(tag, size):
-            self._transport.watch()
-        elif not link.is_dirty:
+        if link.post(tag, size, self._holding) and not link.is_dirty:
             link.is_dirty = True
             self._dirty.append(link)
 
     def flush(self) -> None:
-        """End of a batch: hand everything posted to the network."""
+        """End of a batch: hand everything posted to the network.
+
+        While what has come is taken, packets that travel alone wait for the end of that: more may join them.
+        """
+        if self._holding and not self._is_taking:
+            self._let_go()
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, []
@@ -103,6 +111,12 @@ class RoceEndpoint:
         for link in dirty:
             link.is_dirty = False
             link.send(now)
+        self._transport.watch()
+
+    def _let_go(self) -> None:
+        holding, self._holding = self._holding, []
+        for channel in holding:
+            channel.let_go()
         self._transport.watch()
 
     @property
@@ -159,10 +173,19 @@ class RoceEndpoint:
             self.drain()
 
     def drain(self) -> None:
-        """Take what has come, a bounded number of calls."""
+        """Take what has come, a bounded number of calls and of packets that travel alone."""
+        self._is_taking = True
+        try:
+            self._drain()
+        finally:
+            self._is_taking = False
+        if self._holding:
+            self._let_go()
+
+    def _drain(self) -> None:
         receive, buffers, anc = self._recvmsg_into, self._buffers, _CONTROL_BYTES
-        left = RECEPTIONS_PER_TURN
-        while left > 0:
+        left, singles = RECEPTIONS_PER_TURN, self._transport.singles_per_turn
+        while left > 0 and singles > 0:
             left -= 1
             try:
                 size, control, _, address = receive(buffers, anc)
@@ -171,14 +194,46 @@ class RoceEndpoint:
             except OSError:  # an ICMP error that the kernel passes on: it says nothing that time does not
                 continue
             if control == self._plain:
+                singles -= 1
                 if not self._take_single(size, address):
                     self._take(size, (), address)
             elif size == self._call_bytes and control == self._merged:
                 left -= self._take_calls(size, address)
-            elif control != self._merged or not self._take_run(size, address):
-                self._take(size, control, address)
-            if size < _DRAIN_BYTES or self.is_closed:
+            elif control == self._train and self._take_train(size, self._train_stride, address):
+                singles -= size // self._train_stride
+            else:
+                if control != self._merged or not self._take_run(size, address):
+                    self._take(size, control, address)
+                if size < _DRAIN_BYTES:
+                    return
+            if self.is_closed:
                 return
+
+    def _take_train(self, size: int, stride: int, address: tuple[str, int]) -> bool:
+        """Take merged packets of the kind that travel alone, the last perhaps shorter; False: they are not of the kind.
+
+        Those that something is special about are taken one by one.
+        """
+        buffer, now, first = self._shared.buffer, time.monotonic_ns(), _QPN.unpack_from(self._shared.buffer, 4)[0]
+        channel = self._channels.get(first)  # none has a number with FECN or BECN in it
+        if buffer[0] != _WRITE_ONLY_IMM or channel is None or channel.ends.peer_host != address[0]:
+            return False
+        count, rest = divmod(size, stride)
+        if not rest and buffer[2:4] == _P_KEY and not channel.is_dead:
+            if channel.take_train(stride, count, address[1], now):
+                return True
+        for place, start in enumerate(range(0, size, stride)):
+            length = min(stride, size - start)
+            opcode, flags, p_key, number, word, tag, rkey, payload, imm = WRITE.unpack_from(buffer, start)
+            is_usual = opcode == _WRITE_ONLY_IMM and p_key == P_KEY and number == first and not channel.is_dead
+            if not is_usual or not channel.take_single_write(
+                length, address[1], flags, word, tag, rkey, payload, imm, now, start, place
+            ):
+                buffer[:length] = buffer[start : start + length]  # what stood there has been taken
+                self._take(length, (), address)
+            if self.is_closed:
+                break
+        return True
 
     def _take_calls(self, size: int, address: tuple[str, int]) -> int:
         """Take a full call of merged packets together with those that wait behind it, up to one that is not full.
@@ -292,6 +347,8 @@ class RoceEndpoint:
         if stride < 16:
             channel.drop("length", -(-size // stride))
             return
+        if self._take_train(size, stride, (channel.ends.peer_host, port)):
+            return
         count, rest = divmod(size, stride)
         tail = bytes(self._shared.buffer[count * stride : size]) if rest else b""
         channel.take_many(stride, count, port, now)
@@ -317,6 +374,8 @@ class RoceEndpoint:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         elif stride == self._stride:
             self._merged = control  # the same for full packets merged
+        elif stride:
+            self._train, self._train_stride = control, stride  # the same for a train
         return stride or size
 
     def _meet(self, number: int, host: str) -> Channel | None:

@@ -46,14 +46,18 @@ class Link:
         self._incoming = Incoming(qps=options.qps)
         self._largest_single = options.path_mtu if options.qps == 1 else 0
 
-    def post(self, tag: int, size: int) -> bool:
-        """Send a transfer at once where it is one packet and nothing is before it, else queue it: whether it waits."""
+    def post(self, tag: int, size: int, holding: list[Channel]) -> bool:
+        """Have a transfer ready to go where it is one packet and nothing is before it, else queue it: whether it waits.
+
+        Args:
+            holding: see Channel.
+        """
         index = 1 if size else 0
         if size and (size > self._largest_single or not self._outgoing.passes(size)):
             self._outgoing.post(tag, size)
             return True
         channel = self._channels[index] or self.channel(index)
-        return not channel.post_single(Message(_WRITE_IMM, size, tag, index), time.monotonic_ns())
+        return not channel.hold(Message(_WRITE_IMM, size, tag, index), holding, time.monotonic_ns())
 
     def send(self, now: int) -> None:
         """Send what may go; control first."""
@@ -109,13 +113,16 @@ class Link:
         if not self._incoming.is_consistent:
             self.broke("the peer sends messages that are no transfers: is it of another version?")
 
-    def arrived(self, index: int, tag: int, size: int, imm: int, now: int) -> None:
+    def arrived(self, index: int, tag: int, size: int, imm: int, now: int, count: int = 1) -> None:
         """See Owner."""
         if index == 0 or (imm == 1 and self._incoming.is_direct):
-            if not self.is_broken:
-                self._endpoint.events.arrived(self.peer, tag, size, now)
+            arrived, peer = self._endpoint.events.arrived, self.peer
+            for _ in range(count):
+                if not self.is_broken:
+                    arrived(peer, tag, size, now)
         else:
-            self.delivered(index, Delivered(Operation.WRITE, tag, size, imm), now)
+            for _ in range(count):
+                self.delivered(index, Delivered(Operation.WRITE, tag, size, imm), now)
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
         """See Owner."""

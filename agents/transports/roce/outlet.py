@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from agents.roce.icrc import UdpPath
 from agents.roce.messages import Message, Reply, Run, Verb
@@ -10,14 +13,15 @@ from agents.roce.opcodes import Opcode
 from agents.roce.packet import CNP_PAYLOAD, UDP_PORT
 from agents.roce.psn import Psn, add
 from agents.roce.runs import Framing
-from agents.roce.single import SinglePackets
+from agents.roce.single import WRITE, SinglePackets
 from agents.transports.roce.ends import EPHEMERAL, Ends, packed, source_ports
 from agents.transports.roce.shared import Shared
-from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
+from agents.transports.roce.sockets import Sender, Senders, cut_message, traffic_class_message
 from emulator.errors import HostError
 
 _PORT_TRIES = 16
 _RETH = struct.Struct(">QII")
+_SIZE = attrgetter("size")
 _MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
 
 
@@ -44,6 +48,36 @@ class Outlet:
         paths = self._paths or self._open_paths()
         _, sender, singles = paths[message.key % len(paths) if len(paths) > 1 else 0]
         sender.send_whole(singles.write(psn, message.address, self._shared.rkey, message.size, message.imm), self._to)
+
+    def writes(self, psn: Psn, messages: Sequence[Message]) -> None:
+        """The same for each message, with PSNs that count up: those of one size go in calls that the kernel cuts."""
+        paths = self._paths or self._open_paths()
+        if len(messages) == 1 or len(paths) > 1 or not self._shared.is_cutting:
+            for message in messages:
+                self.write(psn, message)
+                psn = add(psn, 1)
+            return
+        for _, alike in groupby(messages, _SIZE):
+            same = list(alike)
+            most = self._shared.payload.train(WRITE.size, same[0].size).packets
+            for start in range(0, len(same), most):
+                self._write_train(psn, same[start : start + most])
+                psn = add(psn, min(most, len(same) - start))
+
+    def _write_train(self, psn: Psn, messages: Sequence[Message]) -> None:
+        """Messages of one size that fit one call."""
+        if len(messages) == 1 or not self._shared.is_cutting:
+            self.writes(psn, messages)
+            return
+        _, sender, singles = self._paths[0]
+        train = singles.train(psn, messages, self._shared.rkey)
+        try:
+            sender.send((train.calls[len(messages) - 1],), self._to, cut_message(train.stride))
+        except OSError as error:
+            if not _is_about_cutting(error):
+                raise
+            self._shared.is_cutting = False
+            self.writes(psn, messages)
 
     def reply(self, reply: Reply) -> None:
         """An ACK or NAK."""

@@ -15,8 +15,8 @@ class Owner(Protocol):
         """A message from the peer is complete."""
         ...
 
-    def arrived(self, index: int, tag: int, size: int, imm: int, now: int) -> None:
-        """A WRITE of one packet with immediate data has come from the peer."""
+    def arrived(self, index: int, tag: int, size: int, imm: int, now: int, count: int = 1) -> None:
+        """So many WRITEs of one packet with immediate data have come from the peer, all alike."""
         ...
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:

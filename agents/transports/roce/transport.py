@@ -25,6 +25,10 @@ from emulator.results.manifest import Parameter
 
 ROUNDS_PER_PASS = 4
 """How often a pass looks for more before the loop's other callbacks get a turn."""
+SINGLES_SHARE, MOST_SINGLES = 8, 15
+"""Packets that travel alone are taken from a socket one behind the other, an eighth as many as the agent has ranks, but
+no more than go in one call: what a rank needs for them is then in the core's cache, and what it sends in turn goes
+together. Among few ranks the others would have nothing to do meanwhile."""
 LONGEST_NS_UNACKNOWLEDGED = 10_000_000
 """A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
 
@@ -76,6 +80,8 @@ class RoceTransport(Transport):
             payload_seed=seed if options.payload == "random" else None,
         )
         self._endpoints: dict[int, RoceEndpoint] = {}
+        self.singles_per_turn = 1
+        """Packets that travel alone and are taken from a socket before another's turn."""
         self._by_fd: dict[int, RoceEndpoint] = {}
         self._epoll = select.epoll()
         self._has_sweep = self._is_scheduled = False
@@ -143,6 +149,7 @@ class RoceTransport(Transport):
         endpoint = self._endpoints[rank] = RoceEndpoint(
             self, rank, listener, line_rate_bps=place.line_rate_bps, port=self._pacer_of(place, is_v6=listener.is_v6)
         )
+        self.singles_per_turn = max(1, min(MOST_SINGLES, len(self._endpoints) // SINGLES_SHARE))
         return endpoint
 
     def _pacer_of(self, port: Port, *, is_v6: bool) -> PortPacer | None:

@@ -7,7 +7,7 @@ import numpy as np
 from agents.roce.icrc import UdpPath
 from agents.roce.opcodes import Opcode
 from agents.roce.runs import ICRC, Framing
-from agents.roce.single import ACK_BYTES, SinglePackets
+from agents.roce.single import ACK_BYTES, WRITE, SinglePackets
 from agents.transports.roce.ends import Ends, packed
 from agents.transports.roce.shared import Shared
 
@@ -28,16 +28,45 @@ class Verification:
         self._seen = 0
         self._suspected = 0  # so many looks at payload must be in full: a run is wrong, and it is not known where
 
-    def is_single_write(self, datagram_bytes: int, port: int, size: int, flags: int) -> bool:
-        """Whether this is an intact WRITE of one packet, FECN and BECN 0, that need not be looked at in full."""
+    def is_single_write(
+        self, datagram_bytes: int, port: int, size: int, flags: int, start: int = 0, place: int = 0
+    ) -> bool:
+        """Whether this is an intact WRITE of one packet, FECN and BECN 0, that need not be looked at in full.
+
+        Args:
+            datagram_bytes: BTH … ICRC.
+            size: payload, as its RETH says.
+            flags: its second byte.
+            start: where it is in the buffer.
+            place: in its train.
+        """
         shared = self._shared
         if size:
-            if not shared.payload.is_constant or (self._seen + 1) % shared.options.verify_every == 0:
+            if not shared.payload.is_constant or self._suspected or (self._seen + 1) % shared.options.verify_every == 0:
                 return False
             self._seen += 1
-        (icrc,) = ICRC.unpack_from(shared.buffer, datagram_bytes - 4)
+        (icrc,) = ICRC.unpack_from(shared.buffer, start + datagram_bytes - 4)
+        head = shared.buffer[start : start + WRITE.size] if start else shared.write_head
         singles = (self._paths.get(port) or self._meet(port))[1]
-        return singles.is_write(shared.write_head, size, datagram_bytes, flags, icrc)
+        return singles.is_write(head, size, datagram_bytes, flags, icrc, place)
+
+    def is_train(self, stride: int, count: int, port: int, *, size: int) -> bool:
+        """Whether the first `count` packets are WRITEs of `size` bytes that came as a train, if the first of them is one.
+
+        Payload is compared where this is a sample.
+        """
+        shared = self._shared
+        if not shared.payload.is_constant or self._suspected:
+            return False
+        if not (self._paths.get(port) or self._meet(port))[1].is_train(*shared.inspection.train(stride, count), stride):
+            return False
+        if not size or not self._is_sample():
+            return True
+        payload = shared.inspection.rows(stride, count)[:, WRITE.size : WRITE.size + size]
+        if (payload == shared.payload.rows[0, :size]).all() and self.is_intact_in_full(stride, port):
+            return True
+        self._suspected = count
+        return False
 
     def is_edge(self, datagram_bytes: int, port: int, *, header: int, packet: int, size: int) -> bool:
         """Whether this is an intact FIRST or LAST packet, FECN and BECN 0, that need not be looked at in full.
