@@ -95,17 +95,22 @@ class Execution:
         for lane in self._lanes:
             self._advance(lane)
 
-    def arrived(self, peer: int, lane_number: int, size: int, now: int) -> None:
-        """A transfer from rank `peer` is here."""
+    def arrived(self, peer: int, lane_number: int, size: int, now: int, count: int = 1) -> None:
+        """Transfers from rank `peer` are here, `count` of one size."""
         if lane_number >= len(self._lanes):
             raise LocalProtocolError(f"rank {peer} sent on lane {lane_number} of an algorithm with {len(self._lanes)}")
-        self.bytes_received += size
+        self.bytes_received += size * count
         self.arrival_ns = now
         lane = self._lanes[lane_number]
         missing = lane.missing.get(peer)
         if not missing:
-            lane.early[peer] = lane.early.get(peer, 0) + 1
+            lane.early[peer] = lane.early.get(peer, 0) + count
             return
+        if count > 1:  # the others are for what is missing besides, or for later steps
+            more = min(missing, count) - 1
+            lane.early[peer] = lane.early.get(peer, 0) + count - 1 - more
+            lane.waiting -= more
+            missing -= more
         lane.missing[peer] = missing - 1
         lane.waiting -= 1
         if not lane.waiting:

@@ -155,7 +155,7 @@ class RankPlayer:
 
     # --- what the endpoint reports ------------------------------------------------------------------------------
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         """See EndpointEvents."""
         if self._due_ns <= now:  # what ended by then on the CPU and the device counts before what happened now
             self._advance(now)
@@ -164,12 +164,12 @@ class RankPlayer:
         if tags.CREDIT <= tag < tags.PAIR:
             self._credit(peer, serial, pending, now)
         elif pending is None:
-            self._early_payload.setdefault(serial, []).append((peer, tags.split(tag)[1], size, now))
+            self._early_payload.setdefault(serial, []).extend([(peer, tags.split(tag)[1], size, now)] * count)
         elif (execution := pending.execution) is None:
             self._received(serial, pending, size, arrival_ns=now, now=now)
             self._advance(now)
         else:
-            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, now)
+            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, now, count)
             self._settle(serial, pending, execution, now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:

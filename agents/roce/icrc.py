@@ -291,10 +291,10 @@ def recover_ip_id(path: UdpPath, packet: Buffer, received: int) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def ip_id_changes(udp_payload_bytes: int, count: int) -> tuple[int, ...]:
-    """What to XOR into the ICRC of an IPv4 packet, made for IP ID 0, for the IDs 0 … count - 1, at most 256."""
-    _, _, _, low = word_table(udp_payload_bytes - ICRC_BYTES + _UDP_BYTES + _V4_BYTES - _V4_ID_OFFSET - 2).tables
-    return tuple(low[:count].tolist())
+def ip_id_changes(udp_payload_bytes: int) -> U32Array:
+    """What to XOR into the ICRC of an IPv4 packet with IP ID 0 for another below 256: uint32, shape (256,)."""
+    after_id = udp_payload_bytes - ICRC_BYTES + _UDP_BYTES + _V4_BYTES - _V4_ID_OFFSET - 2
+    return np.array(word_table(after_id).tables[3])
 
 
 def psn_changes(udp_payload_bytes: int) -> U32Array:

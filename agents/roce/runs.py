@@ -131,11 +131,14 @@ class Train:
         self.packets = max(1, min(MOST_SEGMENTS, most_bytes // self.stride))
         """That there is room for."""
         self.buffer = bytearray(datagram) * self.packets
-        view = memoryview(self.buffer)
-        starts = range(0, len(view), self.stride)
-        self.headers = [view[start : start + header_bytes] for start in starts]
-        self.calls = [view[: start + self.stride] for start in starts]
-        """The first packet, the first two …"""
+        view, count = memoryview(self.buffer), self.packets
+        self.header = view[:header_bytes]
+        """Of the first."""
+        self.words: U32Array = np.ndarray((count, header_bytes // 4), "<u4", self.buffer, 0, (self.stride, 4))
+        """Headers of all, little-endian, shape (packets, words)."""
+        self.icrcs: U32Array = np.ndarray((count,), "<u4", self.buffer, self.stride - ICRC_BYTES, (self.stride,))
+        self.calls = [view[: end * self.stride] for end in range(count + 1)]
+        """So many packets."""
 
 
 class Staging:

@@ -7,8 +7,6 @@ look-ups, on either side.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import TypeAlias
 from zlib import crc32
 
@@ -19,7 +17,7 @@ from agents.roce.headers import Buffer
 from agents.roce.icrc import ip_id_changes, psn_changes
 from agents.roce.messages import Message
 from agents.roce.opcodes import Opcode
-from agents.roce.psn import Psn, add
+from agents.roce.psn import Psn
 from agents.roce.runs import ACK_REQUEST, BIG_ENDIAN, ICRC, MOST_SEGMENTS, P_KEY, Framing, Shifts, Train, shifts
 
 WRITE = struct.Struct(">BBHIIQIII")
@@ -30,7 +28,6 @@ ACK_BYTES = ACK.size + ICRC.size
 
 _WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)
 _LOW_PSN = struct.Struct(">2xH")
-_NO_CHANGES = (0,) * MOST_SEGMENTS
 _BTH_WORDS = struct.Struct(">BBHII")
 _pack_write, _pack_icrc = WRITE.pack_into, ICRC.pack_into
 _Shape: TypeAlias = tuple[int, int, Shifts | None, int, bytearray, memoryview, int]
@@ -75,27 +72,30 @@ class SinglePackets:
         _pack_icrc(datagram, end, crc ^ constant)
         return datagram
 
-    def train(self, psn: Psn, messages: Sequence[Message], rkey: int) -> Train:
-        """The same for each of these messages, all of one size and no more than a train has room for.
+    def train(self, psn: Psn, message: Message, count: int, rkey: int) -> Train:
+        """The same for `count` messages like this one, PSNs counting up without a carry from their lower 16 bits.
 
         It holds until the next one of that size is made.
         """
-        size = messages[0].size
-        prefix, constant, shift, flags, _, _, end = self._shape if size == self._size else self._turn_to(size)
-        train, dest_qp = self._framing.train(WRITE.size, size), self._dest_qp
-        buffer, at = train.buffer, 0
-        for message, header, change in zip(messages, train.headers, self._id_changes(train.stride), strict=False):
-            _pack_write(
-                buffer, at, _WRITE_ONLY_IMM, flags, P_KEY, dest_qp, ACK_REQUEST | psn, message.address, rkey, size,
-                message.imm,
-            )  # fmt: skip
-            crc = crc32(header, prefix)
-            if shift is not None:
-                a, b, c, d = shift
-                crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
-            _pack_icrc(buffer, at + end, crc ^ constant ^ change)
-            at += train.stride
-            psn = add(psn, 1)
+        size = message.size
+        prefix, constant, shift, flags, _, _, _ = self._shape if size == self._size else self._turn_to(size)
+        train = self._framing.train(WRITE.size, size)
+        _pack_write(
+            train.buffer, 0, _WRITE_ONLY_IMM, flags, P_KEY, self._dest_qp, ACK_REQUEST | psn, message.address, rkey,
+            size, message.imm,
+        )  # fmt: skip
+        crc = crc32(train.header, prefix)
+        if shift is not None:
+            a, b, c, d = shift
+            crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        low = psn & 0xFFFF
+        words, psns = train.words[:count], BIG_ENDIAN[low : low + count]
+        words[1:] = words[0]
+        words[:, 2] = psns ^ (words[0, 2] ^ psns[0])
+        icrcs, changes = train.icrcs[:count], psn_changes(train.stride)[low : low + count]
+        np.bitwise_xor(changes, np.uint32(crc ^ constant) ^ changes[0], out=icrcs)
+        if self._framing.path.is_v4:
+            icrcs ^= ip_id_changes(train.stride)[:count]
         return train
 
     def is_write(self, headers: Buffer, size: int, datagram_bytes: int, flags: int, icrc: int, place: int = 0) -> bool:
@@ -114,8 +114,8 @@ class SinglePackets:
         prefix, constant, shift, expected_flags, _, _, end = self._shape if size == self._size else self._turn_to(size)
         if flags != expected_flags or datagram_bytes != end + 4:
             return False
-        if place:
-            icrc ^= self._id_changes(datagram_bytes)[place % MOST_SEGMENTS]
+        if place and self._framing.path.is_v4:
+            icrc ^= int(ip_id_changes(datagram_bytes)[place % MOST_SEGMENTS])
         crc = crc32(headers, prefix)
         if shift is None:
             return crc ^ constant == icrc
@@ -141,7 +141,7 @@ class SinglePackets:
         changes = psn_changes(datagram_bytes)[low:end]
         expected = changes ^ (icrcs[0] ^ changes[0])
         if self._framing.path.is_v4:
-            expected ^= _id_array(datagram_bytes)[:count]
+            expected ^= ip_id_changes(datagram_bytes)[:count]
         return bool((expected == icrcs).all())
 
     def ack(self, psn: int, aeth: int) -> bytes:
@@ -152,9 +152,6 @@ class SinglePackets:
     def is_ack(self, headers: Buffer, *, icrc: int) -> bool:
         """Whether these 16 bytes of an ACK, FECN and BECN 0, fit the ICRC."""
         return crc32(headers, self._ack[0]) ^ self._ack[1] == icrc
-
-    def _id_changes(self, datagram_bytes: int) -> Sequence[int]:
-        return ip_id_changes(datagram_bytes, MOST_SEGMENTS) if self._framing.path.is_v4 else _NO_CHANGES
 
     def _turn_to(self, size: int) -> _Shape:
         """Shape of a WRITE; that of the size before is at hand, for most have the same."""
@@ -179,8 +176,3 @@ class SinglePackets:
             crc = shift[0][crc & 0xFF] ^ shift[1][crc >> 8 & 0xFF] ^ shift[2][crc >> 16 & 0xFF] ^ shift[3][crc >> 24]
         constant = framing.icrc(masked, 0, size) ^ crc
         return prefix, constant, shift, flags, datagram, memoryview(datagram)[:header_bytes], end
-
-
-@lru_cache(maxsize=256)
-def _id_array(datagram_bytes: int) -> U32Array:
-    return np.array(ip_id_changes(datagram_bytes, MOST_SEGMENTS), np.uint32)

@@ -61,8 +61,8 @@ class Silence(NamedTuple):
 class EndpointEvents(Protocol):
     """What an endpoint reports to its player; `now` is nanoseconds on the transport's clock."""
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-        """The last byte of a transfer from rank `peer` is here."""
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        """The last byte of a transfer from rank `peer` is here; of so many, where several like it have come at once."""
         ...
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:

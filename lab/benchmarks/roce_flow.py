@@ -52,11 +52,11 @@ class Runner:
             self.sent += 1
         self.endpoint.flush()
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-        """A transfer is here."""
-        self.received += 1
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        """Transfers are here."""
+        self.received += count
         if self.awaits and not self.ahead:
-            self.send()
+            self.send(count)
         self._check()
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:

@@ -44,10 +44,11 @@ class Runner:
             self.endpoint.flush()
             self.sent += 1
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-        """A step of the rank before is here."""
-        self.received += 1
-        self.send()
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        """Steps of the rank before are here."""
+        self.received += count
+        for _ in range(count):
+            self.send()
         self._check()
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:

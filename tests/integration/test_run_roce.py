@@ -117,8 +117,8 @@ from agents.transports.roce.options import RoceOptions
 class Rank:
     def __init__(self, endpoint):
         self.endpoint, self.heard = endpoint, []
-    def arrived(self, peer, tag, size, now):
-        self.heard.append((peer, tag, size))
+    def arrived(self, peer, tag, size, now, count=1):
+        self.heard += [(peer, tag, size)] * count
     def acknowledged(self, peer, tag, now):
         self.heard.append(tag)
     def failed(self, peer, reason):
@@ -131,13 +131,14 @@ async def carry(hosts, seed):
         directory = {i: rank.endpoint.address for i, rank in enumerate(ranks)}
         for rank in ranks:
             rank.endpoint.connect(directory, rank)
-        for tag in range(8):
-            ranks[0].endpoint.post(1, tag, 30_000 * tag)
+        transfers = [(tag, 30_000 * tag) for tag in range(8)] + [(8, 1000)] * 150 + [(9, 0)] * 3 + [(10, 7)] * 2
+        for tag, size in transfers[8:] + transfers[:8]:
+            ranks[0].endpoint.post(1, tag, size)
         ranks[0].endpoint.flush()
         async with asyncio.timeout(10):
-            while len(ranks[0].heard) < 8:
+            while len(ranks[0].heard) < len(transfers):
                 await asyncio.sleep(0.001)
-        assert sorted(ranks[1].heard) == [(0, tag, 30_000 * tag) for tag in range(8)], ranks[1].heard
+        assert sorted(ranks[1].heard) == [(0, *transfer) for transfer in transfers], ranks[1].heard
         assert not transport.drops, transport.drops
         return sum(flow.packets or 0 for flow in ranks[0].endpoint.counters())
 

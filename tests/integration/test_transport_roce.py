@@ -14,6 +14,7 @@ import uvloop
 
 from agents.roce.dcqcn import ReactionPoint
 from agents.roce.opcodes import Opcode
+from agents.roce.psn import Psn
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.transports.roce.batch import UDP_SEGMENT, Batch
 from agents.transports.roce.options import RoceOptions
@@ -74,11 +75,13 @@ def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
     send = Sender.send
     calls: list[int] = []
 
-    def refusing(self: Sender, pieces: Pieces, to: SocketAddress, control: ControlMessages = ()) -> bool:
+    def refusing(
+        self: Sender, pieces: Pieces, to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
+    ) -> bool:
         if any(kind == UDP_SEGMENT for _, kind, _ in control):
             raise OSError(error, os.strerror(error))
         calls.append(sum(map(len, pieces)))
-        return send(self, pieces, to, control)
+        return send(self, pieces, to, control, packets=packets)
 
     def refusing_to_cut(self: Sender, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
         raise OSError(error, os.strerror(error))
@@ -200,6 +203,70 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
         assert came.largest_displacement
 
     run(scenario, message_bytes=100_000, **options)
+
+
+def test_packets_that_are_posted_together_travel_together() -> None:
+    """60 full packets to a call, over the end of the PSNs' lower 16 bits; every 8th call is compared in full."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        one = a.endpoint._make_link(1).channel(1)  # type: ignore[attr-defined]
+        other = b.endpoint._make_link(0).channel(1)  # type: ignore[attr-defined]
+        one.pair.requester._initial = other.pair.responder.expected = Psn(0x12FFF0)
+        calls = 0
+        a.send(1, [(5, 1024)])
+        await bed.until(lambda: a.acknowledgements(1) == [5])
+        (sender,) = bed.transports[0].shared.senders._senders[f"{NET}.1"].values()
+        send = sender._sendmsg
+
+        def counting(*call: Any) -> int:
+            nonlocal calls
+            calls += 1
+            return send(*call)
+
+        sender._sendmsg = counting  # type: ignore[assignment]
+        for _ in range(10):
+            a.send(1, [(5, 1024)] * 120)
+        await bed.until(lambda: len(a.acknowledgements(1)) == 1201)
+        assert b.arrivals(0) == [(5, 1024)] * 1201
+        flow = a.endpoint.counters()[0]
+        assert (flow.packets, flow.retransmits) == (1201, 0)
+        assert bed.transports[1].drops == {}
+        assert calls == 21  # the PSNs' carry divides one
+
+    run(scenario, window_bytes="4M", qp_timeout=18, verify_every=8)
+
+
+@pytest.mark.parametrize("damage", ["payload", "icrc", "length"])
+@pytest.mark.parametrize("payload", ["constant", "random"])
+def test_of_packets_that_came_together_only_the_damaged_one_is_dropped(damage: str, payload: str) -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(4, 256)])
+        await bed.until(lambda: a.acknowledgements(1) == [4])
+        (sender,) = bed.transports[0].shared.senders._senders[f"{NET}.1"].values()
+        send, damaged = sender._sendmsg, []
+
+        def damaging(pieces: Pieces, control: ControlMessages, flags: int, to: SocketAddress) -> int:
+            if damaged:
+                return send(pieces, control, flags, to)
+            damaged.append(pieces)
+            stride = 36 + 256 + 4
+            data = bytearray(b"".join(pieces))
+            at = {"payload": 3 * stride - 20, "icrc": 3 * stride - 1, "length": 2 * stride + 27}[damage]
+            data[at] ^= 4
+            return send((data,), control, flags, to)
+
+        sender._sendmsg = damaging  # type: ignore[assignment]
+        a.send(1, [(5, 256)] * 10)
+        await bed.until(lambda: len(a.acknowledgements(1)) == 11)
+        assert b.arrivals(0) == [(4, 256)] + [(5, 256)] * 10
+        drops = bed.transports[1].drops
+        assert sum(drops.values()) == 1, drops
+        assert len(damaged) == 1
+        assert a.endpoint.counters()[0].retransmits == 8  # it, and what came behind it
+
+    run(scenario, payload=payload, qp_timeout=18, verify_every=1)
 
 
 def test_an_end_of_another_transport_version_is_dropped_though_its_icrc_is_right() -> None:

@@ -379,8 +379,8 @@ def test_leaving_closes_all_and_frees_descriptors() -> None:
 def test_an_event_may_close_the_transport() -> None:
     async def scenario(bed: ZmqBed) -> None:
         class Closer(Listener):
-            def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-                super().arrived(peer, tag, size, now)
+            def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+                super().arrived(peer, tag, size, now, count)
                 bed.transports[1].close()
 
         a, b = await bed.listeners(2)

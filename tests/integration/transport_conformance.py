@@ -46,8 +46,9 @@ class Listener:
         self.endpoint.flush()
         self.is_posting = False
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-        self._note(Heard("arrived", self.endpoint.rank, peer, tag, size), now)
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        for _ in range(count):
+            self._note(Heard("arrived", self.endpoint.rank, peer, tag, size), now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         self._note(Heard("acknowledged", self.endpoint.rank, peer, tag), now)
@@ -118,6 +119,21 @@ async def delivers_any_size_once_and_acknowledges_it(bed: Bed) -> None:
     await bed.quiesce()
     assert [tag for tag, _ in b.arrivals(0)] == a.acknowledgements(1) == list(range(7))
     assert (a.arrivals(1), b.acknowledgements(0)) == ([], [])
+
+
+async def delivers_what_is_alike_as_often_as_it_was_posted(bed: Bed) -> None:
+    a, b = await bed.connected(2)
+    transfers = (
+        [(1, 64)] * 100 + [(1, 65)] * 3 + [(2, 65)] + [(3, 0)] * 5 + [(2, 1)] * 40 + [(4, 3 * bed.message_bytes)]
+    )
+    transfers += [(4, 1)] * 200
+    a.send(1, transfers)
+    b.send(0, transfers)
+    await bed.until(lambda: len(a.acknowledgements(1)) + len(b.acknowledgements(0)) == 2 * len(transfers))
+    payload = [transfer for transfer in transfers if transfer[1]]
+    for heard in (a.arrivals(1), b.arrivals(0)):
+        assert [transfer for transfer in heard if transfer[1]] == payload
+        assert heard.count((3, 0)) == 5
 
 
 async def keeps_the_order_of_many_posts(bed: Bed) -> None:
@@ -273,8 +289,8 @@ async def lets_events_post(bed: Bed) -> None:
     listeners = await bed.listeners(3)
 
     class Player(Listener):
-        def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
-            super().arrived(peer, tag, size, now)
+        def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+            super().arrived(peer, tag, size, now, count)
             if tag < 90:
                 self.endpoint.post((self.endpoint.rank + 1) % 3, tag + 1, size + 1)
                 self.endpoint.flush()
@@ -363,6 +379,7 @@ async def fails_when_the_peer_has_closed(bed: Bed) -> None:
 CASES: tuple[Case, ...] = (
     delivers_any_size_once_and_acknowledges_it,
     keeps_the_order_of_many_posts,
+    delivers_what_is_alike_as_often_as_it_was_posted,
     carries_tags_of_64_bits_that_repeat,
     carries_both_directions_at_once,
     carries_to_many_peers,

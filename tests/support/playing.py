@@ -64,11 +64,11 @@ class _Spy:
     def __init__(self, rank: int, player: EndpointEvents, *, instances: int, seen: list[Arrival]) -> None:
         self._rank, self._player, self._instances, self._seen = rank, player, instances, seen
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         kind, _, serial = tags.split(tag)
         if kind != tags.CREDIT:
-            self._seen.append(Arrival(self._rank, peer, *divmod(serial, self._instances), size, now))
-        self._player.arrived(peer, tag, size, now)
+            self._seen += [Arrival(self._rank, peer, *divmod(serial, self._instances), size, now)] * count
+        self._player.arrived(peer, tag, size, now, count)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         self._player.acknowledged(peer, tag, now)

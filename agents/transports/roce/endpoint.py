@@ -219,9 +219,9 @@ class RoceEndpoint:
         if buffer[0] != _WRITE_ONLY_IMM or channel is None or channel.ends.peer_host != address[0]:
             return False
         count, rest = divmod(size, stride)
-        if not rest and buffer[2:4] == _P_KEY and not channel.is_dead:
-            if channel.take_train(stride, count, address[1], now):
-                return True
+        is_whole = not rest and buffer[2:4] == _P_KEY and not channel.is_dead
+        if is_whole and channel.take_train(stride, count, address[1], now):
+            return True
         for place, start in enumerate(range(0, size, stride)):
             length = min(stride, size - start)
             opcode, flags, p_key, number, word, tag, rkey, payload, imm = WRITE.unpack_from(buffer, start)

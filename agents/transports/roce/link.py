@@ -116,10 +116,8 @@ class Link:
     def arrived(self, index: int, tag: int, size: int, imm: int, now: int, count: int = 1) -> None:
         """See Owner."""
         if index == 0 or (imm == 1 and self._incoming.is_direct):
-            arrived, peer = self._endpoint.events.arrived, self.peer
-            for _ in range(count):
-                if not self.is_broken:
-                    arrived(peer, tag, size, now)
+            if not self.is_broken:
+                self._endpoint.events.arrived(self.peer, tag, size, now, count)
         else:
             for _ in range(count):
                 self.delivered(index, Delivered(Operation.WRITE, tag, size, imm), now)

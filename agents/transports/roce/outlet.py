@@ -21,7 +21,8 @@ from emulator.errors import HostError
 
 _PORT_TRIES = 16
 _RETH = struct.Struct(">QII")
-_SIZE = attrgetter("size")
+_LIKENESS = attrgetter("size", "address", "imm")
+_PSN_CARRY = 1 << 16  # a train has no carry into the upper byte of its PSNs
 _MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
 
 
@@ -50,34 +51,34 @@ class Outlet:
         sender.send_whole(singles.write(psn, message.address, self._shared.rkey, message.size, message.imm), self._to)
 
     def writes(self, psn: Psn, messages: Sequence[Message]) -> None:
-        """The same for each message, with PSNs that count up: those of one size go in calls that the kernel cuts."""
+        """The same for each message, with PSNs that count up: those that are alike go in calls that the kernel cuts."""
         paths = self._paths or self._open_paths()
-        if len(messages) == 1 or len(paths) > 1 or not self._shared.is_cutting:
-            for message in messages:
-                self.write(psn, message)
-                psn = add(psn, 1)
-            return
-        for _, alike in groupby(messages, _SIZE):
-            same = list(alike)
-            most = self._shared.payload.train(WRITE.size, same[0].size).packets
-            for start in range(0, len(same), most):
-                self._write_train(psn, same[start : start + most])
-                psn = add(psn, min(most, len(same) - start))
+        for _, group in groupby(messages, _LIKENESS):
+            alike = list(group)
+            most = self._shared.payload.train(WRITE.size, alike[0].size).packets if len(paths) == 1 else 1
+            while alike:
+                count = min(most, len(alike), _PSN_CARRY - (psn & _PSN_CARRY - 1))
+                self._write_train(psn, alike[:count])
+                del alike[:count]
+                psn = add(psn, count)
 
-    def _write_train(self, psn: Psn, messages: Sequence[Message]) -> None:
-        """Messages of one size that fit one call."""
-        if len(messages) == 1 or not self._shared.is_cutting:
-            self.writes(psn, messages)
-            return
-        _, sender, singles = self._paths[0]
-        train = singles.train(psn, messages, self._shared.rkey)
-        try:
-            sender.send((train.calls[len(messages) - 1],), self._to, cut_message(train.stride))
-        except OSError as error:
-            if not _is_about_cutting(error):
-                raise
-            self._shared.is_cutting = False
-            self.writes(psn, messages)
+    def _write_train(self, psn: Psn, alike: Sequence[Message]) -> None:
+        """Messages that are alike and fit one call."""
+        count = len(alike)
+        if count > 1 and self._shared.is_cutting:
+            _, sender, singles = self._paths[0]
+            train = singles.train(psn, alike[0], count, self._shared.rkey)
+            try:
+                sender.send((train.calls[count],), self._to, cut_message(train.stride), packets=count)
+            except OSError as error:
+                if not _is_about_cutting(error):
+                    raise
+                self._shared.is_cutting = False
+            else:
+                return
+        for message in alike:
+            self.write(psn, message)
+            psn = add(psn, 1)
 
     def reply(self, reply: Reply) -> None:
         """An ACK or NAK."""

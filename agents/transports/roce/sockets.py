@@ -112,12 +112,14 @@ class Sender:
         self.buffer_bytes = granted_bytes(sock, socket.SO_SNDBUF)
         self._sendmsg = sock.sendmsg
 
-    def send(self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = ()) -> bool:
+    def send(
+        self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
+    ) -> bool:
         """Send one call; False where the kernel lost it. OSError where it says that it never will."""
         try:
             self._sendmsg(pieces, control, 0, to)
         except OSError as error:
-            return self._send_again(error, pieces, to, control)
+            return self._send_again(error, pieces, to, control, packets=packets)
         return True
 
     def send_cut(self, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
@@ -129,7 +131,7 @@ class Sender:
             slot += batch.send(self._fd, name, slot, end - slot)
             if slot < end:  # perhaps the kernel did not take this call: alone it says why
                 alone = min(staging.payload.per_call, end - slot)
-                self.send(staging.pieces(slot, alone), to, cut_message(staging.stride))
+                self.send(staging.pieces(slot, alone), to, cut_message(staging.stride), packets=alone)
                 slot += alone
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
@@ -140,7 +142,7 @@ class Sender:
             self._send_again(error, (datagram,), to, ())
 
     def _send_again(
-        self, error: OSError, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages
+        self, error: OSError, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages, packets: int = 1
     ) -> bool:
         if error.errno not in _PASSING:
             raise error
@@ -152,7 +154,7 @@ class Sender:
                     raise
             else:
                 return True
-        self.drops += 1
+        self.drops += packets
         return False
 
     def close(self) -> None:

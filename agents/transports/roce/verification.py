@@ -51,7 +51,7 @@ class Verification:
         return singles.is_write(head, size, datagram_bytes, flags, icrc, place)
 
     def is_train(self, stride: int, count: int, port: int, *, size: int) -> bool:
-        """Whether the first `count` packets are WRITEs of `size` bytes that came as a train, if the first of them is one.
+        """Whether the first `count` packets are a train of WRITEs of `size` bytes, if the first is such a WRITE.
 
         Payload is compared where this is a sample.
         """

@@ -135,6 +135,27 @@ def test_what_comes_before_its_step_is_kept_for_it() -> None:
     assert execution.bytes_received == 32
 
 
+@pytest.mark.parametrize("count", range(1, 7))
+def test_transfers_that_come_together_are_those_that_come_one_by_one(count: int) -> None:
+    steps = [step((), [to(1), to(1), to(2)]), step([to(3)], [to(1)]), step([to(2), to(3)], [to(1), to(1), to(1)])]
+    together, posts = started(steps, with_credits=False)
+    one_by_one, other_posts = started(steps, with_credits=False)
+    for execution in (together, one_by_one):
+        execution.arrived(12, 0, 8, 1)
+    together.arrived(11, 0, 8, 2, count)
+    for _ in range(count):
+        one_by_one.arrived(11, 0, 8, 2)
+    assert posts.posted == other_posts.posted
+    assert together.waits_for() == one_by_one.waits_for()
+    assert together.bytes_received == one_by_one.bytes_received == 8 + 8 * count
+    for execution, made in ((together, posts), (one_by_one, other_posts)):
+        for _ in range(6 - count):
+            execution.arrived(11, 0, 8, 3)
+        for _ in made.posted:
+            execution.acknowledged()
+        assert execution.is_done
+
+
 def test_lanes_run_side_by_side() -> None:
     execution, posts = started(
         [step((), [to(1)]), step([to(2)])],

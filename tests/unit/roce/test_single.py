@@ -4,9 +4,11 @@ import pytest
 
 from agents.roce.headers import Aeth, ImmDt, Reth
 from agents.roce.icrc import UdpPath, icrc
+from agents.roce.messages import Message, Verb
 from agents.roce.opcodes import Opcode
 from agents.roce.packet import Packet, parse_packet
-from agents.roce.runs import Framing, Payload, Staging
+from agents.roce.psn import Psn
+from agents.roce.runs import Framing, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE, SinglePackets
 
 V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
@@ -71,6 +73,57 @@ def test_a_write_of_another_length_than_it_says_is_none() -> None:
     assert not is_write(made, data, 96)
     assert not is_write(made, data, MTU + 1)
     assert not is_write(made, data[:-8] + data[-4:], 100)
+
+
+def train(made: SinglePackets, psn: int, message: Message, count: int) -> tuple[bytes, int]:
+    """The datagrams on end, and how long each is."""
+    room = made.train(Psn(psn), message, count, rkey=0xFEDCBA98)
+    return bytes(room.calls[count]), room.stride
+
+
+def is_train(made: SinglePackets, data: bytes, stride: int) -> bool:
+    words, icrcs = Inspection(bytearray(data)).train(stride, len(data) // stride)
+    return made.is_train(words, icrcs, stride)
+
+
+@PATHS
+@pytest.mark.parametrize("seed", [None, 7], ids=["constant", "random"])
+@pytest.mark.parametrize("size", [0, 1, 7, 1024])
+def test_a_train_is_writes_that_the_kernel_numbers(path: UdpPath, size: int, seed: int | None) -> None:
+    made = singles(path, seed)
+    message = Message(Verb.WRITE_IMM, size, address=1 << 62 | 5, imm=9)
+    for psn, count in ((0, 1), (0x12FFF0, 16), (0xFFFFFE, 2), (77, 40)):
+        data, stride = train(made, psn, message, count)
+        assert len(data) == count * stride
+        for place in range(count):
+            single = data[place * stride : (place + 1) * stride]
+            packet = parsed(single)
+            assert (packet.bth.opcode, packet.bth.psn) == (Opcode.RC_WRITE_ONLY_IMM, psn + place)
+            assert packet.icrc == icrc(path, single[:-4], ip_id=place)
+            alone = bytearray(made.write(Psn(psn + place), 1 << 62 | 5, rkey=0xFEDCBA98, size=size, imm=9))
+            assert single[:-4] == alone[:-4]
+            assert made.is_write(single[: WRITE.size], size, stride, single[1], packet.icrc, place)
+        assert is_train(made, data, stride)
+
+
+@PATHS
+def test_a_train_with_any_bit_of_a_later_packet_wrong_is_none(path: UdpPath) -> None:
+    made = singles(path)
+    data, stride = train(made, 9, Message(Verb.WRITE_IMM, 5, address=5, imm=1), 3)
+    for at in (*range(stride, stride + WRITE.size), *range(3 * stride - 4, 3 * stride)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            assert not is_train(made, bytes(damaged), stride)
+
+
+def test_a_train_whose_packets_are_not_in_order_is_none() -> None:
+    made = singles(V4)
+    data, stride = train(made, 9, Message(Verb.WRITE_IMM, 5, address=5, imm=1), 3)
+    first, second, third = (data[start : start + stride] for start in range(0, 3 * stride, stride))
+    assert not is_train(made, first + third + second, stride)
+    assert not is_train(made, first + third, stride)
+    assert not is_train(made, first + first, stride)
 
 
 @PATHS

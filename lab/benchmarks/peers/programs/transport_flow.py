@@ -38,9 +38,9 @@ class Flow:
         if self._endpoint.rank == 0:
             self._post(OUTSTANDING)
 
-    def arrived(self, peer: int, tag: int, size: int, now: int) -> None:
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         """See EndpointEvents."""
-        self.arrivals.append(now)
+        self.arrivals += [now] * count
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         """See EndpointEvents."""
