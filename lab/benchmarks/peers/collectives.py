@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from agents.transports.catalogue import TRANSPORTS
 from emulator.trace.model import IntArray
-from lab.benchmarks.peers.children import MeasurementFailed, run
+from lab.benchmarks.peers.children import MeasurementFailed, run, run_python
 from lab.benchmarks.peers.quantities import Quantity
 from lab.benchmarks.peers.subjects import INSTALL, PROGRAMS, Reading, lacking_command, last_json
 
@@ -178,6 +178,28 @@ class OpenMpi:
         program = [self.python, PROGRAMS / "mpi_all_reduce.py", *self.shape.options()]
         argv = [*MPIRUN, *parameters, "-n", self.shape.ranks, *program]
         return _timed(run(argv, timeout_s=self.shape.timeout_s), self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class PushPullRing:
+    """What a ring all-reduce sends, over plain ZeroMQ, by one process per core."""
+
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        """See Subject."""
+        return "ZeroMQ PUSH/PULL"
+
+    def lacking(self) -> str | None:
+        """See Subject."""
+        return None
+
+    def measure(self) -> Reading:
+        """See Subject."""
+        module = "lab.benchmarks.peers.programs.push_pull_ring"
+        options = ["--ranks", self.shape.ranks, *self.shape.options()]
+        return _timed(run_python(module, *options, timeout_s=self.shape.timeout_s), self.shape)
 
 
 def lacking_module(python: Path, module: str) -> str | None:

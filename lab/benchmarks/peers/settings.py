@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.benchmarks.peers.collectives import Gloo, OpenMpi, OwnAllReduce, Shape
+from lab.benchmarks.peers.collectives import Gloo, OpenMpi, OwnAllReduce, PushPullRing, Shape
 from lab.benchmarks.peers.flows import BLOCK_BYTES, HEADER_BYTES, BareBlast, Iperf3, PushPull, Timing, TransportFlow
 from lab.benchmarks.peers.quantities import Quantity
 from lab.benchmarks.peers.subjects import Subject
@@ -116,10 +116,13 @@ def _many(scale: Scale, transports: Sequence[str]) -> Setting:
         OwnAllReduce(transport, shape, credits=on, algorithm="ring") for transport in transports for on in (True, False)
     ]
     title = f"ring all-reduce, {ranks} ranks, 1 MiB: {shape.ring_messages:,} messages"
-    return _all_reduce("all-reduce-many", title, own=own, peers=[])
+    remark = "ZeroMQ checks, acknowledges and schedules nothing"
+    return _all_reduce("all-reduce-many", title, own=own, peers=[PushPullRing(shape)], remark=remark)
 
 
-def _all_reduce(key: str, title: str, *, own: Sequence[OwnAllReduce], peers: Sequence[Subject]) -> Setting:
+def _all_reduce(
+    key: str, title: str, *, own: Sequence[OwnAllReduce], peers: Sequence[Subject], remark: str = SUMS
+) -> Setting:
     alone = [(subject.name, None) for subject in own if own[0].shape.quantity is not Quantity.BUS_BANDWIDTH]
     return Setting(
         key=key,
@@ -127,5 +130,5 @@ def _all_reduce(key: str, title: str, *, own: Sequence[OwnAllReduce], peers: Seq
         quantity=own[0].shape.quantity,
         subjects=[*own, *peers],
         pairs=[*alone, *((subject.name, peer.name) for subject in own for peer in peers)],
-        remark=SUMS if peers else "",
+        remark=remark,
     )
