@@ -179,7 +179,7 @@ class RoceEndpoint:
             self._drain()
         finally:
             self._is_taking = False
-        if self._holding:
+        if self._holding and not self.is_closed:
             self._let_go()
 
     def _drain(self) -> None:
