@@ -16,9 +16,10 @@ from agents.roce.dcqcn import ReactionPoint
 from agents.roce.opcodes import Opcode
 from agents.roce.psn import Psn
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
+from agents.roce.single import WRITE
 from agents.transports.roce.batch import UDP_SEGMENT, Batch
 from agents.transports.roce.options import RoceOptions
-from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress, cut_message
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter
@@ -270,6 +271,33 @@ def test_of_packets_that_came_together_only_the_damaged_one_is_dropped(damage: s
         assert a.endpoint.counters()[0].retransmits == 8  # it, and what came behind it
 
     run(scenario, payload=payload, qp_timeout=18, verify_every=1)
+
+
+def test_what_merges_into_no_packet_is_dropped() -> None:
+    """Calls cut into pieces shorter than any packet, the headers spread over them that are due, and what is empty."""
+
+    async def scenario(bed: RoceBed) -> None:
+        a, b = await bed.connected(2)
+        a.send(1, [(4, 256)])
+        await bed.until(lambda: a.acknowledgements(1) == [4])
+        peer, shared = bed.transports[0], bed.transports[1].shared
+        expected = b.endpoint._links[0].channel(1).pair.responder.expected  # type: ignore[attr-defined]
+        own = a.endpoint._links[1].channel(1).ends  # type: ignore[attr-defined]
+        header = WRITE.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | expected, 4, shared.rkey, 4, 1)
+        (sender,) = peer.shared.senders._senders[f"{NET}.1"].values()
+        for stride in (1, 3, 15, 20, 35):
+            for data in (bytes(stride * 3), header + bytes(3 * stride)):
+                sender._socket.sendmsg((data,), cut_message(stride), 0, (f"{NET}.2", 4791))
+        sender._socket.sendto(header + bytes(4), (f"{NET}.2", 4791))
+        for size in range(4):
+            sender._socket.sendto(bytes(size), (f"{NET}.2", 4791))
+        a.send(1, [(5, 256)] * 10)
+        await bed.until(lambda: len(a.acknowledgements(1)) == 11)
+        assert b.arrivals(0) == [(4, 256)] + [(5, 256)] * 10
+        assert a.endpoint.counters()[0].retransmits == 0
+        assert bed.transports[1].drops["length"]
+
+    run(scenario, qp_timeout=18)
 
 
 def test_an_end_of_another_transport_version_is_dropped_though_its_icrc_is_right() -> None:

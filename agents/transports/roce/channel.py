@@ -167,6 +167,8 @@ class Channel:
         """Send what may go now."""
         if self._held:
             self.let_go()
+            if self.is_dead:
+                return
         pair, most = self.pair, 2 * self._shared.staging.slots
         try:
             if self._port is not None:
@@ -296,12 +298,10 @@ class Channel:
     def take_train(self, stride: int, count: int, port: int, now: int) -> bool:
         """Take WRITEs of one packet that came on end, all alike; False: not taken, they need a closer look."""
         _, flags, _, _, word, tag, rkey, length, imm = WRITE.unpack_from(self._shared.buffer)
-        responder, verification = self.pair.responder, self._verification
+        responder = self.pair.responder
         if word & 0xFFFFFF != responder.expected or rkey != self._shared.rkey:
             return False
-        if not verification.is_single_write(stride, port, length, flags):
-            return False
-        if not verification.is_train(stride, count, port, size=length):
+        if not self._verification.is_train(stride, count, port, size=length, flags=flags):
             return False
         if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST, count):
             return False

@@ -32,6 +32,7 @@ _LARGEST_BYTES = 1 << 16
 _CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
 _P_KEY = struct.pack(">H", P_KEY)
+_LEAST_TRAIN_BYTES = WRITE.size + 4  # headers and ICRC
 _QPN = struct.Struct(">I")
 _CE = 3
 _WRITE_ONLY_IMM, _ACK = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK)  # looking them up costs as much as a call
@@ -100,9 +101,10 @@ class RoceEndpoint:
     def flush(self) -> None:
         """End of a batch: hand everything posted to the network.
 
-        While what has come is taken, packets that travel alone wait for the end of that: more may join them.
+        While what has come is taken, packets that travel alone wait for the end of that, where nothing larger goes
+        before them: more may join them.
         """
-        if self._holding and not self._is_taking:
+        if self._holding and (self._dirty or not self._is_taking):
             self._let_go()
         if not self._dirty:
             return
@@ -291,6 +293,8 @@ class RoceEndpoint:
         channel = self._channels.get(number)  # none has a number with FECN or BECN in it
         if channel is None or p_key != P_KEY or channel.is_dead or channel.ends.peer_host != address[0]:
             return False
+        if size < ACK_BYTES:  # what was read are headers of the packet before
+            return False
         if opcode == _WRITE_ONLY_IMM:
             now = time.monotonic_ns()
             return channel.take_single_write(size, address[1], flags, word, tag, rkey, length, imm, now)
@@ -374,7 +378,7 @@ class RoceEndpoint:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         elif stride == self._stride:
             self._merged = control  # the same for full packets merged
-        elif stride:
+        elif stride >= _LEAST_TRAIN_BYTES:
             self._train, self._train_stride = control, stride  # the same for a train
         return stride or size
 

@@ -54,12 +54,13 @@ class Outlet:
         """The same for each message, with PSNs that count up: those that are alike go in calls that the kernel cuts."""
         paths = self._paths or self._open_paths()
         for _, group in groupby(messages, _LIKENESS):
-            alike = list(group)
-            most = self._shared.payload.train(WRITE.size, alike[0].size).packets if len(paths) == 1 else 1
-            while alike:
-                count = min(most, len(alike), _PSN_CARRY - (psn & _PSN_CARRY - 1))
-                self._write_train(psn, alike[:count])
-                del alike[:count]
+            alike, start, most = list(group), 0, 1
+            if len(alike) > 1 and len(paths) == 1 and self._shared.is_cutting:
+                most = self._shared.payload.train(WRITE.size, alike[0].size).packets
+            while start < len(alike):
+                count = min(most, len(alike) - start, _PSN_CARRY - (psn & _PSN_CARRY - 1))
+                self._write_train(psn, alike[start : start + count])
+                start += count
                 psn = add(psn, count)
 
     def _write_train(self, psn: Psn, alike: Sequence[Message]) -> None:

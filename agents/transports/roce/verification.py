@@ -50,15 +50,23 @@ class Verification:
         singles = (self._paths.get(port) or self._meet(port))[1]
         return singles.is_write(head, size, datagram_bytes, flags, icrc, place)
 
-    def is_train(self, stride: int, count: int, port: int, *, size: int) -> bool:
-        """Whether the first `count` packets are a train of WRITEs of `size` bytes, if the first is such a WRITE.
+    def is_train(self, stride: int, count: int, port: int, *, size: int, flags: int) -> bool:
+        """Whether the buffer begins with a train of `count` intact WRITEs, FECN and BECN 0.
 
-        Payload is compared where this is a sample.
+        Payload is compared where this is a sample: a train counts for one.
+
+        Args:
+            stride: BTH … ICRC of each, bytes.
+            size, flags: of the first, as for `is_single_write`.
         """
         shared = self._shared
         if not shared.payload.is_constant or self._suspected:
             return False
-        if not (self._paths.get(port) or self._meet(port))[1].is_train(*shared.inspection.train(stride, count), stride):
+        (icrc,) = ICRC.unpack_from(shared.buffer, stride - 4)
+        singles = (self._paths.get(port) or self._meet(port))[1]
+        if not singles.is_write(shared.write_head, size, stride, flags, icrc):
+            return False
+        if not singles.is_train(*shared.inspection.train(stride, count), stride):
             return False
         if not size or not self._is_sample():
             return True
