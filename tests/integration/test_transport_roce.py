@@ -283,14 +283,17 @@ def test_what_merges_into_no_packet_is_dropped() -> None:
         peer, shared = bed.transports[0], bed.transports[1].shared
         expected = b.endpoint._links[0].channel(1).pair.responder.expected  # type: ignore[attr-defined]
         own = a.endpoint._links[1].channel(1).ends  # type: ignore[attr-defined]
-        header = WRITE.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | expected, 4, shared.rkey, 4, 1)
+        ahead, header = (
+            WRITE.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | psn, 4, shared.rkey, 4, 1)
+            for psn in (expected + 5, expected)
+        )
         (sender,) = peer.shared.senders._senders[f"{NET}.1"].values()
         for stride in (1, 3, 15, 20, 35):
-            for data in (bytes(stride * 3), header + bytes(3 * stride)):
+            for data in (ahead + bytes(3 * stride), header + bytes(3 * stride)):
                 sender._socket.sendmsg((data,), cut_message(stride), 0, (f"{NET}.2", 4791))
         sender._socket.sendto(header + bytes(4), (f"{NET}.2", 4791))
         for size in range(4):
-            sender._socket.sendto(bytes(size), (f"{NET}.2", 4791))
+            sender._socket.sendto(header[:size], (f"{NET}.2", 4791))
         a.send(1, [(5, 256)] * 10)
         await bed.until(lambda: len(a.acknowledgements(1)) == 11)
         assert b.arrivals(0) == [(4, 256)] + [(5, 256)] * 10
