@@ -37,7 +37,7 @@ _ACK_REQUEST_FIRST_BYTE = 0x80  # of a big-endian word that is read as a little-
 BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 """PSNs 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
-CALLS = 9
+CALLS = 6
 """Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
 LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 34
 """Path MTU from which on constant payload stands once for all packets; full calls that a run then has at most."""
@@ -165,6 +165,8 @@ class Staging:
         self.starts = np.ndarray((slots,), "<u8", buffer, 0, (step,))
         self.psns: U32Array = np.ndarray((slots,), "<u4", buffer, 8, (step,))
         self.icrcs: U32Array = np.ndarray((slots,), "<u4", buffer, step - ICRC_BYTES, (step,))
+        self.written = 0
+        """How often anything was written to it."""
         self.owner: object = None
         """Whose headers the slots carry, but for what differs from packet to packet."""
         self.last_slot = -1
@@ -233,7 +235,7 @@ class Framing:
         return (header + content + ICRC.pack(self.icrc(masked, 0, 0)),)
 
     def middles(
-        self, opcode: int, psn: Psn, *, slot: int, count: int, ack_request: bool, are_cut: bool, ends: bool = False
+        self, opcode: int, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool = False, *, are_cut: bool
     ) -> None:
         """Write `count` MIDDLE packets to the staging buffer from `slot` on (not beyond its end).
 
@@ -243,6 +245,7 @@ class Framing:
             ends: the last one is the message's LAST, full and without immediate data: as long as the others.
         """
         staging, end = self.staging, slot + count
+        staging.written += 1
         runs = self._runs.get(opcode) or self._make_runs(opcode)
         if staging.owner is not runs:
             staging.starts[:] = runs.start

@@ -17,9 +17,10 @@ from agents.roce.opcodes import Opcode
 from agents.roce.psn import Psn
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.roce.single import WRITE
-from agents.transports.roce.batch import UDP_SEGMENT, Batch
+from agents.transports.roce.batch import Batch
 from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress, cut_message
+from agents.transports.roce.system_calls import UDP_SEGMENT
 from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter
@@ -496,3 +497,38 @@ def test_a_neighbour_that_connects_late_has_lost_nothing() -> None:
         assert not any(row.retransmits for row in a.endpoint.counters())
 
     run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)
+
+
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
+@pytest.mark.parametrize("when", ["any time", "once the rest is prepared"])
+@pytest.mark.parametrize("size", [100, 600_000], ids=["single packets", "runs"])
+def test_what_a_neighbour_that_catches_up_sets_off_neither_overtakes_nor_damages_what_is_being_sent(
+    path_mtu: int, size: int, when: str
+) -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b, c = await bed.connected(3)
+        catch_up, rounds = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
+
+        def interrupted() -> None:
+            nonlocal rounds
+            requester = a.endpoint._links[1].channel(1).pair.requester  # type: ignore[attr-defined]
+            if when == "any time" or (not requester.backlog and not rounds):
+                rounds += 1
+                a.send(1, [(100 + rounds, size)])
+                c.send(1, [(100 + rounds, size)])
+            catch_up()
+
+        b.endpoint.catch_up = interrupted  # type: ignore[attr-defined]
+        a.send(1, [(1, 6 << 20)])
+        await bed.until(lambda: a.acknowledgements(1)[:1] == [1])
+        b.endpoint.catch_up = catch_up  # type: ignore[attr-defined]
+        expected = [1, *range(101, 101 + rounds)]
+        await bed.until(lambda: a.acknowledgements(1) == expected and c.acknowledgements(1) == expected[1:])
+        assert rounds >= (3 if when == "any time" else 1)
+        assert [tag for tag, _ in b.arrivals(0)] == expected
+        assert [tag for tag, _ in b.arrivals(2)] == expected[1:]
+        for rank in (a, c):
+            assert not any(flow.retransmits for flow in rank.endpoint.counters())
+        assert bed.transports[0].drops == {}
+
+    run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=18)

@@ -1,4 +1,4 @@
-"""Several calls that the kernel cuts into datagrams, in one system call: sendmmsg(2), which Python lacks."""
+"""Several calls that the kernel cuts into datagrams, in one system call: sendmmsg(2)."""
 
 from __future__ import annotations
 
@@ -9,34 +9,15 @@ import struct
 from agents.roce.headers import BTH_BYTES
 from agents.roce.packet import ICRC_BYTES
 from agents.roce.runs import Staging
-
-UDP_SEGMENT = 103  # linux/udp.h
-_V4_NAME_BYTES, _V6_NAME_BYTES = 16, 28
-
-
-class _Piece(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-class _Header(ctypes.Structure):  # struct msghdr, recvmsg(2)
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_length", ctypes.c_uint32),
-        ("pieces", ctypes.POINTER(_Piece)),
-        ("piece_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
-
-
-class _Message(ctypes.Structure):  # struct mmsghdr, recvmmsg(2)
-    _fields_ = (("header", _Header), ("sent", ctypes.c_uint32))
-
-
-_sendmmsg = ctypes.CDLL(None).sendmmsg
-_sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
-_sendmmsg.restype = ctypes.c_int
+from agents.transports.roce.system_calls import (
+    MESSAGE_BYTES,
+    UDP_SEGMENT,
+    Message,
+    Piece,
+    address_of,
+    name_bytes,
+    sendmmsg,
+)
 
 
 class Batch:
@@ -51,15 +32,15 @@ class Batch:
         self.staging = staging
         self._per_call, self._is_compact, self._stride = staging.payload.per_call, staging.is_compact, staging.stride
         self._step = staging.step
-        self._buffer, self._content = _address_of(staging.buffer), _address_of(staging.content)
+        self._buffer, self._content = address_of(staging.buffer), address_of(staging.content)
         calls = -(-staging.slots // self._per_call)
         self._per_message = 2 * self._per_call + 1 if self._is_compact else 1
-        self._name = ctypes.create_string_buffer(_V6_NAME_BYTES if is_v6 else _V4_NAME_BYTES)
+        self._name = ctypes.create_string_buffer(name_bytes(is_v6=is_v6))
         length = struct.calcsize("=Q" if ctypes.sizeof(ctypes.c_size_t) == 8 else "=I") + 8 + 2
         control = struct.pack("@NiiH", length, socket.IPPROTO_UDP, UDP_SEGMENT, staging.stride)
         self._control = ctypes.create_string_buffer(control, socket.CMSG_SPACE(2))
-        self._pieces = (_Piece * (calls * self._per_message))()
-        self._messages = (_Message * calls)()
+        self._pieces = (Piece * (calls * self._per_message))()
+        self._messages = (Message * calls)()
         for index, message in enumerate(self._messages):
             header = message.header
             header.name, header.name_length = ctypes.addressof(self._name), len(self._name)
@@ -82,14 +63,17 @@ class Batch:
             alone, it says which.
         """
         self._name.raw = name
-        if slot != self._slot:
-            self._lay_out(slot)
         calls, rest = divmod(count, self._per_call)
+        first, between = divmod(slot - self._slot, self._per_call)
+        if between or not 0 <= first <= len(self._messages) - calls - (rest > 0):
+            self._lay_out(slot)
+            first = 0
+        start = self._start + first * MESSAGE_BYTES
         if not rest:
-            return self._per_call * max(0, int(_sendmmsg(fd, self._start, calls, 0)))
-        self._end_after(calls, rest)
-        taken = max(0, int(_sendmmsg(fd, self._start, calls + 1, 0)))
-        self._end_after(calls, self._per_call)
+            return self._per_call * max(0, int(sendmmsg(fd, start, calls, 0)))
+        self._end_after(first + calls, rest)
+        taken = max(0, int(sendmmsg(fd, start, calls + 1, 0)))
+        self._end_after(first + calls, self._per_call)
         return min(count, self._per_call * taken)
 
     def _lay_out(self, slot: int) -> None:
@@ -118,15 +102,3 @@ class Batch:
         self._pieces[before].length = self._step if before < first + 2 * self._per_call else ICRC_BYTES
         header.piece_count = 2 * packets + 1
         self._pieces[first + 2 * packets].length = ICRC_BYTES
-
-
-def _address_of(view: memoryview) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(view))
-
-
-def socket_address(host: str, port: int) -> bytes:
-    """A struct sockaddr_in or sockaddr_in6."""
-    if ":" in host:
-        head = struct.pack("=H", socket.AF_INET6) + struct.pack(">HI", port, 0)
-        return head + socket.inet_pton(socket.AF_INET6, host) + bytes(4)
-    return struct.pack("=H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton(host) + bytes(8)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Callable
 
-from agents.roce.headers import P_KEYS
 from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message
-from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
-from agents.roce.packet import CNP_PAYLOAD
-from agents.roce.psn import Psn, distance
+from agents.roce.opcodes import Opcode
+from agents.roce.psn import Psn
 from agents.roce.queue_pair import QueuePair
 from agents.roce.requester import NEVER
 from agents.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
 from agents.roce.single import WRITE
+from agents.transports.roce.closer_look import CloserLook
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
 from agents.transports.roce.parties import Neighbour, Owner
@@ -23,22 +21,8 @@ from agents.transports.roce.shared import CALLS_AT_ONCE, Shared
 from agents.transports.roce.verification import Verification
 from emulator.errors import HostError
 
-_RETH = struct.Struct(">QII")
-_RETH_IMM = struct.Struct(">QIII")
-_IMM = struct.Struct(">I")
-_AETH = struct.Struct(">I")
-_HEADER_BYTES = {
-    code: 12 + meaning.extension_bytes for code, meaning in MEANINGS.items() if meaning.service is Service.RC
-}
 _LAST = int(Opcode.RC_WRITE_LAST)
 _MIDDLE_BYTE = bytes([Opcode.RC_WRITE_MIDDLE])
-_RETH_CODES = frozenset((Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY, Opcode.RC_READ_REQUEST))
-_IMM_CODES = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM))
-_WRITES = frozenset(code for code, meaning in MEANINGS.items() if code < 0x20 and meaning.operation is Operation.WRITE)
-_NO_PAYLOAD = frozenset((Opcode.RC_READ_REQUEST, Opcode.RC_ACK))
-_REFUSED = frozenset(
-    code for code, meaning in MEANINGS.items() if meaning.operation in (Operation.ATOMIC, Operation.ATOMIC_ACK)
-) | {Opcode.RC_SEND_LAST_INVALIDATE, Opcode.RC_SEND_ONLY_INVALIDATE}
 
 
 class Channel:
@@ -55,7 +39,7 @@ class Channel:
 
     __slots__ = (
         "_ack_every",
-        "_elsewhere",
+        "_closer_look",
         "_has_alarm",
         "_has_more",
         "_held",
@@ -95,7 +79,6 @@ class Channel:
         self.pair = make()
         self._outlet, self._verification = Outlet(shared, ends), Verification(shared, ends)
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
-        self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._ack_every = max(1, settings.window_packets // 2)
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
@@ -103,6 +86,7 @@ class Channel:
         self._has_alarm = self._has_more = self._is_owing = self._is_waiting = self.is_dead = False
         self._held: list[Message] = []  # taken as sent, from that PSN on
         self._held_psn = Psn(0)
+        self._closer_look: CloserLook | None = None
         self.neighbour = neighbour if port is None else None
         self.owed_since = self.posted_bytes = self.posted_messages = 0
         self.drops: Counter[str] | None = None
@@ -136,7 +120,7 @@ class Channel:
         Returns:
             Whether it is ready.
         """
-        psn = self.pair.requester.start(message, now) if self._is_free else None
+        psn = self.pair.requester.start(message, now) if self._is_free and not self._has_more else None
         if psn is None:
             self.post(message)
             return False
@@ -163,8 +147,8 @@ class Channel:
         except (OSError, HostError) as error:
             self._link.broke(send_problem(error, self._shared.options.path_mtu))
 
-    def send(self, now: int) -> None:
-        """Send what may go now."""
+    def send(self, now: int, turns: int = 1) -> None:
+        """Send what may go now; to a neighbour, so many turns at most, who takes what has come between them."""
         if self._held:
             self.let_go()
             if self.is_dead:
@@ -174,12 +158,14 @@ class Channel:
             if self._port is not None:
                 self._send_through(self._port, now)
             elif self.neighbour is not None:
-                self._send_some(now)
+                self._send_some(now, turns)
             else:
                 while (run := pair.next_run(now, most)) is not None:
                     self._outlet.run(run)
         except (OSError, HostError) as error:
             self._link.broke(send_problem(error, self._shared.options.path_mtu))
+            return
+        if self.is_dead:
             return
         if pair.requester.in_flight:
             self._shared.active.add(self)
@@ -187,11 +173,11 @@ class Channel:
             self._has_alarm = True
             self._shared.clock.call_at(pair.paced_until, self._resume)
 
-    def send_more(self, now: int) -> None:
-        """Go on where the last turn ended."""
+    def send_more(self, now: int, turns: int) -> None:
+        """Go on where the last turn ended. Not to be called while anything that came is taken."""
         self._has_more = False
         if not self.is_dead:
-            self.send(now)
+            self.send(now, turns)
 
     def reply(self) -> None:
         """Send the ACK or NAK that is owed."""
@@ -225,20 +211,37 @@ class Channel:
         if not self.is_dead:
             self.send(self._shared.clock.now())
 
-    def _send_some(self, now: int) -> None:
-        """Send as much as the neighbour then finds in the core's cache; the rest has a turn of its own."""
+    def _send_some(self, now: int, turns: int) -> None:
+        """Send as much in a turn as the neighbour then finds in the core's cache; the rest has a time of its own."""
         if self._has_more:
             return
-        most = left = self._shared.payload.slots
+        turn = self._shared.payload.slots
+        left, since = turn * turns, 0
+        between = self._let_neighbour_take if turns > 1 else None
         while left > 0:
-            run = self.pair.next_run(now, most)
+            run = self.pair.next_run(now, turn * turns)
             if run is None:
                 return
-            self._outlet.run(run)
+            self._outlet.run(run, between)
+            if self.is_dead:
+                return
             left -= run.packets
+            since += run.packets
+            if between is not None and since >= turn:
+                since = 0
+                if not between():
+                    return
         if self.pair.requester.backlog:
             self._has_more = True
             self._shared.unfinished.append(self)
+
+    def _let_neighbour_take(self) -> bool:
+        """Returns whether to go on. What it makes this rank send waits: packets before it have not gone yet."""
+        if self.neighbour is not None:
+            self._has_more = True
+            self.neighbour.catch_up()
+            self._has_more = False
+        return not self.is_dead
 
     def _send_through(self, port: PortPacer, now: int) -> None:
         """Send while the port lets payload through; control need not wait."""
@@ -289,7 +292,7 @@ class Channel:
         if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST):
             return False
         if responder.unacknowledged >= self._ack_every:
-            self._mind_reply(now)
+            self.mind_reply(now)
         elif not self._is_owing and responder.is_urgent:
             self._owe(now)
         self._link.arrived(self.ends.index, tag, length, imm, now)
@@ -306,7 +309,7 @@ class Channel:
         if not responder.take_write(responder.expected, length, length, word >= ACK_REQUEST, count):
             return False
         if responder.is_urgent or responder.unacknowledged >= self._ack_every:
-            self._mind_reply(now)
+            self.mind_reply(now)
         self._link.arrived(self.ends.index, tag, length, imm, now, count)
         return True
 
@@ -326,7 +329,7 @@ class Channel:
         if not responder.take_first(tag, length, ack_request=word >= ACK_REQUEST):
             return False
         if word >= ACK_REQUEST or responder.unacknowledged >= self._ack_every:
-            self._mind_reply(now)
+            self.mind_reply(now)
         return True
 
     def take_last(self, size: int, port: int, *, flags: int, word: int, imm: int | None, now: int) -> bool:
@@ -343,7 +346,7 @@ class Channel:
         delivered = responder.take_last(length, imm=imm, ack_request=word >= ACK_REQUEST)
         if delivered is None:
             return False
-        self._mind_reply(now)
+        self.mind_reply(now)
         self._link.delivered(self.ends.index, delivered, now)
         return True
 
@@ -351,86 +354,19 @@ class Channel:
         """Take the ACK at the start of the buffer, FECN and BECN 0; False: not taken, it is damaged."""
         if not self._verification.is_ack(port):
             return False
-        self._answered(psn, aeth >> 24, now)
+        self.answered(psn, aeth >> 24, now)
         return True
 
-    def take_lone(self, size: int, port: int, bth: tuple[int, int, int, int, int], now: int) -> None:
-        """Take the packet of `size` bytes at the start of the buffer."""
-        opcode, flags, _, _, word = bth
-        header = _HEADER_BYTES.get(opcode)
-        if header is None or opcode in _REFUSED:
-            if opcode == Opcode.CNP:
-                self._take_notification(size, port, now)
-            else:
-                self.drop("opcode")
-            return
-        length = size - header - 4
-        pad = flags >> 4 & 3
-        if length < pad or size & 3 or (length and opcode in _NO_PAYLOAD):
-            self.drop("length")
-            return
-        length -= pad
-        psn, responder = Psn(word & 0xFFFFFF), self.pair.responder
-        problem = self._verification.problem(
-            size,
-            port,
-            header=header,
-            length=length,
-            opcode=opcode,
-            packet=responder.received_bytes // self._shared.payload.path_mtu,
-            is_next=psn == responder.expected,
-        )
-        if problem is not None:
-            self.drop(problem)
-            return
-        self.take(opcode, psn, length, asks=word >= ACK_REQUEST, now=now)
-
-    def take(self, opcode: int, psn: Psn, length: int, *, asks: bool, now: int) -> None:
-        """Take the intact packet at the start of the buffer."""
-        buffer = self._shared.buffer
-        if opcode == Opcode.RC_ACK:
-            (aeth,) = _AETH.unpack_from(buffer, 12)
-            self._answered(psn, aeth >> 24, now)
-            return
-        if opcode == Opcode.RC_WRITE_ONLY_IMM:
-            self._take_write(psn, length, asks=asks, now=now)
-            return
-        if opcode not in _WRITES:
-            self.drop("opcode")  # neither SEND nor READ is part of the profile
-            return
-        address = size = imm = 0
-        if opcode in _RETH_CODES:
-            address, rkey, size = _RETH.unpack_from(buffer, 12)
-            if rkey != self._shared.rkey:
-                self.drop("rkey")
-                return
-        elif opcode in _IMM_CODES:
-            (imm,) = _IMM.unpack_from(buffer, 12)
-        self._arrived(Arrival(opcode, psn, 1, length, asks, address, 0, size, imm), now)
-
-    def _take_write(self, psn: Psn, length: int, *, asks: bool, now: int) -> None:
-        address, rkey, size, imm = _RETH_IMM.unpack_from(self._shared.buffer, 12)
-        if rkey != self._shared.rkey:
-            self.drop("rkey")
-        elif self.pair.responder.take_write(psn, size=length, length=size, ack_request=asks):
-            self._mind_reply(now)
-            self._link.delivered(self.ends.index, Delivered(Operation.WRITE, address, size, imm), now)
-        else:
-            self._arrived(Arrival(Opcode.RC_WRITE_ONLY_IMM, psn, 1, length, asks, address, 0, size, imm), now)
-
-    def take_many(self, stride: int, count: int, port: int, now: int) -> None:
-        """Take `count` packets of `stride` bytes from the start of the buffer."""
-        if self.take_run(stride, count, port, now):
-            return
-        headers = self._shared.inspection.headers(stride, count)
-        if not self._take_elsewhere(headers, stride, port, now):
-            self._take_each(stride, count, port, now)
+    @property
+    def closer_look(self) -> CloserLook:
+        """What takes packets that something is special about."""
+        if self._closer_look is None:
+            self._closer_look = CloserLook(self, self._shared, self._verification)
+        return self._closer_look
 
     def take_run(self, stride: int, count: int, port: int, now: int) -> bool:
-        """The same, if they are due and nothing is wrong with them: MIDDLE packets, and a LAST one of their length.
-
-        Returns:
-            False where they are not taken.
+        """Take `count` packets of `stride` bytes from the start of the buffer: MIDDLE ones, and a LAST one of their
+        length; False: not taken, they need a closer look.
         """
         shared, responder = self._shared, self.pair.responder
         headers = shared.inspection.headers(stride, count)
@@ -454,7 +390,7 @@ class Channel:
         if ends:
             self._take_end(asks=asks, now=now)
         elif asks or responder.unacknowledged >= self._ack_every:
-            self._mind_reply(now)
+            self.mind_reply(now)
         return True
 
     def _take_end(self, *, asks: bool, now: int) -> None:
@@ -462,45 +398,18 @@ class Channel:
         responder, mtu = self.pair.responder, self._shared.payload.path_mtu
         delivered = responder.take_last(mtu, imm=None, ack_request=asks)
         if delivered is None:  # the message is longer: as it would be of a packet alone, that is the end
-            self._arrived(Arrival(Opcode.RC_WRITE_LAST, responder.expected, 1, mtu, asks), now)
+            self.arrived(Arrival(Opcode.RC_WRITE_LAST, responder.expected, 1, mtu, asks), now)
             return
-        self._mind_reply(now)
+        self.mind_reply(now)
         self._link.delivered(self.ends.index, delivered, now)
-
-    def _take_elsewhere(self, headers: bytes, stride: int, port: int, now: int) -> bool:
-        """MIDDLE packets in order among themselves, but not the next ones: the first one's ICRC stands for all."""
-        shared, expected = self._shared, self.pair.responder.expected
-        psn = Psn(int.from_bytes(headers[9:12]))
-        count = len(headers) // BTH.size
-        if stride != shared.staging.stride or not (shared.payload.is_constant or distance(expected, psn) > 0):
-            return False
-        elsewhere = self._elsewhere.headers(psn, count)
-        if without_ack_requests(headers) != elsewhere:
-            return False
-        if not self._verification.is_intact_in_full(stride, port):
-            return False
-        asks = headers != elsewhere
-        self._arrived(Arrival(Opcode.RC_WRITE_MIDDLE, psn, count, shared.payload.path_mtu, asks), now)
-        return True
-
-    def _take_each(self, stride: int, count: int, port: int, now: int) -> None:
-        """Packet by packet, as though they had come so."""
-        buffer = self._shared.buffer
-        datagrams = [bytes(buffer[start : start + stride]) for start in range(0, stride * count, stride)]
-        for datagram in datagrams:
-            buffer[:stride] = datagram
-            bth = BTH.unpack_from(buffer)
-            if bth[1] & 0xF or bth[2] not in P_KEYS or bth[3] & 0xFFFFFF != self.ends.own_qpn:
-                self.drop("header")
-            elif not self.is_dead:
-                self.take_lone(stride, port, bth, now)
 
     def marked(self, packets: int, now: int) -> None:
         """Packets came with the congestion mark."""
         if not self.is_dead and self.pair.marked(packets, now):
             self._outlet.notify()
 
-    def _arrived(self, arrival: Arrival, now: int) -> None:
+    def arrived(self, arrival: Arrival, now: int) -> None:
+        """Intact packets came, which the responder has not taken yet."""
         responder = self.pair.responder
         refused = responder.refused_packets
         responder.receive(arrival)
@@ -511,9 +420,9 @@ class Channel:
             responder.delivered = []
             for one in delivered:
                 self._link.delivered(self.ends.index, one, now)
-        self._mind_reply(now)
+        self.mind_reply(now)
 
-    def _mind_reply(self, now: int) -> None:
+    def mind_reply(self, now: int) -> None:
         """Owe a reply if the peer waits for one; send it if it has become time."""
         responder = self.pair.responder
         is_time = responder.unacknowledged >= self._ack_every or responder.is_refusing
@@ -526,7 +435,12 @@ class Channel:
         self._is_owing, self.owed_since = True, now
         self._shared.owing.append(self)
 
-    def _answered(self, psn: Psn, syndrome: int, now: int) -> None:
+    def delivered(self, delivered: Delivered, now: int) -> None:
+        """A message is complete."""
+        self._link.delivered(self.ends.index, delivered, now)
+
+    def answered(self, psn: Psn, syndrome: int, now: int) -> None:
+        """An ACK or NAK came."""
         requester = self.pair.requester
         refused = requester.refused_packets
         messages = self.pair.acknowledge(psn, syndrome, now)
@@ -538,10 +452,3 @@ class Channel:
             self._link.broke(requester.failure)
         elif requester.backlog:
             self.send(now)
-
-    def _take_notification(self, size: int, port: int, now: int) -> None:
-        is_whole = size == BTH.size + len(CNP_PAYLOAD) + 4
-        if is_whole and self._verification.is_intact_in_full(size, port):
-            self.pair.notified(now)
-        else:
-            self.drop("icrc")

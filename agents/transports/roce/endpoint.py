@@ -18,7 +18,9 @@ from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
 from agents.transports.roce.link import LEAST_WINDOW_PACKETS, Link, window_bytes
 from agents.transports.roce.port import PortPacer
-from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO, ControlMessages, Listener
+from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Receptions
+from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, Listener
+from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ RECEPTIONS_PER_TURN = 16
 """Calls that one socket may take before the next socket's turn."""
 
 _DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to wait at the same socket
-_LARGEST_BYTES = 1 << 16
-_CONTROL_BYTES = 96  # three control messages
 _INT = struct.Struct("=i")
 _P_KEY = struct.pack(">H", P_KEY)
 _LEAST_TRAIN_BYTES = WRITE.size + 4  # headers and ICRC
@@ -58,15 +58,17 @@ class RoceEndpoint:
         self.is_closed = False
         self._transport, self._shared = transport, transport.shared
         self._socket = listener.socket
-        self._fd = self._socket.fileno()
+        self._fd, self.is_v6 = self._socket.fileno(), listener.is_v6
         self._recvmsg_into = self._socket.recvmsg_into
-        self._buffers = (self._shared.buffer[:_LARGEST_BYTES],)
-        self._plain: Sequence[tuple[int, int, bytes]] = []
-        self._merged: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
-        self._train: Sequence[tuple[int, int, bytes]] = [(0, 0, b"")]
+        self._buffers = (self._shared.buffer[:LARGEST_BYTES],)
+        self._plain: ControlMessages = []
+        self._merged: ControlMessages = [(0, 0, b"")]
+        self._train: ControlMessages = [(0, 0, b"")]
         self._train_stride = 1
         self._stride = self._shared.staging.stride
         self._call_bytes = self._shared.payload.per_call * self._stride
+        self._bulk_calls = 0  # so many full calls are taken together, from this sender first of all; 0: none came last
+        self._bulk_sender: SocketAddress = ("", 0)
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
@@ -185,9 +187,14 @@ class RoceEndpoint:
             self._let_go()
 
     def _drain(self) -> None:
-        receive, buffers, anc = self._recvmsg_into, self._buffers, _CONTROL_BYTES
+        receive, buffers, anc = self._recvmsg_into, self._buffers, CONTROL_BYTES
         left, singles = RECEPTIONS_PER_TURN, self._transport.singles_per_turn
         while left > 0 and singles > 0:
+            if self._bulk_calls:
+                left -= self._take_calls()
+                if self.is_closed:
+                    return
+                continue
             left -= 1
             try:
                 size, control, _, address = receive(buffers, anc)
@@ -200,7 +207,7 @@ class RoceEndpoint:
                 if not self._take_single(size, address):
                     self._take(size, (), address)
             elif size == self._call_bytes and control == self._merged:
-                left -= self._take_calls(size, address)
+                self._take_full(size, address)
             elif control == self._train and self._take_train(size, self._train_stride, address):
                 singles -= size // self._train_stride
             else:
@@ -211,7 +218,7 @@ class RoceEndpoint:
             if self.is_closed:
                 return
 
-    def _take_train(self, size: int, stride: int, address: tuple[str, int]) -> bool:
+    def _take_train(self, size: int, stride: int, address: SocketAddress) -> bool:
         """Take merged packets of the kind that travel alone, the last perhaps shorter; False: they are not of the kind.
 
         Those that something is special about are taken one by one.
@@ -237,37 +244,56 @@ class RoceEndpoint:
                 break
         return True
 
-    def _take_calls(self, size: int, address: tuple[str, int]) -> int:
-        """Take a full call of merged packets together with those that wait behind it, up to one that is not full.
+    def _take_full(self, size: int, address: SocketAddress) -> None:
+        """Take a full call of merged packets; more of them most probably wait behind it."""
+        channel = self._channels.get(_QPN.unpack_from(self._shared.buffer, 4)[0])
+        if channel is not None and channel.calls_at_once > 1:
+            self._bulk_calls, self._bulk_sender = channel.calls_at_once, address
+        if not self._take_run(size, address):
+            self._take(size, self._merged, address)
+
+    def _take_calls(self) -> int:
+        """Take full calls of merged packets that wait one behind the other, together, and what waits among them.
 
         Returns:
-            How many receptions more that were; RECEPTIONS_PER_TURN where the socket is empty.
+            How many receptions that were; RECEPTIONS_PER_TURN where the socket is empty.
         """
-        buffer, end, taken = self._shared.buffer, size, 0
-        channel = self._channels.get(_QPN.unpack_from(buffer, 4)[0])
-        most = size * (channel.calls_at_once if channel is not None else 1)
-        other: tuple[int, ControlMessages, tuple[str, int]] | None = None
-        while end < most:
-            try:
-                more, control, _, source = self._recvmsg_into((buffer[end : end + _LARGEST_BYTES],), _CONTROL_BYTES)
-            except OSError:
-                taken = RECEPTIONS_PER_TURN
-                break
-            taken += 1
-            if control != self._merged or source != address or more % self._stride:
-                other = more, control, source
-                break
-            end += more
-            if more != size:
-                break
-        if not self._take_run(end, address):
-            self._take_each(end, size, address)
-        if other is not None:
-            buffer[: other[0]] = buffer[end : end + other[0]]
-            self._take_other(*other)
-        return taken
+        receptions, most = self._shared.receptions(is_v6=self.is_v6), self._bulk_calls
+        count = receptions.take(self._fd, most + 1)
+        if not count:
+            return RECEPTIONS_PER_TURN
+        alike, size = receptions.alike(0, count, self._merged, self._bulk_sender)
+        if alike and not self._take_run(size, self._bulk_sender):
+            self._take_each(size, self._call_bytes, self._bulk_sender)
+        if alike < count:
+            self._take_others(receptions, alike, count)
+        return count if count > most else RECEPTIONS_PER_TURN
 
-    def _take_each(self, end: int, size: int, address: tuple[str, int]) -> None:
+    def _take_others(self, receptions: Receptions, index: int, count: int) -> None:
+        """Take receptions of any kind, from that one on."""
+        if not index:
+            self._bulk_calls = 0
+        if receptions.is_any_beyond(count):
+            rest = range(index, count)
+            wholes = [(receptions.content(one), receptions.control(one), receptions.sender(one)) for one in rest]
+            for content, control, sender in wholes:
+                self._shared.buffer[: len(content)] = content
+                self._take_other(len(content), control, sender)
+            return
+        while index < count:
+            alike, size = receptions.alike(index, count, self._merged, self._bulk_sender)
+            if alike > 1:
+                receptions.move(index, size)
+                if not self._take_run(size, self._bulk_sender):
+                    self._take_each(size, self._call_bytes, self._bulk_sender)
+                index += alike
+            else:
+                size = receptions.size(index)
+                receptions.move(index, size)
+                self._take_other(size, receptions.control(index), receptions.sender(index))
+                index += 1
+
+    def _take_each(self, end: int, size: int, address: SocketAddress) -> None:
         """Take merged receptions of `size` bytes, the last one perhaps of fewer, one by one."""
         buffer = self._shared.buffer
         for start in range(0, end, size):
@@ -275,18 +301,20 @@ class RoceEndpoint:
             buffer[:count] = buffer[start : start + count]
             self._take_other(count, self._merged, address)
 
-    def _take_other(self, size: int, control: ControlMessages, address: tuple[str, int]) -> None:
+    def _take_other(self, size: int, control: ControlMessages, address: SocketAddress) -> None:
         if self.is_closed:
             return
         is_taken = False
         if control == self._plain:
             is_taken = self._take_single(size, address)
         elif control == self._merged:
+            if size == self._call_bytes:
+                self._bulk_sender = address
             is_taken = self._take_run(size, address)
         if not is_taken:
             self._take(size, control, address)
 
-    def _take_single(self, size: int, address: tuple[str, int]) -> bool:
+    def _take_single(self, size: int, address: SocketAddress) -> bool:
         """Take a packet of the two kinds that are many and travel alone, if nothing is special about it."""
         shared = self._shared
         opcode, flags, p_key, number, word, tag, rkey, length, imm = WRITE.unpack_from(shared.buffer)
@@ -316,7 +344,7 @@ class RoceEndpoint:
             return channel.take_last(size, port, flags=flags, word=word, imm=None, now=now)
         return False
 
-    def _take_run(self, size: int, address: tuple[str, int]) -> bool:
+    def _take_run(self, size: int, address: SocketAddress) -> bool:
         """Take merged packets of full size, if they are the MIDDLE packets that are due."""
         count, rest = divmod(size, self._stride)
         (word,) = _QPN.unpack_from(self._shared.buffer, 4)
@@ -325,7 +353,7 @@ class RoceEndpoint:
             return False
         return channel.take_run(self._stride, count, address[1], time.monotonic_ns())
 
-    def _take(self, size: int, control: Sequence[tuple[int, int, bytes]], address: tuple[str, int]) -> None:
+    def _take(self, size: int, control: ControlMessages, address: SocketAddress) -> None:
         if size < 16:
             self._shared.drops["length"] += 1
             return
@@ -345,7 +373,7 @@ class RoceEndpoint:
         if stride < size:
             self._take_merged(channel, size, stride, address[1], now)
         else:
-            channel.take_lone(size, address[1], bth, now)
+            channel.closer_look.take_lone(size, address[1], bth, now)
 
     def _take_merged(self, channel: Channel, size: int, stride: int, port: int, now: int) -> None:
         if stride < 16:
@@ -355,12 +383,13 @@ class RoceEndpoint:
             return
         count, rest = divmod(size, stride)
         tail = bytes(self._shared.buffer[count * stride : size]) if rest else b""
-        channel.take_many(stride, count, port, now)
+        if not channel.take_run(stride, count, port, now):
+            channel.closer_look.take_many(stride, count, port, now)
         if rest:
             self._shared.buffer[:rest] = tail
             self._take(rest, (), (channel.ends.peer_host, port))
 
-    def _take_control(self, control: Sequence[tuple[int, int, bytes]], size: int, channel: Channel, now: int) -> int:
+    def _take_control(self, control: ControlMessages, size: int, channel: Channel, now: int) -> int:
         """What the kernel says beside the bytes; returns the size of each datagram in the buffer."""
         stride, is_marked = size, False
         for level, kind, data in control:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 from agents.roce.icrc import UdpPath
 from agents.roce.messages import Message, Reply, Run, Verb
@@ -24,6 +25,28 @@ _RETH = struct.Struct(">QII")
 _LIKENESS = attrgetter("size", "address", "imm")
 _PSN_CARRY = 1 << 16  # a train has no carry into the upper byte of its PSNs
 _MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
+
+
+Between: TypeAlias = Callable[[], bool]
+"""Called between what is sent; False: send no more."""
+
+
+class _Stretch(NamedTuple):
+    """Packets in slots of the staging buffer: MIDDLE ones, the last perhaps LAST; fields as of `Framing.middles`."""
+
+    psn: Psn
+    slot: int
+    packets: int
+    ack_request: bool
+    ends: bool
+
+    def split(self, count: int, slot: int = 0) -> tuple[_Stretch, _Stretch]:
+        """The first `count`, and the others, from another slot on."""
+        psn, start, whole, ack_request, ends = self
+        return (
+            _Stretch(psn, start, count, ack_request=False, ends=False),
+            _Stretch(add(psn, count), slot, whole - count, ack_request, ends),
+        )
 
 
 class Outlet:
@@ -97,8 +120,12 @@ class Outlet:
         control = traffic_class_message(self._shared.options.cnp_dscp << 2, is_v6=sender.is_v6)
         sender.send(framing.notification(Opcode.CNP, CNP_PAYLOAD), self._to, control)
 
-    def run(self, run: Run) -> None:
-        """Packets of one WRITE."""
+    def run(self, run: Run, between: Between | None = None) -> None:
+        """Packets of one WRITE.
+
+        Args:
+            between: called wherever a turn's packets have gone and more follow; where it says False, they do not.
+        """
         message, psn, offset, left, asks, _ = run
         framing, sender, _ = self._path(message.key)
         payload, last = self._shared.payload, message.packets - 1
@@ -117,15 +144,9 @@ class Outlet:
         is_like_others = ends and left > 1 and message.verb is Verb.WRITE and last_bytes == payload.path_mtu
         alike = left if is_like_others or not ends else left - 1
         if alike:
-            self._send_alike(
-                framing,
-                sender,
-                psn=psn,
-                slot=payload.slot(offset),
-                count=alike,
-                ack_request=asks and alike == left,
-                ends=is_like_others,
-            )
+            stretch = _Stretch(psn, payload.slot(offset), alike, asks and alike == left, is_like_others)
+            if not self._send_alike(framing, sender, stretch, between):
+                return
         if alike < left:
             imm = message.imm if message.verb is Verb.WRITE_IMM else None
             data = framing.last(add(psn, alike), slot=payload.slot(last), size=last_bytes, imm=imm)
@@ -138,33 +159,49 @@ class Outlet:
         reth = _RETH.pack(message.address, self._shared.rkey, message.size)
         sender.send(framing.lone(Opcode.RC_WRITE_ONLY, psn, reth, size=message.size, ack_request=True), self._to)
 
-    def _send_alike(
-        self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
-    ) -> None:
-        """MIDDLE packets, the last of which may be LAST."""
+    def _send_alike(self, framing: Framing, sender: Sender, stretch: _Stretch, between: Between | None) -> bool:
+        """Returns False where `between` did."""
         slots = self._shared.staging.slots
-        while slot + count > slots:
-            self._send_slots(framing, sender, psn=psn, slot=slot, count=slots - slot, ack_request=False, ends=False)
-            psn, count, slot = add(psn, slots - slot), count - (slots - slot), 0
-        self._send_slots(framing, sender, psn=psn, slot=slot, count=count, ack_request=ack_request, ends=ends)
+        while stretch.slot + stretch.packets > slots:
+            section, stretch = stretch.split(slots - stretch.slot)
+            if not self._send_section(framing, sender, section, between) or (between is not None and not between()):
+                return False
+        return self._send_section(framing, sender, stretch, between)
 
-    def _send_slots(
-        self, framing: Framing, sender: Sender, *, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool
-    ) -> None:
-        shared, staging = self._shared, self._shared.staging
+    def _send_section(self, framing: Framing, sender: Sender, section: _Stretch, between: Between | None) -> bool:
+        """What the staging buffer has room for; as above."""
+        shared = self._shared
         if shared.is_cutting:
-            framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=True, ends=ends)
             try:
-                sender.send_cut(shared.batch(is_v6=sender.is_v6), slot, count, self._to)
+                return self._send_cut(framing, sender, section, between)
             except OSError as error:
                 if not _is_about_cutting(error):
                     raise
                 shared.is_cutting = False  # what went already is doubled: the peer drops that
-            else:
-                return
-        framing.middles(_MIDDLE, psn, slot=slot, count=count, ack_request=ack_request, are_cut=False, ends=ends)
-        for packet in range(slot, slot + count):
-            sender.send(staging.pieces(packet, 1), self._to)
+        framing.middles(_MIDDLE, *section, are_cut=False)
+        for packet in range(section.slot, section.slot + section.packets):
+            sender.send(shared.staging.pieces(packet, 1), self._to)
+        return True
+
+    def _send_cut(self, framing: Framing, sender: Sender, section: _Stretch, between: Between | None) -> bool:
+        shared, staging = self._shared, self._shared.staging
+        batch = shared.batch(is_v6=sender.is_v6)
+        framing.middles(_MIDDLE, *section, are_cut=True)
+        if between is None:
+            sender.send_cut(batch, section.slot, section.packets, self._to)
+            return True
+        slot, end, written = section.slot, section.slot + section.packets, staging.written
+        while True:
+            count = min(shared.payload.slots, end - slot)
+            sender.send_cut(batch, slot, count, self._to)
+            slot += count
+            if slot == end:
+                return True
+            if not between():
+                return False
+            if staging.written != written:  # who took something has sent something
+                framing.middles(_MIDDLE, *section.split(slot - section.slot, slot)[1], are_cut=True)
+                written = staging.written
 
     def _path(self, message_number: int) -> tuple[Framing, Sender, SinglePackets]:
         paths = self._paths or self._open_paths()

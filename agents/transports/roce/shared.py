@@ -11,13 +11,14 @@ from agents.roce.runs import LARGEST_CALL_BYTES, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
+from agents.transports.roce.receptions import Receptions
 from agents.transports.roce.sockets import Senders
 
 if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel
 
 
-CALLS_AT_ONCE = 4
+CALLS_AT_ONCE = 6
 """Full calls of one flow that are received one behind the other and looked at together: more cost in a core's cache
 what they save."""
 
@@ -52,6 +53,7 @@ class Shared:
     rkey: int
     is_cutting: bool = True
     batches: dict[bool, Batch] = field(default_factory=dict)
+    intakes: dict[bool, Receptions] = field(default_factory=dict)
 
     def batch(self, *, is_v6: bool) -> Batch:
         """What sends runs to addresses of that kind."""
@@ -59,6 +61,19 @@ class Shared:
         if batch is None:
             batch = self.batches[is_v6] = Batch(self.staging, is_v6=is_v6)
         return batch
+
+    def receptions(self, *, is_v6: bool) -> Receptions:
+        """What takes several calls at once from sockets of addresses of that kind."""
+        receptions = self.intakes.get(is_v6)
+        if receptions is None:
+            receptions = self.intakes[is_v6] = Receptions(
+                self.buffer,
+                stride=self.staging.stride,
+                per_call=self.payload.per_call,
+                most=CALLS_AT_ONCE + 1,
+                is_v6=is_v6,
+            )
+        return receptions
 
     def reply(self) -> None:
         """Send every reply that is owed: control's must not come after those of payload that it overtook."""
@@ -74,7 +89,7 @@ def shared_state(
     """What the channels of one transport share."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
     staging = Staging(payload)
-    buffer = bytearray(CALLS_AT_ONCE * LARGEST_CALL_BYTES + (1 << 16))
+    buffer = bytearray((CALLS_AT_ONCE + 2) * LARGEST_CALL_BYTES)
     view = memoryview(buffer)
     return Shared(
         options=options,

@@ -14,14 +14,13 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
-from agents.transports.roce.batch import UDP_SEGMENT, Batch, socket_address
+from agents.transports.roce.batch import Batch
+from agents.transports.roce.system_calls import UDP_GRO, UDP_SEGMENT, ControlMessages, SocketAddress, socket_address
 from emulator.errors import HostError
 
-UDP_GRO = 104  # linux/udp.h
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h
 IP_RECVTOS = 13  # linux/in.h
@@ -35,8 +34,6 @@ LONGEST_BLOCK_MS = 20
 
 _SPARE_DESCRIPTORS = 256
 _INT = struct.Struct("=i")
-SocketAddress: TypeAlias = tuple[str, int]
-ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 
 class Listener:

@@ -25,6 +25,8 @@ from emulator.results.manifest import Parameter
 
 ROUNDS_PER_PASS = 4
 """How often a pass looks for more before the loop's other callbacks get a turn."""
+TURNS_AT_ONCE, TURNS_PER_ROUND = 5, 20
+"""Turns of a queue pair to a rank of the same process that are prepared together; in all, while several go on."""
 SINGLES_SHARE, MOST_SINGLES = 8, 15
 """Packets that travel alone are taken from a socket one behind the other, an eighth as many as the agent has ranks, but
 no more than go in one call: what a rank needs for them is then in the core's cache, and what it sends in turn goes
@@ -237,8 +239,11 @@ class RoceTransport(Transport):
         """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
         the core's cache costs half."""
         unfinished, self.shared.unfinished = self.shared.unfinished, []
+        if not unfinished:
+            return
+        turns = max(1, min(TURNS_AT_ONCE, TURNS_PER_ROUND // len(unfinished)))
         for channel in unfinished:
-            channel.send_more(time.monotonic_ns())
+            channel.send_more(time.monotonic_ns(), turns)
             if channel.neighbour is not None:
                 channel.neighbour.catch_up()
 
