@@ -38,9 +38,10 @@ BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 """PSNs 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 CALLS = 6
-"""Full calls that the slots fill, and a run has at most: fewer cost operations, more the nearness of a core's cache."""
+"""Full calls that the slots fill, and that go in a turn to a rank of the same process: fewer cost operations, more the
+nearness of a core's cache."""
 LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 34
-"""Path MTU from which on constant payload stands once for all packets; full calls that a run then has at most."""
+"""Path MTU from which on constant payload stands once for all packets; full calls that there is then room for."""
 P_KEY = 0xFFFF
 KNOWN_TRAINS = 64
 """Lengths of packets that travel in trains, of 64 KB each, for which room is kept."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Receptions
+from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Receptions, _read_name
 from agents.transports.roce.sockets import cut_message
-from agents.transports.roce.system_calls import UDP_GRO, SocketAddress
+from agents.transports.roce.system_calls import UDP_GRO, SocketAddress, socket_address
 
 STRIDE, PER_CALL, MOST = 100, 4, 5
 CALL = STRIDE * PER_CALL
@@ -104,7 +104,7 @@ def test_what_differs_ends_what_is_alike(
     assert [receptions.content(index) for index in range(4)] == sent
     assert receptions.size(place) == len(sent[place])
     origin = ends[2 if kind == "another sender" else 1].getsockname()
-    assert receptions.sender(place) == origin[:2]
+    assert receptions.sender(place) == origin
     if kind == "one packet":
         assert all(level != socket.IPPROTO_UDP for level, _, _ in receptions.control(place))
     receptions.move(place + 1, (3 - place) * CALL)
@@ -129,3 +129,9 @@ def test_an_error_of_the_socket_is_nothing_that_came(ends: Ends, receptions: Rec
     ends[0].connect(ends[1].getsockname())
     send(ends[1], ends, PER_CALL, b"a")
     assert receptions.take(ends[0].fileno(), MOST) == 1
+
+
+def test_a_sender_keeps_its_scope() -> None:
+    link_local = ("fe80::1", 4791, 7, 3)
+    assert _read_name(socket_address(*link_local)) == link_local
+    assert _read_name(socket_address("192.0.2.1", 4791)) == ("192.0.2.1", 4791)

@@ -1,3 +1,4 @@
+import asyncio
 import errno
 import os
 import random
@@ -532,3 +533,30 @@ def test_what_a_neighbour_that_catches_up_sets_off_neither_overtakes_nor_damages
         assert bed.transports[0].drops == {}
 
     run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=18)
+
+
+def test_a_failure_while_a_neighbour_catches_up_stalls_nobody() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, b, c, d = await bed.connected(4)
+        catch_up, failures = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
+
+        def failing() -> None:
+            nonlocal failures
+            failures += 1
+            if failures == 2:
+                raise LookupError("of the player")
+            catch_up()
+
+        b.endpoint.catch_up = failing  # type: ignore[attr-defined]
+        errors: list[object] = []
+        loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
+        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+        a.send(1, [(1, 6 << 20)])
+        c.send(3, [(1, 6 << 20)])
+        await bed.until(lambda: a.acknowledgements(1) == [1] and c.acknowledgements(3) == [1])
+        loop.set_exception_handler(handler)
+        assert [type(error) for error in errors] == [LookupError]
+        assert b.arrivals(0) == d.arrivals(2) == [(1, 6 << 20)]
+
+    run(scenario, agents=1, path_mtu=4096, message_bytes=8 << 20)

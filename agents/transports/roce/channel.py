@@ -219,7 +219,7 @@ class Channel:
         left, since = turn * turns, 0
         between = self._let_neighbour_take if turns > 1 else None
         while left > 0:
-            run = self.pair.next_run(now, turn * turns)
+            run = self.pair.next_run(now, max(left, turn))
             if run is None:
                 return
             self._outlet.run(run, between)
@@ -239,8 +239,10 @@ class Channel:
         """Returns whether to go on. What it makes this rank send waits: packets before it have not gone yet."""
         if self.neighbour is not None:
             self._has_more = True
-            self.neighbour.catch_up()
-            self._has_more = False
+            try:
+                self.neighbour.catch_up()
+            finally:
+                self._has_more = False
         return not self.is_dead
 
     def _send_through(self, port: PortPacer, now: int) -> None:
@@ -405,8 +407,12 @@ class Channel:
 
     def marked(self, packets: int, now: int) -> None:
         """Packets came with the congestion mark."""
-        if not self.is_dead and self.pair.marked(packets, now):
+        if self.is_dead or not self.pair.marked(packets, now):
+            return
+        try:
             self._outlet.notify()
+        except (OSError, HostError) as error:
+            self._link.broke(send_problem(error, self._shared.options.path_mtu))
 
     def arrived(self, arrival: Arrival, now: int) -> None:
         """Intact packets came, which the responder has not taken yet."""

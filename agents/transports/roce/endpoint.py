@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agents.transports.roce.transport import RoceTransport
 
 RECEPTIONS_PER_TURN = 16
-"""Calls that one socket may take before the next socket's turn."""
+"""Receptions after which the next socket has its turn; those that come together are all taken."""
 
 _DRAIN_BYTES = 16 << 10  # after a reception as large as this, more is likely to wait at the same socket
 _INT = struct.Struct("=i")
@@ -259,7 +259,7 @@ class RoceEndpoint:
             How many receptions that were; RECEPTIONS_PER_TURN where the socket is empty.
         """
         receptions, most = self._shared.receptions(is_v6=self.is_v6), self._bulk_calls
-        count = receptions.take(self._fd, most + 1)
+        count = receptions.take(self._fd, most)
         if not count:
             return RECEPTIONS_PER_TURN
         alike, size = receptions.alike(0, count, self._merged, self._bulk_sender)
@@ -267,7 +267,7 @@ class RoceEndpoint:
             self._take_each(size, self._call_bytes, self._bulk_sender)
         if alike < count:
             self._take_others(receptions, alike, count)
-        return count if count > most else RECEPTIONS_PER_TURN
+        return count if count == most else RECEPTIONS_PER_TURN
 
     def _take_others(self, receptions: Receptions, index: int, count: int) -> None:
         """Take receptions of any kind, from that one on."""

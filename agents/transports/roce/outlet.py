@@ -170,38 +170,39 @@ class Outlet:
 
     def _send_section(self, framing: Framing, sender: Sender, section: _Stretch, between: Between | None) -> bool:
         """What the staging buffer has room for; as above."""
-        shared = self._shared
-        if shared.is_cutting:
-            try:
-                return self._send_cut(framing, sender, section, between)
-            except OSError as error:
-                if not _is_about_cutting(error):
-                    raise
-                shared.is_cutting = False  # what went already is doubled: the peer drops that
-        framing.middles(_MIDDLE, *section, are_cut=False)
-        for packet in range(section.slot, section.slot + section.packets):
-            sender.send(shared.staging.pieces(packet, 1), self._to)
-        return True
-
-    def _send_cut(self, framing: Framing, sender: Sender, section: _Stretch, between: Between | None) -> bool:
         shared, staging = self._shared, self._shared.staging
-        batch = shared.batch(is_v6=sender.is_v6)
-        framing.middles(_MIDDLE, *section, are_cut=True)
-        if between is None:
-            sender.send_cut(batch, section.slot, section.packets, self._to)
-            return True
-        slot, end, written = section.slot, section.slot + section.packets, staging.written
+        slot, end, written = section.slot, section.slot + section.packets, -1
+        are_cut = False
+        turn = section.packets if between is None else shared.payload.slots
         while True:
-            count = min(shared.payload.slots, end - slot)
-            sender.send_cut(batch, slot, count, self._to)
+            if staging.written != written:  # at first, and where somebody else has sent something in between
+                rest = section.split(slot - section.slot, slot)[1] if slot > section.slot else section
+                are_cut = shared.is_cutting
+                framing.middles(_MIDDLE, *rest, are_cut=are_cut)
+                written = staging.written
+            count = min(turn, end - slot)
+            if are_cut and not self._send_cut(sender, slot, count):
+                are_cut = False
+                framing.middles(_MIDDLE, *section.split(slot - section.slot, slot)[1], are_cut=are_cut)
+                written = staging.written
+            if not are_cut:
+                for packet in range(slot, slot + count):
+                    sender.send(staging.pieces(packet, 1), self._to)
             slot += count
             if slot == end:
                 return True
-            if not between():
+            if between is not None and not between():
                 return False
-            if staging.written != written:  # who took something has sent something
-                framing.middles(_MIDDLE, *section.split(slot - section.slot, slot)[1], are_cut=True)
-                written = staging.written
+
+    def _send_cut(self, sender: Sender, slot: int, count: int) -> bool:
+        """Returns False where the kernel does not cut; what went already is doubled then: the peer drops that."""
+        try:
+            sender.send_cut(self._shared.batch(is_v6=sender.is_v6), slot, count, self._to)
+        except OSError as error:
+            if not _is_about_cutting(error):
+                raise
+            self._shared.is_cutting = False
+        return self._shared.is_cutting
 
     def _path(self, message_number: int) -> tuple[Framing, Sender, SinglePackets]:
         paths = self._paths or self._open_paths()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from agents.transports.roce.system_calls import (
     MESSAGE_BYTES,
@@ -27,21 +28,13 @@ LARGEST_BYTES = 1 << 16
 """More than any reception has."""
 _KNOWN_SENDERS = 64
 _CONTROL_HEADER = struct.Struct("@Nii")  # struct cmsghdr: length, level, type
-_PORT = struct.Struct(">H")
+_PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
 _SIZE_AT = Message.bytes.offset
 
 
-@dataclass(slots=True)
-class _Expected:
-    """What stands in the state if all receptions fill their pieces and are alike.
-
-    Attributes:
-        control: the control messages of all.
-        states: for every number of receptions.
-    """
-
-    control: ControlMessages
-    states: list[bytes]
+_Key: TypeAlias = tuple[SocketAddress, tuple[tuple[int, int, bytes], ...]]
+_Expected: TypeAlias = Sequence[bytes]
+"""What stands in the state if all receptions fill their pieces and are alike, for every number of them."""
 
 
 class Receptions:
@@ -69,7 +62,7 @@ class Receptions:
         for index in range(most):
             self._lay_out(index, address_of(buffer))
         self._fresh = bytes(self._state)
-        self._expected: dict[SocketAddress, _Expected] = {}
+        self._expected: dict[_Key, _Expected] = {}
 
     def _lay_out(self, index: int, begin: int) -> None:
         piece, beyond = self._pieces[2 * index], self._pieces[2 * index + 1]
@@ -83,9 +76,9 @@ class Receptions:
         header.control_length = CONTROL_BYTES
 
     def take(self, fd: int, most: int) -> int:
-        """Receive up to `most`; returns how many came."""
+        """Receive up to `most`, not more than there are pieces; returns how many came."""
         self._state[:] = self._fresh
-        return max(0, int(recvmmsg(fd, self._address, most, 0, None)))
+        return max(0, int(recvmmsg(fd, self._address, min(most, self._most), 0, None)))
 
     def alike(self, index: int, count: int, control: ControlMessages, sender: SocketAddress) -> tuple[int, int]:
         """Of the `count` received, those from `index` on that come from this sender with these control messages.
@@ -93,10 +86,9 @@ class Receptions:
         Returns:
             How many, and their bytes. They stand on end: all but the last one fill their pieces, with full packets.
         """
-        expected = self._expected.get(sender)
-        if expected is None or expected.control != control:
-            expected = self._expect(control, sender)
-        if not index and self._state == expected.states[count]:
+        key = sender, tuple(control)
+        expected = self._expected.get(key) or self._expect(key)
+        if not index and self._state == expected[count]:
             return count, count * self._piece_bytes
         first, end = index, 0
         if not index and self._are_like(count - 1, expected):
@@ -111,7 +103,7 @@ class Receptions:
         return index - first, end
 
     def _are_like(self, count: int, expected: _Expected) -> bool:
-        state, model, controls, names = self._state, expected.states[count], self._controls, self._names
+        state, model, controls, names = self._state, expected[count], self._controls, self._names
         messages_end, controls_end = count * MESSAGE_BYTES, controls + count * CONTROL_BYTES
         names_end = names + count * self._name_bytes
         return (
@@ -123,7 +115,7 @@ class Receptions:
     def _is_like(self, index: int, expected: _Expected) -> bool:
         message, control = index * MESSAGE_BYTES, self._controls + index * CONTROL_BYTES
         name = self._names + index * self._name_bytes
-        state, model = self._state, expected.states[index + 1]
+        state, model = self._state, expected[index + 1]
         size = slice(message, message + _SIZE_AT)
         return (
             state[size] == model[size]
@@ -162,9 +154,10 @@ class Receptions:
         start = self._names + index * self._name_bytes
         return _read_name(bytes(self._state[start : start + self._name_bytes]))
 
-    def _expect(self, control: ControlMessages, sender: SocketAddress) -> _Expected:
-        if len(self._expected) >= _KNOWN_SENDERS:
-            self._expected.clear()
+    def _expect(self, key: _Key) -> _Expected:
+        while len(self._expected) >= _KNOWN_SENDERS:
+            del self._expected[next(iter(self._expected))]
+        sender, control = key
         written, name = _write_control(control), socket_address(*sender)
         state = bytearray(self._fresh)
         states = [bytes(state)]
@@ -176,8 +169,8 @@ class Receptions:
             start = self._names + index * self._name_bytes
             state[start : start + len(name)] = name
             states.append(bytes(state))
-        expected = self._expected[sender] = _Expected(control, states)
-        return expected
+        self._expected[key] = states
+        return states
 
 
 def _write_control(control: ControlMessages) -> bytes:
@@ -200,7 +193,7 @@ def _read_control(written: bytes) -> ControlMessages:
 
 @lru_cache(maxsize=_KNOWN_SENDERS)
 def _read_name(name: bytes) -> SocketAddress:
-    (port,) = _PORT.unpack_from(name, 2)
     if len(name) == V4_NAME_BYTES:
-        return socket.inet_ntoa(name[4:8]), port
-    return socket.inet_ntop(socket.AF_INET6, name[8:24]), port
+        return socket.inet_ntoa(name[4:8]), _PORT.unpack_from(name, 2)[0]
+    port, flow = _PORT_AND_FLOW.unpack_from(name, 2)
+    return socket.inet_ntop(socket.AF_INET6, name[8:24]), port, flow, _SCOPE.unpack_from(name, 24)[0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agents.clock import Clock
-from agents.roce.runs import LARGEST_CALL_BYTES, Inspection, Payload, Staging
+from agents.roce.runs import CALLS, LARGEST_CALL_BYTES, Inspection, Payload, Staging
 from agents.roce.single import ACK, WRITE
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel
 
 
-CALLS_AT_ONCE = 6
-"""Full calls of one flow that are received one behind the other and looked at together: more cost in a core's cache
-what they save."""
+CALLS_AT_ONCE = CALLS + 1
+"""Full calls of one flow that are received one behind the other and looked at together: a turn's, and where there are
+not so many, nothing more waits."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Shared:
     drops: Counter[str]
     active: set[Channel]
     owing: list[Channel]
-    unfinished: list[Channel]
+    unfinished: deque[Channel]
     seed: int
     rkey: int
     is_cutting: bool = True
@@ -70,7 +70,7 @@ class Shared:
                 self.buffer,
                 stride=self.staging.stride,
                 per_call=self.payload.per_call,
-                most=CALLS_AT_ONCE + 1,
+                most=CALLS_AT_ONCE,
                 is_v6=is_v6,
             )
         return receptions
@@ -89,7 +89,7 @@ def shared_state(
     """What the channels of one transport share."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
     staging = Staging(payload)
-    buffer = bytearray((CALLS_AT_ONCE + 2) * LARGEST_CALL_BYTES)
+    buffer = bytearray((CALLS_AT_ONCE + 1) * LARGEST_CALL_BYTES)
     view = memoryview(buffer)
     return Shared(
         options=options,
@@ -104,7 +104,7 @@ def shared_state(
         drops=Counter(),
         active=set(),
         owing=[],
-        unfinished=[],
+        unfinished=deque(),
         seed=seed,
         rkey=rkey,
     )

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
 
-SocketAddress: TypeAlias = tuple[str, int]
+SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
+"""As Python's sockets give it: host and port, with IPv6 flow label and scope."""
 ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 V4_NAME_BYTES, V6_NAME_BYTES = 16, 28

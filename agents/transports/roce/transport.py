@@ -238,11 +238,12 @@ class RoceTransport(Transport):
     def _go_on(self) -> None:
         """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
         the core's cache costs half."""
-        unfinished, self.shared.unfinished = self.shared.unfinished, []
+        unfinished = self.shared.unfinished
         if not unfinished:
             return
         turns = max(1, min(TURNS_AT_ONCE, TURNS_PER_ROUND // len(unfinished)))
-        for channel in unfinished:
+        for _ in range(len(unfinished)):
+            channel = unfinished.popleft()
             channel.send_more(time.monotonic_ns(), turns)
             if channel.neighbour is not None:
                 channel.neighbour.catch_up()

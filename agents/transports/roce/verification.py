@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from agents.roce.icrc import UdpPath
 from agents.roce.opcodes import Opcode
 from agents.roce.runs import ICRC, Framing
@@ -137,9 +135,9 @@ class Verification:
         if payload.is_constant and not is_sample:
             return True
         first = payload.slot(received_bytes // payload.path_mtu)
-        expected = payload.rows[first : first + count]
-        if len(expected) < count:
-            expected = np.concatenate((expected, payload.rows[: count - len(expected)]))
+        expected = payload.rows[:1] if payload.is_constant else payload.rows[first : first + count]
+        if len(expected) < count and not payload.is_constant:
+            expected = payload.rows.take(range(first, first + count), axis=0, mode="wrap")
         if (self._shared.inspection.rows(stride, count)[:, 12:-4] != expected).any():
             self._suspected = count
             return False
