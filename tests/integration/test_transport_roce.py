@@ -1,4 +1,3 @@
-import asyncio
 import errno
 import os
 import random
@@ -6,7 +5,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,37 +17,13 @@ from agents.roce.psn import Psn
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.roce.single import WRITE
 from agents.transports.roce.batch import Batch
-from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress, cut_message
 from agents.transports.roce.system_calls import UDP_SEGMENT
-from agents.transports.roce.transport import RoceTransport
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter
 from emulator.results.observations import join_ends
-from tests.integration.socket_bed import SocketBed, play
+from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import CASES, Case, directory, sent_from
-
-NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-"""Addresses of this process alone: port 4791 of each can be bound once."""
-
-
-class RoceBed(SocketBed[RoceTransport]):
-    """So many agents with RoCE."""
-
-    def __init__(self, agents: int, *, message_bytes: int = 4096, **options: object) -> None:
-        super().__init__()
-        self.message_bytes = message_bytes
-        texts = {"path_mtu": 1024, "qp_timeout": 11, "window_bytes": 8 * message_bytes} | options
-        parsed = RoceOptions.parse({name: str(value) for name, value in texts.items()})
-        self.transports = [
-            RoceTransport(message_bytes=message_bytes, options=parsed, run="conformance") for _ in range(agents)
-        ]
-
-    def host(self, rank: int) -> str:
-        return f"{NET}.{rank + 1}"
-
-
-run = partial(play, RoceBed)
 
 
 @pytest.mark.parametrize("agents", [1, 2])
@@ -483,80 +457,3 @@ def test_only_whoever_nothing_unread_may_have_answered_is_timed_out_in_the_midst
         assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"
 
     run(scenario, agents=2, qp_timeout=11)
-
-
-def test_a_neighbour_that_connects_late_has_lost_nothing() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b = await bed.listeners(2)
-        a.connect(directory([a, b]))
-        a.send(1, [(1, 20 << 20)])
-        await bed.quiesce()
-        b.connect(directory([a, b]))
-        await bed.until(lambda: a.acknowledgements(1) == [1])
-        assert b.arrivals(0) == [(1, 20 << 20)]
-        assert not bed.transports[0].drops
-        assert not any(row.retransmits for row in a.endpoint.counters())
-
-    run(scenario, agents=1, message_bytes=4 << 20, path_mtu=4096, window_bytes=8 << 20, qp_timeout=18)
-
-
-@pytest.mark.parametrize("path_mtu", [1024, 4096])
-@pytest.mark.parametrize("when", ["any time", "once the rest is prepared"])
-@pytest.mark.parametrize("size", [100, 600_000], ids=["single packets", "runs"])
-def test_what_a_neighbour_that_catches_up_sets_off_neither_overtakes_nor_damages_what_is_being_sent(
-    path_mtu: int, size: int, when: str
-) -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b, c = await bed.connected(3)
-        catch_up, rounds = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
-
-        def interrupted() -> None:
-            nonlocal rounds
-            requester = a.endpoint._links[1].channel(1).pair.requester  # type: ignore[attr-defined]
-            if when == "any time" or (not requester.backlog and not rounds):
-                rounds += 1
-                a.send(1, [(100 + rounds, size)])
-                c.send(1, [(100 + rounds, size)])
-            catch_up()
-
-        b.endpoint.catch_up = interrupted  # type: ignore[attr-defined]
-        a.send(1, [(1, 6 << 20)])
-        await bed.until(lambda: a.acknowledgements(1)[:1] == [1])
-        b.endpoint.catch_up = catch_up  # type: ignore[attr-defined]
-        expected = [1, *range(101, 101 + rounds)]
-        await bed.until(lambda: a.acknowledgements(1) == expected and c.acknowledgements(1) == expected[1:])
-        assert rounds >= (3 if when == "any time" else 1)
-        assert [tag for tag, _ in b.arrivals(0)] == expected
-        assert [tag for tag, _ in b.arrivals(2)] == expected[1:]
-        for rank in (a, c):
-            assert not any(flow.retransmits for flow in rank.endpoint.counters())
-        assert bed.transports[0].drops == {}
-
-    run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=18)
-
-
-def test_a_failure_while_a_neighbour_catches_up_stalls_nobody() -> None:
-    async def scenario(bed: RoceBed) -> None:
-        a, b, c, d = await bed.connected(4)
-        catch_up, failures = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
-
-        def failing() -> None:
-            nonlocal failures
-            failures += 1
-            if failures == 2:
-                raise LookupError("of the player")
-            catch_up()
-
-        b.endpoint.catch_up = failing  # type: ignore[attr-defined]
-        errors: list[object] = []
-        loop = asyncio.get_running_loop()
-        handler = loop.get_exception_handler()
-        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
-        a.send(1, [(1, 6 << 20)])
-        c.send(3, [(1, 6 << 20)])
-        await bed.until(lambda: a.acknowledgements(1) == [1] and c.acknowledgements(3) == [1])
-        loop.set_exception_handler(handler)
-        assert [type(error) for error in errors] == [LookupError]
-        assert b.arrivals(0) == d.arrivals(2) == [(1, 6 << 20)]
-
-    run(scenario, agents=1, path_mtu=4096, message_bytes=8 << 20)

@@ -1,0 +1,30 @@
+"""The bed of agents with RoCE."""
+
+import os
+from functools import partial
+
+from agents.transports.roce.options import RoceOptions
+from agents.transports.roce.transport import RoceTransport
+from tests.integration.socket_bed import SocketBed, play
+
+NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+"""Addresses of this process alone: port 4791 of each can be bound once."""
+
+
+class RoceBed(SocketBed[RoceTransport]):
+    """So many agents with RoCE."""
+
+    def __init__(self, agents: int, *, message_bytes: int = 4096, **options: object) -> None:
+        super().__init__()
+        self.message_bytes = message_bytes
+        texts = {"path_mtu": 1024, "qp_timeout": 11, "window_bytes": 8 * message_bytes} | options
+        parsed = RoceOptions.parse({name: str(value) for name, value in texts.items()})
+        self.transports = [
+            RoceTransport(message_bytes=message_bytes, options=parsed, run="conformance") for _ in range(agents)
+        ]
+
+    def host(self, rank: int) -> str:
+        return f"{NET}.{rank + 1}"
+
+
+run = partial(play, RoceBed)
