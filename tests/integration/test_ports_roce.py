@@ -6,8 +6,8 @@ import pytest
 
 from agents.transports.base import Port
 from agents.transports.roce.port import LEAD_NS
+from tests.integration.roce_bed import RoceBed
 from tests.integration.socket_bed import play
-from tests.integration.test_transport_roce import RoceBed
 
 
 @pytest.mark.parametrize(("cap_bps", "lead_ns"), [(10**9, LEAD_NS), (10**8, 0)], ids=["line rate", "below it"])

@@ -17,7 +17,7 @@ from agents.roce.packet import pack_icrc, pack_packet, pad_bytes
 from agents.roce.psn import Psn, add
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel, Shared
-from tests.integration.test_transport_roce import NET, RoceBed, run
+from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL
 
