@@ -81,6 +81,7 @@ class Responder:
         "_nak",
         "_nak_psn",
         "_operation",
+        "_path_mtu",
         "_reads",
         "_received",
         "_receives",
@@ -98,7 +99,7 @@ class Responder:
     )
 
     def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0, receives: int | None = None) -> None:
-        self._settings = settings
+        self._settings, self._path_mtu = settings, settings.path_mtu
         self.expected: Psn = wrap(initial_psn)
         self.delivered: list[Delivered] = []
         """Messages complete and not yet fetched by the owner, who clears the list."""
@@ -171,14 +172,14 @@ class Responder:
         read.given += count
         if read.given == read.total:
             self._reads.popleft()
-        last_bytes = self._settings.path_mtu
+        last_bytes = self._path_mtu
         if read.given == read.total:
-            last_bytes = read.size - (read.total - 1) * self._settings.path_mtu
+            last_bytes = read.size - (read.total - 1) * self._path_mtu
         return ResponseRun(add(read.psn, offset), offset, count, read.total, last_bytes, read.address, wrap(read.msn))
 
     def take_middles(self, count: int) -> bool:
         """`count` WRITE MIDDLE packets came as expected; False where that cannot be or ends one: use `receive`."""
-        received = self._received + count * self._settings.path_mtu
+        received = self._received + count * self._path_mtu
         if self._operation is not Operation.WRITE or self._early or received >= self._length or self.is_broken:
             return False
         self._received = received
@@ -190,7 +191,7 @@ class Responder:
 
     def take_first(self, address: int, length: int, *, ack_request: bool) -> bool:
         """The FIRST packet of a WRITE of `length` bytes came as expected; False where that is not so: use `receive`."""
-        mtu = self._settings.path_mtu
+        mtu = self._path_mtu
         if self._operation is not None or self._early or self.is_broken or not mtu < length <= LARGEST_MESSAGE_BYTES:
             return False
         self._operation, self._received, self._length, self._address = Operation.WRITE, mtu, length, address
@@ -199,12 +200,7 @@ class Responder:
 
     def take_last(self, size: int, *, imm: int | None, ack_request: bool) -> Delivered | None:
         """The LAST packet of a WRITE came as expected: the message; None where that is not so: use `receive`."""
-        if (
-            self._operation is not Operation.WRITE
-            or self._early
-            or self.is_broken
-            or not 0 < size <= self._settings.path_mtu
-        ):
+        if self._operation is not Operation.WRITE or self._early or self.is_broken or not 0 < size <= self._path_mtu:
             return None
         if self._received + size != self._length or (imm is not None and self._receives is not None):
             return None
@@ -223,7 +219,7 @@ class Responder:
 
     def take_write(self, psn: Psn, size: int, length: int, ack_request: bool, count: int = 1) -> bool:
         """WRITEs of one packet with immediate data came as expected; False where that is not so: use `receive`."""
-        if psn != self.expected or size != length or size > self._settings.path_mtu or self._receives is not None:
+        if psn != self.expected or size != length or size > self._path_mtu or self._receives is not None:
             return False
         if self._operation is not None or self._early or self.is_broken:
             return False
@@ -263,7 +259,7 @@ class Responder:
 
     def _without_duplicates(self, arrival: Arrival, behind: int) -> Arrival:
         if arrival.opcode == Opcode.RC_READ_REQUEST:
-            total = packets_of(arrival.length, self._settings.path_mtu)
+            total = packets_of(arrival.length, self._path_mtu)
             self.duplicates += 1
             if total <= behind and len(self._reads) < REMEMBERED_READS:
                 self._reads.append(_Read(arrival, total=total, msn=self._msn))
@@ -337,7 +333,7 @@ class Responder:
 
     def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
         """Why packets that are next in order cannot be taken."""
-        size, mtu = arrival.size, self._settings.path_mtu
+        size, mtu = arrival.size, self._path_mtu
         under_way = self._operation
         if under_way is not (None if shape.starts else shape.operation):
             return Syndrome.INVALID_REQUEST
@@ -367,7 +363,7 @@ class Responder:
             return
         if len(self._reads) == REMEMBERED_READS:
             return  # as if it had been lost
-        total = packets_of(arrival.length, self._settings.path_mtu)
+        total = packets_of(arrival.length, self._path_mtu)
         self._msn += 1
         self.expected = add(self.expected, total)
         self._reads.append(_Read(arrival, total=total, msn=self._msn))

@@ -40,7 +40,7 @@ _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the IC
 CALLS = 6
 """Full calls that the slots fill, and that go in a turn to a rank of the same process: fewer cost operations, more the
 nearness of a core's cache."""
-LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 34
+LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 69
 """Path MTU from which on constant payload stands once for all packets; full calls that there is then room for."""
 P_KEY = 0xFFFF
 KNOWN_TRAINS = 64
@@ -384,15 +384,18 @@ class Inspection:
 
     def __init__(self, buffer: bytearray) -> None:
         self._buffer = buffer
-        self._columns: dict[int, tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]] = {}
+        self._columns: dict[int, npt.NDArray[np.void]] = {}
         self._train_stride = 0
         self._train_words: U32Array
         self._train_icrcs: U32Array
 
-    def headers(self, stride: int, count: int) -> bytes:
-        """The BTHs of the first `count` packets, on end."""
-        columns = self._columns.get(stride) or self._make(stride)
-        return columns[0][:count].tobytes()
+    def headers(self, stride: int) -> npt.NDArray[np.void]:
+        """The BTHs of all packets that there is room for."""
+        column = self._columns.get(stride)
+        if column is None:
+            most = len(self._buffer) // stride
+            column = self._columns[stride] = np.ndarray((most,), f"V{BTH_BYTES}", self._buffer, 0, (stride,))
+        return column
 
     def rows(self, stride: int, count: int) -> npt.NDArray[np.uint8]:
         """The first `count` packets, uint8, shape (count, stride)."""
@@ -406,13 +409,6 @@ class Inspection:
             self._train_icrcs = np.ndarray((most,), "<u4", self._buffer, stride - ICRC_BYTES, (stride,))
             self._train_stride = stride
         return self._train_words[:count], self._train_icrcs[:count]
-
-    def _make(self, stride: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-        most = len(self._buffer) // stride
-        heads: npt.NDArray[np.void] = np.ndarray((most,), "V12", self._buffer, 0, (stride,))
-        words: npt.NDArray[np.uint32] = np.ndarray((most, 3), "<u4", self._buffer, 0, (stride, 4))
-        self._columns[stride] = heads, words
-        return heads, words
 
 
 PREDICTED = 1024

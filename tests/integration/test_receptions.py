@@ -63,7 +63,10 @@ def test_full_calls_stand_on_end_and_are_known_as_alike(ends: Ends, receptions: 
     for packets in (PER_CALL, PER_CALL - 1):
         sent = b"".join(send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (4, b"b"), (packets, b"c")))
         assert receptions.take(ends[0].fileno(), MOST) == 3
-        assert receptions.alike(0, 3, control, sender) == (3, len(sent))
+        expected = receptions.expected(sender, control)
+        assert receptions.all_alike(3, expected) == len(sent)
+        assert receptions.alike(0, 3, expected) == (3, len(sent))
+        assert [receptions.size(index) for index in range(3)] == [CALL, CALL, packets * STRIDE]
         assert buffer[: len(sent)] == sent
     assert receptions.take(ends[0].fileno(), MOST) == 0
 
@@ -98,9 +101,10 @@ def test_what_differs_ends_what_is_alike(
         else:
             sent.append(send(ends[1], ends, 2, b"o"))
     assert receptions.take(ends[0].fileno(), MOST) == 4
-    before = place + (kind == "shorter")
-    assert receptions.alike(0, 4, control, sender) == (before, sum(map(len, sent[:before])))
-    assert receptions.alike(place + 1, 4, control, sender) == (3 - place, (3 - place) * CALL)
+    before, expected = place + (kind == "shorter"), receptions.expected(sender, control)
+    assert receptions.all_alike(4, expected) == 0
+    assert receptions.alike(0, 4, expected) == (before, sum(map(len, sent[:before])))
+    assert receptions.alike(place + 1, 4, expected) == (3 - place, (3 - place) * CALL)
     assert [receptions.content(index) for index in range(4)] == sent
     assert receptions.size(place) == len(sent[place])
     origin = ends[2 if kind == "another sender" else 1].getsockname()
@@ -115,7 +119,9 @@ def test_what_is_larger_than_a_piece_is_whole(ends: Ends, receptions: Receptions
     control, sender = usual(ends)
     sent = [send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (9, b"b"), (4, b"c"), (50, b"d"))]
     assert receptions.take(ends[0].fileno(), MOST) == 4
-    assert receptions.alike(0, 4, control, sender) == (1, CALL)
+    expected = receptions.expected(sender, control)
+    assert receptions.all_alike(4, expected) == 0
+    assert receptions.alike(0, 4, expected) == (1, CALL)
     assert receptions.is_any_beyond(4)
     assert not receptions.is_any_beyond(1)
     assert [receptions.content(index) for index in range(4)] == sent

@@ -47,8 +47,8 @@ class Batch:
             header.pieces = ctypes.pointer(self._pieces[index * self._per_message])
             header.piece_count = self._per_message
             header.control, header.control_length = ctypes.addressof(self._control), len(self._control)
-        self._start = ctypes.addressof(self._messages)
-        self._slot = 0
+        self._named = b""
+        self._starts: dict[int, int] = {}  # slot → address of the message that begins with it
         self._lay_out(0)
 
     def send(self, fd: int, name: bytes, slot: int, count: int) -> int:
@@ -62,23 +62,33 @@ class Batch:
             How many packets the kernel took, of whole calls. Where it took fewer, the next call has a problem: sent
             alone, it says which.
         """
-        self._name.raw = name
+        if name is not self._named:
+            self._name.raw = self._named = name
+        start = self._starts.get(slot)
+        if start is None:
+            start = self._lay_out(slot)
         calls, rest = divmod(count, self._per_call)
-        first, between = divmod(slot - self._slot, self._per_call)
-        if between or not 0 <= first <= len(self._messages) - calls - (rest > 0):
-            self._lay_out(slot)
-            first = 0
-        start = self._start + first * MESSAGE_BYTES
-        if not rest:
-            return self._per_call * max(0, int(sendmmsg(fd, start, calls, 0)))
-        self._end_after(first + calls, rest)
-        taken = max(0, int(sendmmsg(fd, start, calls + 1, 0)))
-        self._end_after(first + calls, self._per_call)
-        return min(count, self._per_call * taken)
+        if rest:
+            return self._send_less(fd, start, calls, rest)
+        taken: int = sendmmsg(fd, start, calls, 0)
+        return self._per_call * taken if taken > 0 else 0
 
-    def _lay_out(self, slot: int) -> None:
-        """An ICRC and the next packet's header stand on end, and are one piece."""
-        self._slot = slot
+    def _send_less(self, fd: int, start: int, calls: int, rest: int) -> int:
+        """So many full calls, and one of `rest` packets."""
+        last = (start - ctypes.addressof(self._messages)) // MESSAGE_BYTES + calls
+        self._end_after(last, rest)
+        taken: int = sendmmsg(fd, start, calls + 1, 0)
+        self._end_after(last, self._per_call)
+        return min(calls * self._per_call + rest, self._per_call * max(0, taken))
+
+    def _lay_out(self, slot: int) -> int:
+        """Have messages begin with that slot; returns the address of the first.
+
+        An ICRC and the next packet's header stand on end, and are one piece.
+        """
+        begin = ctypes.addressof(self._messages)
+        places = range(slot, self.staging.slots, self._per_call)
+        self._starts = {place: begin + index * MESSAGE_BYTES for index, place in enumerate(places)}
         for index in range(len(self._messages)):
             start = self._buffer + (slot + index * self._per_call) * self._step
             first = index * self._per_message
@@ -90,6 +100,7 @@ class Batch:
                     icrc.base, icrc.length = start + packet * self._step + BTH_BYTES, self._step
                 self._pieces[first].length = BTH_BYTES
             self._end_after(index, self._per_call)
+        return begin
 
     def _end_after(self, index: int, packets: int) -> None:
         """A call has so many packets; `per_call` again undoes it."""

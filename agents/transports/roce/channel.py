@@ -42,6 +42,7 @@ class Channel:
         "_closer_look",
         "_has_alarm",
         "_has_more",
+        "_headers",
         "_held",
         "_held_psn",
         "_is_free",
@@ -79,6 +80,7 @@ class Channel:
         self.pair = make()
         self._outlet, self._verification = Outlet(shared, ends), Verification(shared, ends)
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
+        self._headers = shared.inspection.headers(shared.staging.stride)
         self._ack_every = max(1, settings.window_packets // 2)
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
@@ -366,12 +368,28 @@ class Channel:
             self._closer_look = CloserLook(self, self._shared, self._verification)
         return self._closer_look
 
+    def take_usual(self, count: int) -> bool:
+        """Take `count` full MIDDLE packets from the start of the buffer where they are exactly those that are due, and
+        no sample; False: see `take_run`.
+        """
+        responder, verification = self.pair.responder, self._verification
+        if not verification.unwatched or self.is_dead or not self._shared.payload.is_constant:
+            return False
+        if self._headers[:count].tobytes() != self._prediction.headers(responder.expected, count):
+            return False
+        if not responder.take_middles(count):
+            return False
+        verification.unwatched -= 1
+        if responder.unacknowledged >= self._ack_every:
+            self.mind_reply(self._shared.clock.now())
+        return True
+
     def take_run(self, stride: int, count: int, port: int, now: int) -> bool:
         """Take `count` packets of `stride` bytes from the start of the buffer: MIDDLE ones, and a LAST one of their
         length; False: not taken, they need a closer look.
         """
         shared, responder = self._shared, self.pair.responder
-        headers = shared.inspection.headers(stride, count)
+        headers = shared.inspection.headers(stride)[:count].tobytes()
         predicted = self._prediction.headers(responder.expected, count)
         asks = ends = False
         if headers != predicted:

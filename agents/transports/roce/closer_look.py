@@ -44,7 +44,7 @@ class CloserLook:
 
     def take_many(self, stride: int, count: int, port: int, now: int) -> None:
         """Take `count` packets of `stride` bytes from the start of the buffer."""
-        headers = self._shared.inspection.headers(stride, count)
+        headers = self._shared.inspection.headers(stride)[:count].tobytes()
         if not self._take_elsewhere(headers, stride, port, now):
             self._take_each(stride, count, port, now)
 

@@ -18,7 +18,7 @@ from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
 from agents.transports.roce.link import LEAST_WINDOW_PACKETS, Link, window_bytes
 from agents.transports.roce.port import PortPacer
-from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Receptions
+from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Expected, Receptions
 from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, Listener
 from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
@@ -67,8 +67,11 @@ class RoceEndpoint:
         self._train_stride = 1
         self._stride = self._shared.staging.stride
         self._call_bytes = self._shared.payload.per_call * self._stride
-        self._bulk_calls = 0  # so many full calls are taken together, from this sender first of all; 0: none came last
-        self._bulk_sender: SocketAddress = ("", 0)
+        self._bulk_calls = 0  # so many full calls are taken together; 0: none came last
+        self._bulk_sender: SocketAddress = ("", 0)  # they come from there, to that queue pair, and look like that
+        self._bulk_channel: Channel
+        self._bulk_expected: Expected
+        self._receptions = self._shared.receptions(is_v6=listener.is_v6)
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
         self._links: dict[int, Link] = {}
@@ -187,8 +190,13 @@ class RoceEndpoint:
             self._let_go()
 
     def _drain(self) -> None:
+        left = RECEPTIONS_PER_TURN
+        while self._bulk_calls:
+            left -= self._take_calls()
+            if left <= 0 or self.is_closed:
+                return
         receive, buffers, anc = self._recvmsg_into, self._buffers, CONTROL_BYTES
-        left, singles = RECEPTIONS_PER_TURN, self._transport.singles_per_turn
+        singles = self._transport.singles_per_turn
         while left > 0 and singles > 0:
             if self._bulk_calls:
                 left -= self._take_calls()
@@ -246,11 +254,17 @@ class RoceEndpoint:
 
     def _take_full(self, size: int, address: SocketAddress) -> None:
         """Take a full call of merged packets; more of them most probably wait behind it."""
-        channel = self._channels.get(_QPN.unpack_from(self._shared.buffer, 4)[0])
-        if channel is not None and channel.calls_at_once > 1:
-            self._bulk_calls, self._bulk_sender = channel.calls_at_once, address
+        self._expect_more(address)
         if not self._take_run(size, address):
             self._take(size, self._merged, address)
+
+    def _expect_more(self, address: SocketAddress) -> None:
+        """Several calls like the one in the buffer are taken together from now on."""
+        channel = self._channels.get(_QPN.unpack_from(self._shared.buffer, 4)[0])
+        if channel is None or channel.calls_at_once == 1 or channel.ends.peer_host != address[0]:
+            return
+        self._bulk_calls, self._bulk_channel, self._bulk_sender = channel.calls_at_once, channel, address
+        self._bulk_expected = self._receptions.expected(address, self._merged)
 
     def _take_calls(self) -> int:
         """Take full calls of merged packets that wait one behind the other, together, and what waits among them.
@@ -258,20 +272,28 @@ class RoceEndpoint:
         Returns:
             How many receptions that were; RECEPTIONS_PER_TURN where the socket is empty.
         """
-        receptions, most = self._shared.receptions(is_v6=self.is_v6), self._bulk_calls
+        receptions, most = self._receptions, self._bulk_calls
         count = receptions.take(self._fd, most)
         if not count:
             return RECEPTIONS_PER_TURN
-        alike, size = receptions.alike(0, count, self._merged, self._bulk_sender)
-        if alike and not self._take_run(size, self._bulk_sender):
-            self._take_each(size, self._call_bytes, self._bulk_sender)
-        if alike < count:
-            self._take_others(receptions, alike, count)
+        size = receptions.all_alike(count, self._bulk_expected)
+        if not size:
+            self._take_others(receptions, count)
+        elif not self._bulk_channel.take_usual(size // self._stride):
+            self._take_together(size)
         return count if count == most else RECEPTIONS_PER_TURN
 
-    def _take_others(self, receptions: Receptions, index: int, count: int) -> None:
-        """Take receptions of any kind, from that one on."""
-        if not index:
+    def _take_together(self, size: int) -> None:
+        """Take merged receptions that stand on end, all but the last one full."""
+        if not self._take_run(size, self._bulk_sender):
+            self._take_each(size, self._call_bytes, self._bulk_sender)
+
+    def _take_others(self, receptions: Receptions, count: int) -> None:
+        """Take receptions of any kind."""
+        index, size = receptions.alike(0, count, self._bulk_expected)
+        if index:
+            self._take_together(size)
+        else:
             self._bulk_calls = 0
         if receptions.is_any_beyond(count):
             rest = range(index, count)
@@ -281,11 +303,10 @@ class RoceEndpoint:
                 self._take_other(len(content), control, sender)
             return
         while index < count:
-            alike, size = receptions.alike(index, count, self._merged, self._bulk_sender)
+            alike, size = receptions.alike(index, count, self._bulk_expected)
             if alike > 1:
                 receptions.move(index, size)
-                if not self._take_run(size, self._bulk_sender):
-                    self._take_each(size, self._call_bytes, self._bulk_sender)
+                self._take_together(size)
                 index += alike
             else:
                 size = receptions.size(index)
@@ -308,8 +329,8 @@ class RoceEndpoint:
         if control == self._plain:
             is_taken = self._take_single(size, address)
         elif control == self._merged:
-            if size == self._call_bytes:
-                self._bulk_sender = address
+            if self._bulk_calls and size == self._call_bytes:
+                self._expect_more(address)
             is_taken = self._take_run(size, address)
         if not is_taken:
             self._take(size, control, address)
@@ -407,6 +428,7 @@ class RoceEndpoint:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         elif stride == self._stride:
             self._merged = control  # the same for full packets merged
+            self._bulk_calls = 0  # what is expected of several is not true any more
         elif stride >= _LEAST_TRAIN_BYTES:
             self._train, self._train_stride = control, stride  # the same for a train
         return stride or size

@@ -170,39 +170,33 @@ class Outlet:
 
     def _send_section(self, framing: Framing, sender: Sender, section: _Stretch, between: Between | None) -> bool:
         """What the staging buffer has room for; as above."""
-        shared, staging = self._shared, self._shared.staging
-        slot, end, written = section.slot, section.slot + section.packets, -1
-        are_cut = False
-        turn = section.packets if between is None else shared.payload.slots
+        shared, staging, to = self._shared, self._shared.staging, self._to
+        _, slot, left, _, _ = section
+        turn = left if between is None else shared.payload.slots
+        batch, written = shared.batch(is_v6=sender.is_v6), -1
         while True:
             if staging.written != written:  # at first, and where somebody else has sent something in between
-                rest = section.split(slot - section.slot, slot)[1] if slot > section.slot else section
-                are_cut = shared.is_cutting
-                framing.middles(_MIDDLE, *rest, are_cut=are_cut)
+                rest = section.split(section.packets - left, slot)[1] if left < section.packets else section
+                framing.middles(_MIDDLE, *rest, are_cut=shared.is_cutting)
                 written = staging.written
-            count = min(turn, end - slot)
-            if are_cut and not self._send_cut(sender, slot, count):
-                are_cut = False
-                framing.middles(_MIDDLE, *section.split(slot - section.slot, slot)[1], are_cut=are_cut)
-                written = staging.written
-            if not are_cut:
+            count = turn if turn < left else left
+            if not shared.is_cutting:
                 for packet in range(slot, slot + count):
-                    sender.send(staging.pieces(packet, 1), self._to)
+                    sender.send(staging.pieces(packet, 1), to)
+            else:
+                try:
+                    sender.send_cut(batch, slot, count, to)
+                except OSError as error:
+                    if not _is_about_cutting(error):
+                        raise
+                    shared.is_cutting, written = False, -1  # what has gone of it goes again: the peer drops that
+                    continue
             slot += count
-            if slot == end:
+            left -= count
+            if not left:
                 return True
             if between is not None and not between():
                 return False
-
-    def _send_cut(self, sender: Sender, slot: int, count: int) -> bool:
-        """Returns False where the kernel does not cut; what went already is doubled then: the peer drops that."""
-        try:
-            sender.send_cut(self._shared.batch(is_v6=sender.is_v6), slot, count, self._to)
-        except OSError as error:
-            if not _is_about_cutting(error):
-                raise
-            self._shared.is_cutting = False
-        return self._shared.is_cutting
 
     def _path(self, message_number: int) -> tuple[Framing, Sender, SinglePackets]:
         paths = self._paths or self._open_paths()

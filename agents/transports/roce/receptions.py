@@ -33,7 +33,7 @@ _SIZE_AT = Message.bytes.offset
 
 
 _Key: TypeAlias = tuple[SocketAddress, tuple[tuple[int, int, bytes], ...]]
-_Expected: TypeAlias = Sequence[bytes]
+Expected: TypeAlias = Sequence[bytes]
 """What stands in the state if all receptions fill their pieces and are alike, for every number of them."""
 
 
@@ -62,7 +62,9 @@ class Receptions:
         for index in range(most):
             self._lay_out(index, address_of(buffer))
         self._fresh = bytes(self._state)
-        self._expected: dict[_Key, _Expected] = {}
+        words = memoryview(self._state)[: self._controls].cast("I")
+        self._sizes = words[_SIZE_AT // words.itemsize :: MESSAGE_BYTES // words.itemsize]
+        self._expected: dict[_Key, Expected] = {}
 
     def _lay_out(self, index: int, begin: int) -> None:
         piece, beyond = self._pieces[2 * index], self._pieces[2 * index + 1]
@@ -78,54 +80,68 @@ class Receptions:
     def take(self, fd: int, most: int) -> int:
         """Receive up to `most`, not more than there are pieces; returns how many came."""
         self._state[:] = self._fresh
-        return max(0, int(recvmmsg(fd, self._address, min(most, self._most), 0, None)))
+        count: int = recvmmsg(fd, self._address, most, 0, None)
+        return count if count > 0 else 0
 
-    def alike(self, index: int, count: int, control: ControlMessages, sender: SocketAddress) -> tuple[int, int]:
-        """Of the `count` received, those from `index` on that come from this sender with these control messages.
+    def expected(self, sender: SocketAddress, control: ControlMessages) -> Expected:
+        """What full calls from this sender look like, with these control messages."""
+        key = sender, tuple(control)
+        return self._expected.get(key) or self._expect(key)
+
+    def all_alike(self, count: int, expected: Expected) -> int:
+        """Bytes of the `count` received, if all are as expected, the last one perhaps shorter; else 0.
+
+        They stand on end, and are full packets.
+        """
+        sizes, full = self._sizes, self._piece_bytes
+        last = sizes[count - 1]
+        if last == full:
+            return count * full if self._state == expected[count] else 0
+        if last > full or last % self._stride:
+            return 0
+        sizes[count - 1] = full
+        is_as_expected = self._state == expected[count]
+        sizes[count - 1] = last
+        return (count - 1) * full + last if is_as_expected else 0
+
+    def alike(self, index: int, count: int, expected: Expected) -> tuple[int, int]:
+        """Of the `count` received, those from `index` on that are as expected.
 
         Returns:
             How many, and their bytes. They stand on end: all but the last one fill their pieces, with full packets.
         """
-        key = sender, tuple(control)
-        expected = self._expected.get(key) or self._expect(key)
-        if not index and self._state == expected[count]:
-            return count, count * self._piece_bytes
-        first, end = index, 0
-        if not index and self._are_like(count - 1, expected):
-            index, end = count - 1, (count - 1) * self._piece_bytes
-        while index < count:
-            size = self.size(index)
-            if size > self._piece_bytes or size % self._stride or not self._is_like(index, expected):
-                break
-            index, end = index + 1, end + size
-            if size < self._piece_bytes:
-                break
-        return index - first, end
+        first, sizes, full = index, self._sizes, self._piece_bytes
+        end = first
+        while end < count and sizes[end] == full:
+            end += 1
+        if not self._are_like(first, end, expected):
+            end = first
+            while end < count and self._are_like(end, end + 1, expected):
+                end += 1
+        size = (end - first) * full
+        if end < count and sizes[end] < full and not sizes[end] % self._stride and self._is_like(end, expected):
+            return end + 1 - first, size + sizes[end]
+        return end - first, size
 
-    def _are_like(self, count: int, expected: _Expected) -> bool:
-        state, model, controls, names = self._state, expected[count], self._controls, self._names
-        messages_end, controls_end = count * MESSAGE_BYTES, controls + count * CONTROL_BYTES
-        names_end = names + count * self._name_bytes
-        return (
-            state[:messages_end] == model[:messages_end]
-            and state[controls:controls_end] == model[controls:controls_end]
-            and state[names:names_end] == model[names:names_end]
-        )
+    def _are_like(self, first: int, end: int, expected: Expected) -> bool:
+        """Of full calls."""
+        state, model, controls, names = self._state, expected[end], self._controls, self._names
+        messages = slice(first * MESSAGE_BYTES, end * MESSAGE_BYTES)
+        control = slice(controls + first * CONTROL_BYTES, controls + end * CONTROL_BYTES)
+        name = slice(names + first * self._name_bytes, names + end * self._name_bytes)
+        return state[messages] == model[messages] and state[control] == model[control] and state[name] == model[name]
 
-    def _is_like(self, index: int, expected: _Expected) -> bool:
-        message, control = index * MESSAGE_BYTES, self._controls + index * CONTROL_BYTES
-        name = self._names + index * self._name_bytes
-        state, model = self._state, expected[index + 1]
-        size = slice(message, message + _SIZE_AT)
-        return (
-            state[size] == model[size]
-            and state[control : control + CONTROL_BYTES] == model[control : control + CONTROL_BYTES]
-            and state[name : name + self._name_bytes] == model[name : name + self._name_bytes]
-        )
+    def _is_like(self, index: int, expected: Expected) -> bool:
+        """Whatever its size."""
+        size = self._sizes[index]
+        self._sizes[index] = self._piece_bytes
+        is_like = self._are_like(index, index + 1, expected)
+        self._sizes[index] = size
+        return is_like
 
     def size(self, index: int) -> int:
         """Bytes of a reception."""
-        return int(Message.from_buffer(self._state, index * MESSAGE_BYTES).bytes)
+        return self._sizes[index]
 
     def is_any_beyond(self, count: int) -> bool:
         """Whether one of the first `count` is larger than its piece."""
@@ -154,7 +170,7 @@ class Receptions:
         start = self._names + index * self._name_bytes
         return _read_name(bytes(self._state[start : start + self._name_bytes]))
 
-    def _expect(self, key: _Key) -> _Expected:
+    def _expect(self, key: _Key) -> Expected:
         while len(self._expected) >= _KNOWN_SENDERS:
             del self._expected[next(iter(self._expected))]
         sender, control = key

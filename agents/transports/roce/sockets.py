@@ -121,15 +121,17 @@ class Sender:
 
     def send_cut(self, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
         """Send `count` packets from that slot on of what the batch sends, cut apart by the kernel; as `send`."""
-        name, staging, end = self._names.get(to), batch.staging, slot + count
+        name = self._names.get(to)
         if name is None:
             name = self._names[to] = socket_address(*to)
-        while slot < end:
-            slot += batch.send(self._fd, name, slot, end - slot)
-            if slot < end:  # perhaps the kernel did not take this call: alone it says why
-                alone = min(staging.payload.per_call, end - slot)
-                self.send(staging.pieces(slot, alone), to, cut_message(staging.stride), packets=alone)
-                slot += alone
+        taken = batch.send(self._fd, name, slot, count)
+        while taken < count:  # perhaps the kernel did not take the next call: alone it says why
+            staging = batch.staging
+            alone = min(staging.payload.per_call, count - taken)
+            self.send(staging.pieces(slot + taken, alone), to, cut_message(staging.stride), packets=alone)
+            taken += alone
+            if taken < count:
+                taken += batch.send(self._fd, name, slot + taken, count - taken)
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """Send one datagram; as `send`, at less cost."""

@@ -18,12 +18,13 @@ _STARTING = (Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_WRITE_ONLY, Opcode.RC_WRITE_FIR
 class Verification:
     """Looks at the bytes of one queue pair's packets in the buffer that all share."""
 
-    __slots__ = ("_ends", "_paths", "_seen", "_shared", "_suspected")
+    __slots__ = ("_ends", "_paths", "_shared", "_suspected", "unwatched")
 
     def __init__(self, shared: Shared, ends: Ends) -> None:
         self._shared, self._ends = shared, ends
         self._paths: dict[int, tuple[Framing, SinglePackets]] = {}
-        self._seen = 0
+        self.unwatched = shared.options.verify_every - 1
+        """So many looks at constant payload may be spared before one is a sample."""
         self._suspected = 0  # so many looks at payload must be in full: a run is wrong, and it is not known where
 
     def is_single_write(
@@ -40,9 +41,9 @@ class Verification:
         """
         shared = self._shared
         if size:
-            if not shared.payload.is_constant or self._suspected or (self._seen + 1) % shared.options.verify_every == 0:
+            if not shared.payload.is_constant or not self.unwatched:
                 return False
-            self._seen += 1
+            self.unwatched -= 1
         (icrc,) = ICRC.unpack_from(shared.buffer, start + datagram_bytes - 4)
         head = shared.buffer[start : start + WRITE.size] if start else shared.write_head
         singles = (self._paths.get(port) or self._meet(port))[1]
@@ -71,7 +72,7 @@ class Verification:
         payload = shared.inspection.rows(stride, count)[:, WRITE.size : WRITE.size + size]
         if (payload == shared.payload.rows[0, :size]).all() and self.is_intact_in_full(stride, port):
             return True
-        self._suspected = count
+        self._suspect(count)
         return False
 
     def is_edge(self, datagram_bytes: int, port: int, *, header: int, packet: int, size: int) -> bool:
@@ -84,9 +85,9 @@ class Verification:
             size: payload, bytes.
         """
         shared = self._shared
-        if not shared.payload.is_constant or self._suspected or (self._seen + 1) % shared.options.verify_every == 0:
+        if not shared.payload.is_constant or not self.unwatched:
             return False
-        self._seen += 1
+        self.unwatched -= 1
         (icrc,) = ICRC.unpack_from(shared.buffer, datagram_bytes - 4)
         slot = shared.payload.slot(packet)
         return self._framing(port).is_edge(shared.buffer[:header], slot=slot, size=size, icrc=icrc)
@@ -139,16 +140,22 @@ class Verification:
         if len(expected) < count and not payload.is_constant:
             expected = payload.rows.take(range(first, first + count), axis=0, mode="wrap")
         if (self._shared.inspection.rows(stride, count)[:, 12:-4] != expected).any():
-            self._suspected = count
+            self._suspect(count)
             return False
         return not is_sample or self.is_intact_in_full(stride, port)
 
+    def _suspect(self, looks: int) -> None:
+        self._suspected, self.unwatched = looks, 0
+
     def _is_sample(self) -> bool:
-        self._seen += 1
+        if self.unwatched:
+            self.unwatched -= 1
+            return False
         if self._suspected:
             self._suspected -= 1
-            return True
-        return self._seen % self._shared.options.verify_every == 0
+        if not self._suspected:
+            self.unwatched = self._shared.options.verify_every - 1
+        return True
 
     def _framing(self, port: int) -> Framing:
         return (self._paths.get(port) or self._meet(port))[0]
