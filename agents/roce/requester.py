@@ -124,6 +124,12 @@ class Requester:
         return self._sent - self._unacknowledged
 
     @property
+    def is_full(self) -> bool:
+        """Nothing may go before an answer comes."""
+        window = self._window
+        return self._next - self._unacknowledged >= window.packets and not window.is_reduced
+
+    @property
     def unacknowledged_bytes(self) -> int:
         """Payload of the messages posted, less that of packets acknowledged."""
         if not self._messages:
@@ -182,7 +188,7 @@ class Requester:
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
         self.opens_ns = NEVER
-        if not self._unsent or self.failure is not None or now < self._paused_until:
+        if not self._unsent or self.is_full or self.failure is not None or now < self._paused_until:
             return None
         count, taken = self._room(most)
         if not count and self._opens(now):

@@ -418,21 +418,22 @@ PREDICTED = 1024
 class Prediction:
     """The headers that MIDDLE packets of one flow have when nothing happened to them."""
 
-    __slots__ = ("_bytes", "_first", "_table")
+    __slots__ = ("_bytes", "_first", "_packets", "_table")
 
     def __init__(self, *, opcode: int, dest_qp: int) -> None:
         start = np.frombuffer(BTH.pack(opcode, 0, P_KEY, dest_qp, 0), "<u4")
         self._table = np.tile(start, (PREDICTED, 1))
-        self._first = -1
+        self._first = self._packets = 0
         self._bytes = b""
 
     def headers(self, psn: Psn, count: int) -> bytes:
         """BTHs of `count` packets from `psn` on; fewer at the wrap, where nothing is predicted."""
         skipped = psn - self._first
-        if self._first < 0 or not 0 <= skipped <= PREDICTED - count:
+        if not 0 <= skipped <= self._packets - count:
             self._predict(psn)
             skipped = 0
-        return self._bytes[skipped * BTH_BYTES : (skipped + count) * BTH_BYTES]
+        start = skipped * BTH_BYTES
+        return self._bytes[start : start + count * BTH_BYTES]
 
     def _predict(self, psn: Psn) -> None:
         low, high = psn & 0xFFFF, psn >> 16
@@ -442,7 +443,7 @@ class Prediction:
         count = PREDICTED if high < 0xFF else until_carry
         if until_carry < count:
             np.bitwise_or(BIG_ENDIAN[: count - until_carry], high + 1 << 8, out=psns[until_carry:])
-        self._first, self._bytes = psn, self._table[:count].tobytes()
+        self._first, self._packets, self._bytes = psn, count, self._table[:count].tobytes()
 
 
 def without_ack_requests(headers: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
+from typing import Any
 
 from agents.roce.headers import BTH_BYTES
 from agents.roce.packet import ICRC_BYTES
@@ -12,6 +13,7 @@ from agents.roce.runs import Staging
 from agents.transports.roce.system_calls import (
     MESSAGE_BYTES,
     UDP_SEGMENT,
+    Header,
     Message,
     Piece,
     address_of,
@@ -47,6 +49,7 @@ class Batch:
             header.pieces = ctypes.pointer(self._pieces[index * self._per_message])
             header.piece_count = self._per_message
             header.control, header.control_length = ctypes.addressof(self._control), len(self._control)
+        self._counts, self._lengths = _fields(self._messages, Header.piece_count), _fields(self._pieces, Piece.length)
         self._named = b""
         self._starts: dict[int, int] = {}  # slot → address of the message that begins with it
         self._lay_out(0)
@@ -104,12 +107,20 @@ class Batch:
 
     def _end_after(self, index: int, packets: int) -> None:
         """A call has so many packets; `per_call` again undoes it."""
-        first = index * self._per_message
+        first, counts, lengths = index * self._per_message, self._counts, self._lengths
         if not self._is_compact:
-            self._pieces[first].length = packets * self._stride
+            lengths[first] = packets * self._stride
             return
-        header = self._messages[index].header
-        before = first + header.piece_count - 1
-        self._pieces[before].length = self._step if before < first + 2 * self._per_call else ICRC_BYTES
-        header.piece_count = 2 * packets + 1
-        self._pieces[first + 2 * packets].length = ICRC_BYTES
+        last = counts[index] - 1
+        if last < 2 * self._per_call:
+            lengths[first + last] = self._step
+        counts[index] = 2 * packets + 1
+        lengths[first + 2 * packets] = ICRC_BYTES
+
+
+def _fields(array: Any, field: Any) -> memoryview:
+    """That field, a size_t, of all structures in an array."""
+    size = ctypes.sizeof(ctypes.c_size_t)
+    words = memoryview(array).cast("B").cast("P")
+    step: int = ctypes.sizeof(array[0]) // size
+    return words[field.offset // size :: step]

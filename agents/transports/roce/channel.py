@@ -155,7 +155,7 @@ class Channel:
             self.let_go()
             if self.is_dead:
                 return
-        pair, most = self.pair, 2 * self._shared.staging.slots
+        pair, most = self.pair, self._ack_every
         try:
             if self._port is not None:
                 self._send_through(self._port, now)
@@ -220,31 +220,28 @@ class Channel:
         turn = self._shared.payload.slots
         left, since = turn * turns, 0
         between = self._let_neighbour_take if turns > 1 else None
-        while left > 0:
-            run = self.pair.next_run(now, max(left, turn))
-            if run is None:
-                return
-            self._outlet.run(run, between)
-            if self.is_dead:
-                return
-            left -= run.packets
-            since += run.packets
-            if between is not None and since >= turn:
-                since = 0
-                if not between():
+        self._has_more = True  # what the neighbour makes this rank send waits: packets before it have not gone yet
+        try:
+            while left > 0 and (run := self.pair.next_run(now, max(left, turn))) is not None:
+                self._outlet.run(run, between)
+                if self.is_dead:
                     return
-        if self.pair.requester.backlog:
+                left -= run.packets
+                since += run.packets
+                if between is not None and since >= turn:
+                    since = 0
+                    if not between():
+                        return
+        finally:
+            self._has_more = False
+        if left <= 0 and self.pair.requester.backlog:
             self._has_more = True
             self._shared.unfinished.append(self)
 
     def _let_neighbour_take(self) -> bool:
-        """Returns whether to go on. What it makes this rank send waits: packets before it have not gone yet."""
+        """Returns whether to go on."""
         if self.neighbour is not None:
-            self._has_more = True
-            try:
-                self.neighbour.catch_up()
-            finally:
-                self._has_more = False
+            self.neighbour.catch_up()
         return not self.is_dead
 
     def _send_through(self, port: PortPacer, now: int) -> None:
@@ -368,14 +365,14 @@ class Channel:
             self._closer_look = CloserLook(self, self._shared, self._verification)
         return self._closer_look
 
-    def take_usual(self, count: int) -> bool:
-        """Take `count` full MIDDLE packets from the start of the buffer where they are exactly those that are due, and
-        no sample; False: see `take_run`.
+    def take_usual(self, count: int, first: int = 0) -> bool:
+        """Take `count` full MIDDLE packets that stand in the buffer from packet `first` on, where they are exactly
+        those that are due, and no sample; False: see `take_run`.
         """
         responder, verification = self.pair.responder, self._verification
         if not verification.unwatched or self.is_dead or not self._shared.payload.is_constant:
             return False
-        if self._headers[:count].tobytes() != self._prediction.headers(responder.expected, count):
+        if self._headers[first : first + count].tobytes() != self._prediction.headers(responder.expected, count):
             return False
         if not responder.take_middles(count):
             return False
@@ -474,5 +471,5 @@ class Channel:
             self._link.completed(self.ends.index, messages, now)
         if requester.failure is not None:
             self._link.broke(requester.failure)
-        elif requester.backlog:
+        elif requester.backlog and not requester.is_full:
             self.send(now)

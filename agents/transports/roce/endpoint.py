@@ -66,7 +66,8 @@ class RoceEndpoint:
         self._train: ControlMessages = [(0, 0, b"")]
         self._train_stride = 1
         self._stride = self._shared.staging.stride
-        self._call_bytes = self._shared.payload.per_call * self._stride
+        self._per_call = self._shared.payload.per_call
+        self._call_bytes = self._per_call * self._stride
         self._bulk_calls = 0  # so many full calls are taken together; 0: none came last
         self._bulk_sender: SocketAddress = ("", 0)  # they come from there, to that queue pair, and look like that
         self._bulk_channel: Channel
@@ -182,19 +183,18 @@ class RoceEndpoint:
     def drain(self) -> None:
         """Take what has come, a bounded number of calls and of packets that travel alone."""
         self._is_taking = True
+        left = RECEPTIONS_PER_TURN
         try:
-            self._drain()
+            while self._bulk_calls and left > 0 and not self.is_closed:
+                left -= self._take_calls()
+            if left > 0 and not self.is_closed:
+                self._drain(left)
         finally:
             self._is_taking = False
         if self._holding and not self.is_closed:
             self._let_go()
 
-    def _drain(self) -> None:
-        left = RECEPTIONS_PER_TURN
-        while self._bulk_calls:
-            left -= self._take_calls()
-            if left <= 0 or self.is_closed:
-                return
+    def _drain(self, left: int) -> None:
         receive, buffers, anc = self._recvmsg_into, self._buffers, CONTROL_BYTES
         singles = self._transport.singles_per_turn
         while left > 0 and singles > 0:
@@ -289,30 +289,30 @@ class RoceEndpoint:
             self._take_each(size, self._call_bytes, self._bulk_sender)
 
     def _take_others(self, receptions: Receptions, count: int) -> None:
-        """Take receptions of any kind."""
-        index, size = receptions.alike(0, count, self._bulk_expected)
-        if index:
-            self._take_together(size)
-        else:
-            self._bulk_calls = 0
+        """Take receptions of any kind; where none is as expected, the next will come alone."""
         if receptions.is_any_beyond(count):
-            rest = range(index, count)
-            wholes = [(receptions.content(one), receptions.control(one), receptions.sender(one)) for one in rest]
+            every = range(count)
+            wholes = [(receptions.content(one), receptions.control(one), receptions.sender(one)) for one in every]
             for content, control, sender in wholes:
                 self._shared.buffer[: len(content)] = content
                 self._take_other(len(content), control, sender)
+            self._bulk_calls = 0
             return
+        index = expected = 0
         while index < count:
             alike, size = receptions.alike(index, count, self._bulk_expected)
-            if alike > 1:
-                receptions.move(index, size)
-                self._take_together(size)
-                index += alike
-            else:
+            expected += alike
+            if not alike:
                 size = receptions.size(index)
                 receptions.move(index, size)
                 self._take_other(size, receptions.control(index), receptions.sender(index))
                 index += 1
+            elif not self._bulk_channel.take_usual(size // self._stride, index * self._per_call):
+                receptions.move(index, size)
+                self._take_together(size)
+            index += alike
+        if not expected:
+            self._bulk_calls = 0
 
     def _take_each(self, end: int, size: int, address: SocketAddress) -> None:
         """Take merged receptions of `size` bytes, the last one perhaps of fewer, one by one."""
