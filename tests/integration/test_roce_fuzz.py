@@ -15,8 +15,11 @@ from agents.roce.messages import LEAST_REACH_PACKETS
 from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
 from agents.roce.packet import pack_icrc, pack_packet, pad_bytes
 from agents.roce.psn import Psn, add
+from agents.roce.runs import Framing
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel, Shared
+from agents.transports.roce.shared import data_traffic_class
+from agents.transports.roce.sockets import cut_message
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL
@@ -253,3 +256,28 @@ def test_a_packet_in_turn_that_continues_no_message_ends_the_connection_by_name(
         assert b.arrivals(0) == arrived
 
     run(scenario)
+
+
+def test_full_calls_of_a_stranger_are_not_taken_however_many_follow_each_other() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        a, _ = await bed.connected(2)
+        a.send(1, [(1, 4 << 20)])
+        await bed.until(lambda: a.acknowledgements(1) == [1])
+        shared, endpoint = bed.transports[1].shared, bed.transports[1]._endpoints[1]
+        channel, count = endpoint._links[0].channel(1), shared.payload.per_call
+        assert channel.pair.responder.take_first(0, 1 << 30, ack_request=False)
+        due = channel.pair.responder.expected
+        peer, stranger = senders()
+        with peer, stranger:
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, data_traffic_class(shared.options))
+            path = UdpPath.between(STRANGER, TARGET, source_port=stranger.getsockname()[1])
+            framing = Framing(path, channel.ends.own_qpn, shared.staging)
+            framing.middles(Opcode.RC_WRITE_MIDDLE, due, 0, 4 * count, ack_request=False, are_cut=True)
+            calls = [shared.staging.pieces(slot * count, count) for slot in (0, 0, 1, 2, 3)]
+            for pieces in calls:
+                stranger.sendmsg(pieces, cut_message(shared.staging.stride), 0, (TARGET, 4791))
+            await bed.until(lambda: bed.transports[1].drops.total() == len(calls))
+        assert bed.transports[1].drops == {"stranger": len(calls)}
+        assert channel.pair.responder.expected == due
+
+    run(scenario, path_mtu=PATH_MTU, message_bytes=2 << 20, qp_timeout=18)
