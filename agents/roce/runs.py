@@ -38,8 +38,10 @@ BIG_ENDIAN: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")
 """PSNs 0 … 65,535 as they stand in a header, read as little-endian words."""
 _MASK = 0xFF000000  # of the BTH word with FECN, BECN and the queue pair: the ICRC takes its first byte as ones
 CALLS = 6
-"""Full calls that the slots fill, and that go in a turn to a rank of the same process: fewer cost operations, more the
-nearness of a core's cache."""
+"""Full calls that the payload's slots fill, and that go in a turn to a rank of the same process: fewer cost operations,
+more the nearness of a core's cache."""
+STAGED_CALLS = 12
+"""Full calls whose headers are written at once, where every slot has the same payload."""
 LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 69
 """Path MTU from which on constant payload stands once for all packets; full calls that there is then room for."""
 P_KEY = 0xFFFF
@@ -158,11 +160,14 @@ class Staging:
         """Bytes of a packet."""
         self.step = step = BTH_BYTES + ICRC_BYTES if self.is_compact else self.stride
         """From a slot to the next, bytes."""
-        self.slots = slots = payload.per_call * (COMPACT_CALLS if self.is_compact else CALLS)
+        calls = COMPACT_CALLS if self.is_compact else STAGED_CALLS if payload.is_constant else CALLS
+        self.slots = slots = payload.per_call * calls
         buffer, content = bytearray(slots * step), bytearray(payload.take(0, payload.path_mtu))
         self.buffer, self.content = memoryview(buffer), memoryview(content)
         if not self.is_compact:
-            np.frombuffer(buffer, np.uint8).reshape(slots, step)[:, BTH_BYTES:-ICRC_BYTES] = payload.rows
+            np.frombuffer(buffer, np.uint8).reshape(slots, step)[:, BTH_BYTES:-ICRC_BYTES] = (
+                payload.rows[:1] if payload.is_constant else payload.rows
+            )
         self.starts = np.ndarray((slots,), "<u8", buffer, 0, (step,))
         self.psns: U32Array = np.ndarray((slots,), "<u4", buffer, 8, (step,))
         self.icrcs: U32Array = np.ndarray((slots,), "<u4", buffer, step - ICRC_BYTES, (step,))
