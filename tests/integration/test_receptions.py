@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Receptions, _read_name
-from agents.transports.roce.sockets import cut_message
-from agents.transports.roce.system_calls import UDP_GRO, SocketAddress, socket_address
+from agents.transports.roce.system_calls import UDP_GRO, SocketAddress, cut_message, socket_address
 
 STRIDE, PER_CALL, MOST = 100, 4, 5
 CALL = STRIDE * PER_CALL

@@ -19,7 +19,7 @@ from agents.roce.runs import Framing
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel, Shared
 from agents.transports.roce.shared import data_traffic_class
-from agents.transports.roce.sockets import cut_message
+from agents.transports.roce.system_calls import cut_message
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL

@@ -17,8 +17,8 @@ from agents.roce.psn import Psn
 from agents.roce.runs import ICRC, LAST_IMM, Pieces
 from agents.roce.single import WRITE
 from agents.transports.roce.batch import Batch
-from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, ControlMessages, Sender, SocketAddress, cut_message
-from agents.transports.roce.system_calls import UDP_SEGMENT
+from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, Sender
+from agents.transports.roce.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress, cut_message
 from emulator.errors import HostError
 from emulator.results.manifest import Parameter
 from emulator.results.observations import join_ends

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import socket
-import struct
 from typing import Any
 
 from agents.roce.headers import BTH_BYTES
@@ -12,11 +10,12 @@ from agents.roce.packet import ICRC_BYTES
 from agents.roce.runs import Staging
 from agents.transports.roce.system_calls import (
     MESSAGE_BYTES,
-    UDP_SEGMENT,
     Header,
     Message,
     Piece,
     address_of,
+    control_bytes,
+    cut_message,
     name_bytes,
     sendmmsg,
 )
@@ -38,9 +37,8 @@ class Batch:
         calls = -(-staging.slots // self._per_call)
         self._per_message = 2 * self._per_call + 1 if self._is_compact else 1
         self._name = ctypes.create_string_buffer(name_bytes(is_v6=is_v6))
-        length = struct.calcsize("=Q" if ctypes.sizeof(ctypes.c_size_t) == 8 else "=I") + 8 + 2
-        control = struct.pack("@NiiH", length, socket.IPPROTO_UDP, UDP_SEGMENT, staging.stride)
-        self._control = ctypes.create_string_buffer(control, socket.CMSG_SPACE(2))
+        control = control_bytes(cut_message(staging.stride))
+        self._control = ctypes.create_string_buffer(control, len(control))
         self._pieces = (Piece * (calls * self._per_message))()
         self._messages = (Message * calls)()
         for index, message in enumerate(self._messages):

@@ -17,7 +17,8 @@ from agents.roce.runs import Framing
 from agents.roce.single import WRITE, SinglePackets
 from agents.transports.roce.ends import EPHEMERAL, Ends, packed, source_ports
 from agents.transports.roce.shared import Shared
-from agents.transports.roce.sockets import Sender, Senders, cut_message, traffic_class_message
+from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
+from agents.transports.roce.system_calls import cut_message
 from emulator.errors import HostError
 
 _PORT_TRIES = 16

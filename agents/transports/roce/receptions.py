@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from agents.transports.roce.system_calls import (
+    CONTROL_HEADER,
     MESSAGE_BYTES,
     V4_NAME_BYTES,
     ControlMessages,
@@ -17,6 +18,7 @@ from agents.transports.roce.system_calls import (
     Piece,
     SocketAddress,
     address_of,
+    control_bytes,
     name_bytes,
     recvmmsg,
     socket_address,
@@ -27,7 +29,6 @@ CONTROL_BYTES = 96
 LARGEST_BYTES = 1 << 16
 """More than any reception has."""
 _KNOWN_SENDERS = 64
-_CONTROL_HEADER = struct.Struct("@Nii")  # struct cmsghdr: length, level, type
 _PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
 _SIZE_AT = Message.bytes.offset
 
@@ -174,7 +175,7 @@ class Receptions:
         while len(self._expected) >= _KNOWN_SENDERS:
             del self._expected[next(iter(self._expected))]
         sender, control = key
-        written, name = _write_control(control), socket_address(*sender)
+        written, name = control_bytes(control), socket_address(*sender)
         state = bytearray(self._fresh)
         states = [bytes(state)]
         for index in range(self._most):
@@ -189,21 +190,13 @@ class Receptions:
         return states
 
 
-def _write_control(control: ControlMessages) -> bytes:
-    written = b""
-    for level, kind, data in control:
-        message = _CONTROL_HEADER.pack(socket.CMSG_LEN(len(data)), level, kind) + data
-        written += message.ljust(socket.CMSG_SPACE(len(data)), b"\0")
-    return written
-
-
 @lru_cache(maxsize=_KNOWN_SENDERS)
 def _read_control(written: bytes) -> ControlMessages:
     control, start = [], 0
-    while start + _CONTROL_HEADER.size <= len(written):
-        length, level, kind = _CONTROL_HEADER.unpack_from(written, start)
-        control.append((level, kind, written[start + _CONTROL_HEADER.size : start + length]))
-        start += socket.CMSG_SPACE(length - _CONTROL_HEADER.size)
+    while start + CONTROL_HEADER.size <= len(written):
+        length, level, kind = CONTROL_HEADER.unpack_from(written, start)
+        control.append((level, kind, written[start + CONTROL_HEADER.size : start + length]))
+        start += socket.CMSG_SPACE(length - CONTROL_HEADER.size)
     return control
 
 

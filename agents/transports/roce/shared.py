@@ -53,7 +53,7 @@ class Shared:
     rkey: int
     is_cutting: bool = True
     batches: dict[bool, Batch] = field(default_factory=dict)
-    intakes: dict[bool, Receptions] = field(default_factory=dict)
+    all_receptions: dict[bool, Receptions] = field(default_factory=dict)
 
     def batch(self, *, is_v6: bool) -> Batch:
         """What sends runs to addresses of that kind."""
@@ -64,9 +64,9 @@ class Shared:
 
     def receptions(self, *, is_v6: bool) -> Receptions:
         """What takes several calls at once from sockets of addresses of that kind."""
-        receptions = self.intakes.get(is_v6)
+        receptions = self.all_receptions.get(is_v6)
         if receptions is None:
-            receptions = self.intakes[is_v6] = Receptions(
+            receptions = self.all_receptions[is_v6] = Receptions(
                 self.buffer,
                 stride=self.staging.stride,
                 per_call=self.payload.per_call,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
 from agents.transports.roce.batch import Batch
-from agents.transports.roce.system_calls import UDP_GRO, UDP_SEGMENT, ControlMessages, SocketAddress, socket_address
+from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress, cut_message, socket_address
 from emulator.errors import HostError
 
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
@@ -221,11 +221,6 @@ class Senders:
 
 
 @lru_cache(maxsize=16)
-def cut_message(stride: int) -> ControlMessages:
-    """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
-    return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
-
-
 def traffic_class_message(traffic_class: int, *, is_v6: bool) -> ControlMessages:
     """The control message that gives one datagram another traffic class than the socket's."""
     if is_v6:

@@ -15,6 +15,8 @@ SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 V4_NAME_BYTES, V6_NAME_BYTES = 16, 28
+CONTROL_HEADER = struct.Struct("@Nii")
+"""struct cmsghdr: length, level, type."""
 
 
 class Piece(ctypes.Structure):
@@ -70,3 +72,17 @@ def socket_address(host: str, port: int, flow: int = 0, scope: int = 0) -> bytes
         head = struct.pack("=H", socket.AF_INET6) + struct.pack(">HI", port, flow)
         return head + socket.inet_pton(socket.AF_INET6, host) + struct.pack("=I", scope)
     return struct.pack("=H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton(host) + bytes(8)
+
+
+def cut_message(stride: int) -> ControlMessages:
+    """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
+    return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
+
+
+def control_bytes(control: ControlMessages) -> bytes:
+    """Control messages as they stand in memory."""
+    written = b""
+    for level, kind, data in control:
+        message = CONTROL_HEADER.pack(socket.CMSG_LEN(len(data)), level, kind) + data
+        written += message.ljust(socket.CMSG_SPACE(len(data)), b"\0")
+    return written
