@@ -155,7 +155,7 @@ class Channel:
             self.let_go()
             if self.is_dead:
                 return
-        pair, most = self.pair, self._ack_every
+        pair, most = self.pair, max(self._ack_every, 2 * self._shared.staging.slots)
         try:
             if self._port is not None:
                 self._send_through(self._port, now)
