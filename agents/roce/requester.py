@@ -125,7 +125,7 @@ class Requester:
 
     @property
     def is_full(self) -> bool:
-        """Nothing may go before an answer comes."""
+        """Nothing may go before an answer comes: the window is full, and no time will open it."""
         window = self._window
         return self._next - self._unacknowledged >= window.packets and not window.is_reduced
 

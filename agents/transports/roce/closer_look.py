@@ -113,14 +113,20 @@ class CloserLook:
             self._channel.arrived(Arrival(Opcode.RC_WRITE_ONLY_IMM, psn, 1, length, asks, address, 0, size, imm), now)
 
     def _take_elsewhere(self, headers: bytes, stride: int, port: int, now: int) -> bool:
-        """MIDDLE packets in order among themselves, but not the next ones: the first one's ICRC stands for all."""
+        """MIDDLE packets in order among themselves, perhaps not the next ones: the first one's ICRC stands for all.
+
+        Their payload is looked at as that of the next ones is; of random payload only what is refused anyway is taken.
+        """
         shared, expected = self._shared, self._channel.pair.responder.expected
         psn = Psn(int.from_bytes(headers[9:12]))
-        count = len(headers) // BTH.size
-        if stride != shared.staging.stride or not (shared.payload.is_constant or distance(expected, psn) > 0):
+        count, is_constant = len(headers) // BTH.size, shared.payload.is_constant
+        is_refused = distance(expected, psn) > 0 and shared.options.receiver != "ooo"
+        if stride != shared.staging.stride or not (is_constant or is_refused):
             return False
         elsewhere = self._elsewhere.headers(psn, count)
         if without_ack_requests(headers) != elsewhere:
+            return False
+        if is_constant and not self._verification.is_run_right(stride, count, port, received_bytes=0):
             return False
         if not self._verification.is_intact_in_full(stride, port):
             return False

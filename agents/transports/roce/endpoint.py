@@ -58,7 +58,7 @@ class RoceEndpoint:
         self.is_closed = False
         self._transport, self._shared = transport, transport.shared
         self._socket = listener.socket
-        self._fd, self.is_v6 = self._socket.fileno(), listener.is_v6
+        self._fd = self._socket.fileno()
         self._recvmsg_into = self._socket.recvmsg_into
         self._buffers = (self._shared.buffer[:LARGEST_BYTES],)
         self._plain: ControlMessages = []
@@ -427,8 +427,9 @@ class RoceEndpoint:
         elif stride == size:
             self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
         elif stride == self._stride:
+            if control != self._merged:
+                self._bulk_calls = 0  # what is expected of several is not true any more
             self._merged = control  # the same for full packets merged
-            self._bulk_calls = 0  # what is expected of several is not true any more
         elif stride >= _LEAST_TRAIN_BYTES:
             self._train, self._train_stride = control, stride  # the same for a train
         return stride or size

@@ -174,14 +174,16 @@ class Outlet:
         shared, staging, to = self._shared, self._shared.staging, self._to
         _, slot, left, _, _ = section
         turn = left if between is None else shared.payload.slots
-        batch, written = shared.batch(is_v6=sender.is_v6), -1
+        batch, written, are_cut = shared.batch(is_v6=sender.is_v6), -1, True
         while True:
-            if staging.written != written:  # at first, and where somebody else has sent something in between
+            # At first, and where somebody else has sent something in between, or the kernel has refused to cut it.
+            if staging.written != written or are_cut is not shared.is_cutting:
                 rest = section.split(section.packets - left, slot)[1] if left < section.packets else section
-                framing.middles(_MIDDLE, *rest, are_cut=shared.is_cutting)
+                are_cut = shared.is_cutting
+                framing.middles(_MIDDLE, *rest, are_cut=are_cut)
                 written = staging.written
             count = turn if turn < left else left
-            if not shared.is_cutting:
+            if not are_cut:
                 for packet in range(slot, slot + count):
                     sender.send(staging.pieces(packet, 1), to)
             else:
@@ -190,7 +192,7 @@ class Outlet:
                 except OSError as error:
                     if not _is_about_cutting(error):
                         raise
-                    shared.is_cutting, written = False, -1  # what has gone of it goes again: the peer drops that
+                    shared.is_cutting = False  # what has gone of this turn goes again: the peer drops that
                     continue
             slot += count
             left -= count

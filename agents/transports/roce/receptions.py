@@ -79,7 +79,7 @@ class Receptions:
         header.control_length = CONTROL_BYTES
 
     def take(self, fd: int, most: int) -> int:
-        """Receive up to `most`, not more than there are pieces; returns how many came."""
+        """Receive up to `most`, which must not be more than there are pieces; returns how many came."""
         self._state[:] = self._fresh
         count: int = recvmmsg(fd, self._address, most, 0, None)
         return count if count > 0 else 0

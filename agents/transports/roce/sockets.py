@@ -13,7 +13,6 @@ import select
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from agents.roce.headers import Buffer
 from agents.roce.packet import UDP_PORT
@@ -220,7 +219,6 @@ class Senders:
                 sender.close()
 
 
-@lru_cache(maxsize=16)
 def traffic_class_message(traffic_class: int, *, is_v6: bool) -> ControlMessages:
     """The control message that gives one datagram another traffic class than the socket's."""
     if is_v6:

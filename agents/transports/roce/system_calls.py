@@ -6,6 +6,7 @@ import ctypes
 import socket
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
@@ -74,6 +75,7 @@ def socket_address(host: str, port: int, flow: int = 0, scope: int = 0) -> bytes
     return struct.pack("=H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton(host) + bytes(8)
 
 
+@lru_cache(maxsize=64)
 def cut_message(stride: int) -> ControlMessages:
     """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
     return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)

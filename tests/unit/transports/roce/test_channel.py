@@ -38,9 +38,9 @@ class Nobody:
         raise AssertionError
 
 
-def make_shared(*, verify_every: int = 16, payload_seed: int | None = None) -> Shared:
+def make_shared(*, verify_every: int = 16, payload_seed: int | None = None, receiver: str = "gbn") -> Shared:
     clock: Clock = VirtualClock()
-    options, senders = RoceOptions(verify_every=verify_every), Senders(traffic_class=0)
+    options, senders = RoceOptions(verify_every=verify_every, receiver=receiver), Senders(traffic_class=0)
     return shared_state(options=options, clock=clock, senders=senders, seed=0, rkey=0, payload_seed=payload_seed)
 
 
@@ -135,3 +135,42 @@ def test_a_reply_is_sent_after_half_a_window(replies: list[int]) -> None:
         assert channel.take_usual(COUNT)
     assert replies == [1]
     assert shared.owing == [channel]
+
+
+def take_wherever(channel: Channel, shared: Shared) -> None:
+    """As an endpoint does."""
+    if not channel.take_usual(COUNT) and not channel.take_run(shared.staging.stride, COUNT, PORT, 0):
+        channel.closer_look.take_many(shared.staging.stride, COUNT, PORT, 0)
+
+
+@pytest.mark.parametrize("damaged", [0, 3, COUNT - 1])
+@pytest.mark.parametrize("verify_every", [1, 3])
+def test_a_damaged_packet_that_a_sample_finds_is_dropped_wherever_it_is(verify_every: int, damaged: int) -> None:
+    shared = make_shared(verify_every=verify_every)
+    channel = make_channel(shared)
+    for index in range(verify_every):
+        assert channel.drops is None
+        receive(shared, Psn(PSN + index * COUNT))
+        if index == verify_every - 1:
+            shared.buffer[damaged * shared.staging.stride + 500] ^= 1
+        take_wherever(channel, shared)
+    assert channel.drops == {"icrc" if damaged else "payload": 1}  # of a first one the payload alone is looked at
+    assert channel.pair.responder.expected == PSN + (verify_every - 1) * COUNT + damaged
+    receive(shared, channel.pair.responder.expected)
+    take_wherever(channel, shared)
+    assert channel.pair.responder.expected == PSN + verify_every * COUNT + damaged
+
+
+@pytest.mark.parametrize("psn", [PSN - 4, PSN + 4], ids=["some again", "early"])
+@pytest.mark.parametrize("payload_seed", [None, 3], ids=["constant", "random"])
+def test_so_is_one_that_is_not_due(psn: int, payload_seed: int | None) -> None:
+    shared = make_shared(verify_every=1, payload_seed=payload_seed, receiver="ooo")
+    channel = make_channel(shared)
+    receive(shared, Psn(psn))
+    shared.buffer[20 * shared.staging.stride + 500] ^= 1
+    take_wherever(channel, shared)
+    assert channel.drops is not None
+    assert channel.drops["icrc"]
+    responder = channel.pair.responder
+    taken = responder.expected - PSN + responder.early_packets
+    assert taken <= COUNT - 1
