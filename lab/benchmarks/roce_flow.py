@@ -172,8 +172,9 @@ def measure(runners: Callable[..., Any], options: RoceOptions) -> Measurement:
         for pipe in ours:
             pipe.send(reply)
         answers = [pipe.recv() for pipe in ours]
-    for pipe, worker in zip(ours, workers, strict=True):
+    for pipe in ours:
         pipe.send("bye")
+    for worker in workers:
         worker.join()
     seconds, spent, retransmits, dropped = zip(*answers, strict=True)
     drops = Counter[str]()

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab.benchmarks.peers.environment import environment, load_average
+from lab.benchmarks.peers.environment import Watch, environment
 from lab.benchmarks.peers.report import Measured, render, to_json
 from lab.benchmarks.peers.rounds import compare, measure
 from lab.benchmarks.peers.settings import FULL, OWN, QUICK, Scale, Setting, settings
@@ -89,10 +89,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _measure(setting: Setting, *, pairs: int, judged: bool) -> Measured:
-    before = load_average()
+    watch = Watch.begin()
     series = measure(setting, pairs=pairs, say=_say)
-    lines = compare(setting, series, judged=judged)
-    return Measured(setting, series, lines, load_before=before, load_after=load_average())
+    return Measured(setting, series, compare(setting, series, judged=judged), watch.end())
 
 
 def _store(path: Path | None, measured: list[Measured], facts: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emulator.units import format_duration
+from lab.benchmarks.peers.environment import Load
 from lab.benchmarks.peers.quantities import Quantity, Target, Verdict
 from lab.benchmarks.peers.rounds import Comparison, Series
 from lab.benchmarks.peers.settings import Setting
@@ -35,13 +36,12 @@ _STYLES = {Verdict.REACHED: "green", Verdict.MISSED: "red", Verdict.UNDECIDED: "
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A setting with what came of it, and the load average around it."""
+    """A setting with what came of it, and what the machine was busy with."""
 
     setting: Setting
     series: dict[str, Series]
     comparisons: Sequence[Comparison]
-    load_before: float
-    load_after: float
+    load: Load
 
 
 def render(measured: Sequence[Measured]) -> RenderableType:
@@ -53,13 +53,13 @@ def _parts(measured: Measured) -> Iterator[RenderableType]:
     setting = measured.setting
     table = Table(title=setting.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for title, justify in _COLUMNS:
-        table.add_column(title, justify=justify, no_wrap=True)
+        table.add_column(title, justify=justify, overflow="fold")
     for comparison in measured.comparisons:
         table.add_row(*_cells(comparison))
     yield table
     better = "lower is better" if setting.quantity.is_better_low else "higher is better"
     yield Text(f"  ratio = ours / peer, {better}. {_sentence(setting.remark)}", style="dim")
-    yield Text(f"  load average {measured.load_before:.1f} before, {measured.load_after:.1f} after", style="dim")
+    yield Text(f"  {_load(measured.load)}", style="dim")
     yield from (Text(f"  {line}", style="dim") for line in _times(measured))
     yield from (Text(f"  {name}: {why}", style="yellow") for name, why in _problems(measured))
     yield Text()
@@ -103,6 +103,11 @@ def _bound(comparison: Comparison, target: Target) -> str:
     return f"{'≤' if target.is_upper else '≥'} {bound}"
 
 
+def _load(load: Load) -> str:
+    averages = f"load average {load.before:.1f} before, {load.after:.1f} after"
+    return averages if load.stolen is None else f"{averages}; steal {load.stolen * 100:.1f} %"
+
+
 def _sentence(text: str) -> str:
     return f"{text}." if text else ""
 
@@ -135,7 +140,8 @@ def _setting(measured: Measured) -> dict[str, Any]:
         "title": setting.title,
         "quantity": setting.quantity.value,
         "remark": setting.remark,
-        "load_average": {"before": measured.load_before, "after": measured.load_after},
+        "load_average": {"before": measured.load.before, "after": measured.load.after},
+        "steal_fraction": measured.load.stolen,
         "subjects": {
             name: {
                 "readings": [None if r is None else {"value": r.value, **r.details} for r in series.readings],

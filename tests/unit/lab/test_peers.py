@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console
 
 from lab.benchmarks.blast import segments_of_a_call
+from lab.benchmarks.peers import environment
 from lab.benchmarks.peers.children import MeasurementFailed
 from lab.benchmarks.peers.collectives import Shape, summarise
+from lab.benchmarks.peers.environment import Load, Watch
 from lab.benchmarks.peers.flows import iperf3_reading
 from lab.benchmarks.peers.programs.transport_flow import window
 from lab.benchmarks.peers.quantities import TARGETS, Quantity, Target, Verdict
@@ -24,6 +26,7 @@ from lab.benchmarks.peers.spread import Spread, paired_ratios, spread
 from lab.benchmarks.peers.subjects import Reading, Subject, last_json
 
 MS = 1_000_000
+IDLE = Load(before=0, after=0, stolen=None)
 
 
 @dataclass
@@ -54,8 +57,8 @@ def _setting(*subjects: Subject, key: str = "x", quantity: Quantity = Quantity.G
     return Setting(key, "title", quantity, subjects, pairs or [(subjects[0].name, None)], remark="a remark")
 
 
-def _text(measured: Measured) -> str:
-    console = Console(width=130)
+def _text(measured: Measured, *, width: int = 130) -> str:
+    console = Console(width=width)
     with console.capture() as captured:
         console.print(render([measured]))
     return captured.get()
@@ -91,10 +94,10 @@ def test_a_failure_costs_its_round_and_two_end_a_subject() -> None:
     to_once, to_always = compare(setting, series, judged=True)
     assert to_once.ratio == Spread(4.0, 2.0, 5.0, 3)
     assert (to_always.ratio, to_always.other) == (None, None)
-    shown = _text(Measured(setting, series, [to_once, to_always], load_before=0.5, load_after=7.25))
+    shown = _text(Measured(setting, series, [to_once, to_always], Load(0.5, 7.25, stolen=0.0312)))
     assert "4.00 [2.00, 5.00]" in shown
     assert "once: once broke" in shown
-    assert "load average 0.5 before, 7.2 after" in shown
+    assert "load average 0.5 before, 7.2 after; steal 3.1 %" in shown
 
 
 def test_what_is_not_installed_is_named_and_never_run() -> None:
@@ -103,7 +106,7 @@ def test_what_is_not_installed_is_named_and_never_run() -> None:
     series = measure(setting, pairs=2, say=lambda _: None)
     assert absent.log == []
     assert series["absent"].values == [None, None]
-    shown = _text(Measured(setting, series, compare(setting, series, judged=True), load_before=0, load_after=0))
+    shown = _text(Measured(setting, series, compare(setting, series, judged=True), IDLE))
     assert "absent is not installed" in shown
 
 
@@ -117,7 +120,7 @@ def test_a_target_is_judged_by_the_median_of_at_least_five_pairs(readings: list[
     series = measure(setting, pairs=len(readings), say=lambda _: None)
     (line,) = compare(setting, series, judged=True)
     assert line.verdict is verdict
-    assert f"≥ 2.2: {verdict.value}" in _text(Measured(setting, series, [line], load_before=0, load_after=0))
+    assert f"≥ 2.2: {verdict.value}" in _text(Measured(setting, series, [line], IDLE))
     (unjudged,) = compare(setting, series, judged=False)
     assert unjudged.verdict is None
 
@@ -128,7 +131,7 @@ def test_a_target_without_a_peer_bounds_the_value() -> None:
     series = measure(setting, pairs=5, say=lambda _: None)
     (line,) = compare(setting, series, judged=True)
     assert line.verdict is Verdict.REACHED
-    shown = _text(Measured(setting, series, [line], load_before=0, load_after=0))
+    shown = _text(Measured(setting, series, [line], IDLE))
     assert "≤ 1 ms: reached" in shown
     assert "lower is better" in shown
     assert Target(1 * MS, is_upper=True).verdict(1.1 * MS, pairs=5) is Verdict.MISSED
@@ -197,9 +200,34 @@ def test_json_has_every_reading_and_the_verdicts() -> None:
     setting = _setting(Scripted("roce", [3.0] * 5), Scripted("iperf3 UDP", [1.0] * 4 + [None]), key="flow-4096")
     series = measure(setting, pairs=5, say=lambda _: None)
     lines = compare(setting, series, judged=True)
-    whole = to_json([Measured(setting, series, lines, load_before=1, load_after=2)], facts={"pairs": 5})
+    whole = to_json([Measured(setting, series, lines, Load(1, 2, stolen=0.25))], facts={"pairs": 5})
     (stored,) = json.loads(json.dumps(whole))["settings"]
     assert stored["subjects"]["iperf3 UDP"]["readings"] == [{"value": 1.0}] * 4 + [None]
     assert stored["comparisons"][0]["ratio"] == {"median": 3.0, "least": 3.0, "most": 3.0, "count": 4}
     assert stored["comparisons"][0]["verdict"] == "undecided"
     assert stored["quantity"] == "goodput_bps"
+    assert (stored["load_average"], stored["steal_fraction"]) == ({"before": 1, "after": 2}, 0.25)
+
+
+def test_a_narrow_table_wraps_and_loses_no_figure() -> None:
+    name = "roce, credits off"
+    ours, peer = Scripted(name, [270_427.0, 263_218.0, 287_435.0]), Scripted("ZeroMQ PUSH/PULL", [183_001.0] * 3)
+    setting = replace(
+        _setting(ours, peer, key="all-reduce-many", quantity=Quantity.MESSAGE_RATE),
+        pairs=[(name, None), (name, peer.name)],
+    )
+    series = measure(setting, pairs=3, say=lambda _: None)
+    measured = Measured(setting, series, compare(setting, series, judged=True), IDLE)
+    assert "…" not in _text(measured, width=60)
+    shown = _text(measured, width=100)
+    assert "…" not in shown
+    for figure in ("270,427/s", "[263,218/s,", "287,435/s]", "183,001/s", "≥ 100,000/s:", "undecided"):
+        assert figure in shown
+
+
+def test_steal_is_the_share_of_the_cores_time_that_others_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter(["cpu  10 0 10 80 0 0 0 0 5 0\ncpu0 1 2", "cpu  40 0 20 120 0 0 0 20 9 0\ncpu0 1 2"])
+    monkeypatch.setattr(environment, "_read", lambda _: next(lines))
+    assert Watch.begin().end().stolen == pytest.approx(0.2)  # 20 of 100 ticks
+    monkeypatch.setattr(environment, "_read", lambda _: None)
+    assert Watch.begin().end().stolen is None
