@@ -26,6 +26,7 @@ from agents.nics import nics_of
 from agents.player import RankPlayer
 from agents.ports import Ports, leased
 from agents.reporter import Reporter
+from agents.steal import CoreTicks, steal_fraction
 from agents.timer import TimerfdClock
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
@@ -82,6 +83,7 @@ class Agent:
         self._concerned: Sequence[int] = ()
         self._receiving: asyncio.Future[Any] | None = None
         self._lateness = Lateness()
+        self._ticks_at_start: CoreTicks | None = None
 
     async def run(self) -> None:
         """Play one run.
@@ -187,6 +189,7 @@ class Agent:
         elif isinstance(value, control.Prepare):
             self._prepare()
         elif isinstance(value, control.Start):
+            self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
         else:
@@ -232,7 +235,8 @@ class Agent:
         self._progress()  # what is scraped after the run is the whole of it
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts()))
+        steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal))
         await self._link.drained()
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:

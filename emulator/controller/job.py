@@ -264,6 +264,7 @@ class Job:
                 clock_error_ns=clocks[name].error_ns if name in clocks else 0,
                 peak_rss_bytes=facts.peak_rss_bytes or None,
                 post_lateness_median_ns=facts.post_lateness_median_ns or None,
+                steal_fraction=facts.steal_fraction,
             )
             for name, facts in sorted(outcome.agents.items())
         ]

@@ -108,6 +108,7 @@ class AgentFacts:
     transport: Mapping[str, Parameter] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     post_lateness_median_ns: int = 0
+    steal_fraction: float | None = None
 
 
 @dataclass(slots=True)
@@ -358,6 +359,7 @@ class RunSession:
         facts = self.outcome.agents[agent]
         facts.transport, facts.peak_rss_bytes = farewell.transport, farewell.peak_rss_bytes
         facts.post_lateness_median_ns = farewell.post_lateness_median_ns
+        facts.steal_fraction = farewell.steal_fraction
         self.outcome.flows.extend(farewell.flows)
         self._handle(state.AgentSaidFarewell(agent))
 

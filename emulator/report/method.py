@@ -110,6 +110,7 @@ def _measurement(facts: RunFacts) -> Facts:
             ("Clock error at most", error),
             ("Posts late by", f"{duration_cell(late)} (median; of the agent where it is largest)"),
             ("Memory of an agent", f"{memory} (largest)"),
+            ("Steal", f"{_share(tester.steal_fraction)} of the cores' time went to other virtual machines (largest)"),
             ("Accuracy class", "a software generator: outside BMWG's class of timestamps within 100 ns"),
         ],
     )
@@ -126,6 +127,7 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
             "; ".join(map(_nic, host.nics)) or NONE,
             duration_cell(host.post_lateness_median_ns),
             NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
+            _share(host.steal_fraction),
         ]
         for host in hosts
     ]
@@ -136,8 +138,13 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
         Column("interfaces", is_number=False),
         Column("posts late, median"),
         Column("memory"),
+        Column("steal"),
     ]
     return Table("hosts", "Hosts of the tester", columns, rows, is_folded=len(rows) > FEW_HOSTS)
+
+
+def _share(fraction: float | None) -> str:
+    return NONE if fraction is None else f"{100 * fraction:.1f} %"
 
 
 def _nic(nic: Mapping[str, Any]) -> str:

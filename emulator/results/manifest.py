@@ -110,6 +110,8 @@ class HostFacts:
         peak_rss_bytes: memory of the agent's process.
         post_lateness_median_ns: how late communications were posted, against the
             schedule of what they depend on.
+        steal_fraction: share (0 to 1) of the cores' time, from the first iteration's begin to the last one's end, that
+            the host of a virtual machine gave to others; None: nobody said.
     """
 
     agent: str
@@ -121,6 +123,7 @@ class HostFacts:
     clock_error_ns: int = 0
     peak_rss_bytes: int | None = None
     post_lateness_median_ns: int | None = None
+    steal_fraction: float | None = None
 
 
 @cache

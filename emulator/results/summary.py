@@ -156,7 +156,7 @@ class TesterFacts:
     """What the tester itself was like; None where no agent said.
 
     Attributes:
-        post_lateness_median_ns, peak_rss_bytes: of the agent where it was largest.
+        post_lateness_median_ns, peak_rss_bytes, steal_fraction: of the agent where it was largest.
     """
 
     observation_point: str
@@ -165,6 +165,7 @@ class TesterFacts:
     agents: int
     post_lateness_median_ns: int | None
     peak_rss_bytes: int | None
+    steal_fraction: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,15 +368,14 @@ def _count_early(samples: pa.Table) -> int:
 
 
 def _describe_tester(manifest: Manifest) -> TesterFacts:
-    overshoot = [host.post_lateness_median_ns for host in manifest.hosts]
-    memory = [host.peak_rss_bytes for host in manifest.hosts]
     return TesterFacts(
         observation_point=manifest.observation_point,
         clock_source=manifest.clock.source,
         clock_error_ns=manifest.clock.error_ns,
         agents=len(manifest.hosts),
-        post_lateness_median_ns=_largest(overshoot),
-        peak_rss_bytes=_largest(memory),
+        post_lateness_median_ns=_largest([host.post_lateness_median_ns for host in manifest.hosts]),
+        peak_rss_bytes=_largest([host.peak_rss_bytes for host in manifest.hosts]),
+        steal_fraction=_largest([host.steal_fraction for host in manifest.hosts]),
     )
 
 

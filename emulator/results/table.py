@@ -255,6 +255,8 @@ def _describe_tester(summary: RunSummary) -> str:
         parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
     if tester.peak_rss_bytes is not None:
         parts.append(f"{format_size(tester.peak_rss_bytes)} of memory an agent")
+    if tester.steal_fraction is not None:
+        parts.append(f"steal {100 * tester.steal_fraction:.1f} %")
     return ", ".join(parts)
 
 

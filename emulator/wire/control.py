@@ -209,12 +209,14 @@ class Farewell:
         flows: each as far as this end knows it.
         post_lateness_median_ns: how late communications were posted.
         transport: what it found out: buffers, offloads, drops by reason.
+        steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
     """
 
     flows: Sequence[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
     transport: Mapping[str, Parameter] = field(default_factory=dict)
+    steal_fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

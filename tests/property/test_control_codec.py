@@ -138,7 +138,14 @@ agent_values = st.one_of(
     compute_spans(),
     st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
     st.builds(control.Progress, u63, u63, st.booleans(), texts, ranks.map(tuple), u63),
-    st.builds(control.Farewell, st.lists(flows, max_size=3), u63, i64, st.dictionaries(texts, quantities, max_size=3)),
+    st.builds(
+        control.Farewell,
+        st.lists(flows, max_size=3),
+        u63,
+        i64,
+        st.dictionaries(texts, quantities, max_size=3),
+        st.none() | st.floats(0, 1),
+    ),
     st.builds(control.ClockReply, i64, i64, i64),
     aborts,
 )

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from agents.steal import CoreTicks, steal_fraction
+
 PACKAGES = ("charkha", "numpy", "pyzmq", "uvloop")
 COMMANDS = {"iperf3": ("iperf3", "--version"), "Open MPI": ("mpirun", "--version")}
-_STEAL = 7
 KERNEL_LIMITS = ("net/core/rmem_max", "net/core/wmem_max")
 
 
@@ -36,8 +37,8 @@ class Load:
 
     Attributes:
         before, after: load average of the last minute: how many processes wanted to run, the measured ones and others.
-        stolen: share (0 to 1) of the cores' time in between that went to other virtual machines of the host ("steal",
-            proc_stat(5)); 0 on hardware of one's own; None where the kernel does not say.
+        stolen: share (0 to 1) of the cores' time in between that the host gave to other virtual machines; None where
+            the kernel does not say.
     """
 
     before: float
@@ -50,24 +51,16 @@ class Watch:
     """Begins with a measurement, ends with its load."""
 
     load_average: float
-    ticks: tuple[int, ...]
+    ticks: CoreTicks | None
 
     @classmethod
     def begin(cls) -> Self:
         """Look at the machine before."""
-        return cls(os.getloadavg()[0], _ticks())
+        return cls(os.getloadavg()[0], CoreTicks.now())
 
     def end(self) -> Load:
         """Look again after."""
-        passed = [after - before for before, after in zip(self.ticks, _ticks(), strict=False)]
-        stolen = passed[_STEAL] / sum(passed) if sum(passed) > 0 else None
-        return Load(self.load_average, os.getloadavg()[0], stolen)
-
-
-def _ticks() -> tuple[int, ...]:
-    """Of all cores: user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user and nice."""
-    name, *ticks = (_read("/proc/stat") or "-").partition("\n")[0].split()
-    return tuple(map(int, ticks[: _STEAL + 1])) if name == "cpu" and len(ticks) > _STEAL else ()
+        return Load(self.load_average, os.getloadavg()[0], steal_fraction(self.ticks, CoreTicks.now()))
 
 
 def _field(path: str, name: str) -> str | None:

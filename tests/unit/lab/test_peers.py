@@ -12,10 +12,9 @@ import pytest
 from rich.console import Console
 
 from lab.benchmarks.blast import segments_of_a_call
-from lab.benchmarks.peers import environment
 from lab.benchmarks.peers.children import MeasurementFailed
 from lab.benchmarks.peers.collectives import Shape, summarise
-from lab.benchmarks.peers.environment import Load, Watch
+from lab.benchmarks.peers.environment import Load
 from lab.benchmarks.peers.flows import iperf3_reading
 from lab.benchmarks.peers.programs.transport_flow import window
 from lab.benchmarks.peers.quantities import TARGETS, Quantity, Target, Verdict
@@ -223,11 +222,3 @@ def test_a_narrow_table_wraps_and_loses_no_figure() -> None:
     assert "…" not in shown
     for figure in ("270,427/s", "[263,218/s,", "287,435/s]", "183,001/s", "≥ 100,000/s:", "undecided"):
         assert figure in shown
-
-
-def test_steal_is_the_share_of_the_cores_time_that_others_got(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = iter(["cpu  10 0 10 80 0 0 0 0 5 0\ncpu0 1 2", "cpu  40 0 20 120 0 0 0 20 9 0\ncpu0 1 2"])
-    monkeypatch.setattr(environment, "_read", lambda _: next(lines))
-    assert Watch.begin().end().stolen == pytest.approx(0.2)  # 20 of 100 ticks
-    monkeypatch.setattr(environment, "_read", lambda _: None)
-    assert Watch.begin().end().stolen is None

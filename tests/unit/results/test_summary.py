@@ -177,12 +177,13 @@ def test_totals_are_per_iteration_and_counters_only_where_known(tmp_path: Path) 
 
 def test_the_tester_is_described_by_its_worst_agent(tmp_path: Path) -> None:
     hosts = (
-        HostFacts("a", peak_rss_bytes=5, post_lateness_median_ns=70),
-        HostFacts("b", peak_rss_bytes=9, post_lateness_median_ns=30),
+        HostFacts("a", peak_rss_bytes=5, post_lateness_median_ns=70, steal_fraction=0.0),
+        HostFacts("b", peak_rss_bytes=9, post_lateness_median_ns=30, steal_fraction=0.25),
         HostFacts("c"),
     )
     tester = summarise(write_run(tmp_path / "run", [], hosts=hosts)).tester
     assert (tester.agents, tester.peak_rss_bytes, tester.post_lateness_median_ns) == (3, 9, 70)
+    assert tester.steal_fraction == 0.25
     assert tester.observation_point == "endpoint software boundary"
 
 

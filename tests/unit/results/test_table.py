@@ -36,7 +36,9 @@ def rich_summary(tmp_path: Path) -> RunSummary:
             flows=[FlowCounters(0, 1, retransmits=3)],
             roofline_ns=105_000,
             sequential_roofline_ns=210_000,
-            hosts=(HostFacts("a0", ranks=2, peak_rss_bytes=50 << 20, post_lateness_median_ns=31_000),),
+            hosts=(
+                HostFacts("a0", ranks=2, peak_rss_bytes=50 << 20, post_lateness_median_ns=31_000, steal_fraction=0.034),
+            ),
             warnings={"dangling dependency": 2},
         )
     )
@@ -92,7 +94,7 @@ def test_the_iteration_is_told_below(rich_summary: RunSummary) -> None:
         "90 µs, 60 % of 150 µs of communication; compute 120 µs",
         "retransmits 3",
         "endpoint software boundary, CLOCK_MONOTONIC of one host",
-        "posts 31 µs late at the median, 50 MiB of memory an agent",
+        "posts 31 µs late at the median, 50 MiB of memory an agent, steal 3.4 %",
         "dangling dependency (2 times)",
     ):
         assert part in " ".join(shown.split())
