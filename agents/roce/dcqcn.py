@@ -181,11 +181,13 @@ class ReactionPoint:
         if self._is_cut:
             self._catch_up(now)
             if now - self._cut_ns < parameters.decrease_interval_ns:
+                self._alpha_due_ns = now + parameters.alpha_timer_ns
                 return
         is_first, self._is_cut, self._cut_ns = not self._is_cut, True, now
         self.target_bps = self.current_bps
-        if is_first and parameters.first_rate_bps is not None:
-            self.current_bps = min(self.current_bps, parameters.first_rate_bps)
+        first_bps = parameters.first_rate_bps
+        if is_first and first_bps is not None and first_bps < self.current_bps:
+            self.current_bps = first_bps
         else:
             self.current_bps *= 1 - min(self.alpha / 2, parameters.largest_cut)
         self.current_bps = max(self.current_bps, parameters.lowest_rate_bps)

@@ -62,6 +62,7 @@ class Requester:
         "_probe_ns",
         "_progress_ns",
         "_read_gap",
+        "_resent",
         "_retries",
         "_rnr_retries",
         "_sent",
@@ -102,6 +103,7 @@ class Requester:
         self._opened_ns = 0  # when the window last opened without an acknowledgement
         self._paused_until = 0
         self._retries = self._rnr_retries = 0
+        self._resent = -1  # the packet that was the oldest one when it was last sent again
         self._read_gap = -1
         self._probe = -1
         self._probe_ns = 0
@@ -191,7 +193,7 @@ class Requester:
         if not self._unsent or self.is_full or self.failure is not None or now < self._paused_until:
             return None
         count, taken = self._room(most)
-        if not count and self._opens(now):
+        while not count and self._opens(now):
             count, taken = self._room(most)
         return self._take(self._unsent[0], count=count, taken=taken, now=now) if count else None
 
@@ -222,15 +224,16 @@ class Requester:
         first = self._next
         end = first + taken
         ends_message = end == message.first + message.packets
-        if first == self._unacknowledged:
-            self._progress_ns = now
+        is_again = first < self._sent
+        if first == self._unacknowledged and not (is_again and first == self._resent):
+            self._progress_ns = now  # but not again and again: a path that always loses this packet has to time out
+            self._resent = first if is_again else -1
         is_due = now - max(self._asked_ns, self._progress_ns) >= self._asking_ns
         ack_request = ends_message or is_due or end - self._ack_requested >= self._window.ack_interval
         if ack_request:
             self._ack_requested, self._asked_ns = end, now
         if ends_message:
             self._unsent.popleft()
-        is_again = first < self._sent
         if is_again:
             self.retransmits += min(end, self._sent) - first if message.verb is not Verb.READ else 1
         elif self._probe < 0 and ack_request and message.verb is not Verb.READ:

@@ -132,6 +132,11 @@ class Responder:
         return self._received if self._operation is not None else 0
 
     @property
+    def length(self) -> int:
+        """Of the WRITE under way, bytes in all; 0: none is."""
+        return self._length if self._operation is Operation.WRITE else 0
+
+    @property
     def is_urgent(self) -> bool:
         """Whether the requester waits for the reply that is owed; else it may wait for more packets."""
         return (self.ack_requested or self._nak is not None) and not self._reads
@@ -310,6 +315,7 @@ class Responder:
         if shape.takes_receive and self._receives is not None:
             if not self._receives:
                 self._refuse(Syndrome.RNR | RNR_TIMER)
+                self._last_early = arrival.psn  # what follows it is no sequence error
                 return
             self._receives -= 1
         self._accept(arrival, shape)

@@ -87,6 +87,10 @@ class Payload:
         start = slot * self.path_mtu
         return self._view[start : start + size]
 
+    def has(self, content: bytes) -> bool:
+        """Whether any slot begins with these bytes."""
+        return bool((self.rows[:, : len(content)] == np.frombuffer(content, np.uint8)).all(axis=1).any())
+
     def datagram(self, header_bytes: int, size: int) -> bytearray:
         """Room for headers, the first `size` bytes of the first slot and their pad, room for an ICRC.
 
@@ -274,8 +278,8 @@ class Framing:
             staging.icrcs[end - 1] ^= runs.last_change
             staging.last_slot = end - 1
 
-    def is_intact(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
-        """Whether a lone packet's ICRC is right, if its payload is the slot's; looks at the payload only if it is not.
+    def is_as_sent(self, packet: memoryview, *, header_bytes: int, slot: int, size: int) -> bool:
+        """Whether a lone packet's ICRC is right for IP ID 0 and the slot's payload, which is not looked at.
 
         Args:
             packet: BTH … ICRC.
@@ -284,7 +288,7 @@ class Framing:
         masked = bytearray(packet[:header_bytes])
         masked[4] = 0xFF
         (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
-        return self.icrc(masked, slot, size) == received or self.is_intact_in_full(packet)
+        return bool(self.icrc(masked, slot, size) == received)
 
     def is_intact_in_full(self, packet: memoryview) -> bool:
         """Whether a packet's ICRC is right for some IP ID, whatever its payload."""

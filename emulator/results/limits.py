@@ -29,7 +29,8 @@ def _cut_buffers(told: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, in
 def _drops(told: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, int]]:
     received = sum(_number(facts, "dropped.queue") for facts in told)
     if received:
-        yield f"the kernel dropped a datagram before a full receive buffer: {_remedy(told, 'receive')}", received
+        what = "one or more datagrams at once before a full receive buffer"
+        yield f"the kernel dropped {what}: {_remedy(told, 'receive')}", received
     sent = sum(_number(facts, "dropped.send") for facts in told)
     if sent:
         yield f"the kernel did not take a datagram that was to be sent: {_remedy(told, 'send')}", sent

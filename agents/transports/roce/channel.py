@@ -265,6 +265,11 @@ class Channel:
 
     # Receiving.
 
+    @property
+    def dropped(self) -> int:
+        """Packets that came and were not wanted."""
+        return self.drops.total() if self.drops else 0
+
     def drop(self, reason: str, count: int = 1) -> None:
         """Count packets that came and are not wanted."""
         self._shared.drops[reason] += count
@@ -421,11 +426,13 @@ class Channel:
         self._link.delivered(self.ends.index, delivered, now)
 
     def marked(self, packets: int, now: int) -> None:
-        """Packets came with the congestion mark."""
-        if self.is_dead or not self.pair.marked(packets, now):
+        """So many packets came with the congestion mark and were not dropped."""
+        if packets <= 0 or self.is_dead or not self.pair.marked(packets, now):
             return
         try:
             self._outlet.notify()
+            if self._port is not None:
+                self._port.charge_small(now)
         except (OSError, HostError) as error:
             self._link.broke(send_problem(error, self._shared.options.path_mtu))
 
@@ -442,6 +449,8 @@ class Channel:
             for one in delivered:
                 self._link.delivered(self.ends.index, one, now)
         self.mind_reply(now)
+        if responder.is_broken:  # said here, too: a peer that has nothing on its way takes no NAK
+            self._link.broke("what came in turn continues no message, or is longer or shorter than it said")
 
     def mind_reply(self, now: int) -> None:
         """Owe a reply if the peer waits for one; send it if it has become time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.roce.headers import P_KEYS
@@ -27,6 +28,7 @@ _HEADER_BYTES = {
 _RETH_CODES = frozenset((Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY, Opcode.RC_READ_REQUEST))
 _IMM_CODES = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM))
 _WRITES = frozenset(code for code, meaning in MEANINGS.items() if code < 0x20 and meaning.operation is Operation.WRITE)
+_BECN = 1 << 30  # in the word with the queue pair's number
 _NO_PAYLOAD = frozenset((Opcode.RC_READ_REQUEST, Opcode.RC_ACK))
 _REFUSED = frozenset(
     code for code, meaning in MEANINGS.items() if meaning.operation in (Operation.ATOMIC, Operation.ATOMIC_ACK)
@@ -42,11 +44,10 @@ class CloserLook:
         self._channel, self._shared, self._verification = channel, shared, verification
         self._elsewhere = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=channel.ends.own_qpn)
 
-    def take_many(self, stride: int, count: int, port: int, now: int) -> None:
-        """Take `count` packets of `stride` bytes from the start of the buffer."""
+    def take_many(self, stride: int, count: int, port: int, now: int) -> Sequence[bytes]:
+        """Take `count` packets of `stride` bytes from the start of the buffer; returns those of other queue pairs."""
         headers = self._shared.inspection.headers(stride)[:count].tobytes()
-        if not self._take_elsewhere(headers, stride, port, now):
-            self._take_each(stride, count, port, now)
+        return () if self._take_elsewhere(headers, stride, port, now) else self._take_each(stride, count, port, now)
 
     def take_lone(self, size: int, port: int, bth: tuple[int, int, int, int, int], now: int) -> None:
         """Take the packet of `size` bytes at the start of the buffer."""
@@ -54,7 +55,7 @@ class CloserLook:
         header = _HEADER_BYTES.get(opcode)
         if header is None or opcode in _REFUSED:
             if opcode == Opcode.CNP:
-                self._take_notification(size, port, now)
+                self._take_notification(size, port, bth, now)
             else:
                 self._channel.drop("opcode")
             return
@@ -64,20 +65,30 @@ class CloserLook:
             self._channel.drop("length")
             return
         length -= pad
-        psn, responder = Psn(word & 0xFFFFFF), self._channel.pair.responder
+        psn = Psn(word & 0xFFFFFF)
+        ahead, packet = self._whereabouts(psn)
         problem = self._verification.problem(
             size,
             port,
             header=header,
             length=length,
             opcode=opcode,
-            packet=responder.received_bytes // self._shared.payload.path_mtu,
-            is_next=psn == responder.expected,
+            packet=packet,
+            is_wanted=not ahead or (ahead > 0 and self._shared.options.receiver == "ooo"),
         )
         if problem is not None:
             self._channel.drop(problem)
             return
         self._take(opcode, psn, length, asks=word >= ACK_REQUEST, now=now)
+
+    def _whereabouts(self, psn: Psn) -> tuple[int, int | None]:
+        """How far ahead of the packet that is due, and how many packets of the message under way come before it; None:
+        it belongs to another.
+        """
+        responder = self._channel.pair.responder
+        ahead, mtu = distance(responder.expected, psn), self._shared.payload.path_mtu
+        packet = responder.received_bytes // mtu + ahead
+        return ahead, packet if 0 <= packet * mtu < responder.length else None
 
     def _take(self, opcode: int, psn: Psn, length: int, *, asks: bool, now: int) -> None:
         """Take the intact packet at the start of the buffer."""
@@ -134,21 +145,28 @@ class CloserLook:
         self._channel.arrived(Arrival(Opcode.RC_WRITE_MIDDLE, psn, count, shared.payload.path_mtu, asks), now)
         return True
 
-    def _take_each(self, stride: int, count: int, port: int, now: int) -> None:
-        """Packet by packet, as though they had come so."""
+    def _take_each(self, stride: int, count: int, port: int, now: int) -> Sequence[bytes]:
+        """Packet by packet, as though they had come so; returns those of other queue pairs."""
         buffer = self._shared.buffer
         datagrams = [bytes(buffer[start : start + stride]) for start in range(0, stride * count, stride)]
+        others = []
         for datagram in datagrams:
             buffer[:stride] = datagram
             bth = BTH.unpack_from(buffer)
-            if bth[1] & 0xF or bth[2] not in P_KEYS or bth[3] & 0xFFFFFF != self._channel.ends.own_qpn:
+            if bth[3] & 0xFFFFFF != self._channel.ends.own_qpn:
+                others.append(datagram)
+            elif bth[1] & 0xF or bth[2] not in P_KEYS:
                 self._channel.drop("header")
             elif not self._channel.is_dead:
                 self.take_lone(stride, port, bth, now)
+        return others
 
-    def _take_notification(self, size: int, port: int, now: int) -> None:
-        is_whole = size == BTH.size + len(CNP_PAYLOAD) + 4
-        if is_whole and self._verification.is_intact_in_full(size, port):
-            self._channel.pair.notified(now)
-        else:
+    def _take_notification(self, size: int, port: int, bth: tuple[int, int, int, int, int], now: int) -> None:
+        if size != BTH.size + len(CNP_PAYLOAD) + 4:
+            self._channel.drop("length")
+        elif not self._verification.is_intact_in_full(size, port):
             self._channel.drop("icrc")
+        elif not bth[3] & _BECN or bth[4] & 0xFFFFFF or self._shared.buffer[BTH.size : size - 4] != CNP_PAYLOAD:
+            self._channel.drop("header")
+        else:
+            self._channel.pair.notified(now)

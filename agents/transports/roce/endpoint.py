@@ -375,43 +375,56 @@ class RoceEndpoint:
         return channel.take_run(self._stride, count, address[1], time.monotonic_ns())
 
     def _take(self, size: int, control: ControlMessages, address: SocketAddress) -> None:
-        if size < 16:
-            self._shared.drops["length"] += 1
+        """Take what something is special about: a packet, or several of one size, the last perhaps shorter."""
+        stride, is_marked = self._read_control(control, size)
+        if stride < 16:
+            self._shared.drops["length"] += -(-size // stride) if stride else 1
             return
         bth = BTH.unpack_from(self._shared.buffer)
         number = bth[3] & 0xFFFFFF
         channel = self._channels.get(number) or self._meet(number, address[0])
-        if channel is None or channel.is_dead or channel.ends.peer_host != address[0]:
-            self._shared.drops["stranger"] += 1
+        if channel is not None and (channel.is_dead or channel.ends.peer_host != address[0]):
+            channel = None
+        if channel is None or bth[1] & 0xF or bth[2] not in P_KEYS:
+            if stride < size:  # the others need not be like the first
+                self._take_apart(size, stride, address)
+            elif channel is None:
+                self._shared.drops["stranger"] += 1
+            else:
+                channel.drop("header")
             return
-        if bth[1] & 0xF or bth[2] not in P_KEYS:
-            channel.drop("header")
-            return
-        now = time.monotonic_ns()
-        stride = size
-        if control:
-            stride = self._take_control(control, size, channel, now)
+        now, dropped = time.monotonic_ns(), channel.dropped
+        if control and not is_marked:
+            self._remember(control, size, stride)
         if stride < size:
             self._take_merged(channel, size, stride, address[1], now)
         else:
             channel.closer_look.take_lone(size, address[1], bth, now)
+        if is_marked:
+            channel.marked(-(-size // stride) - (channel.dropped - dropped), now)
+
+    def _take_apart(self, size: int, stride: int, address: SocketAddress) -> None:
+        """Take merged packets one by one."""
+        buffer = self._shared.buffer
+        for datagram in [bytes(buffer[start : min(start + stride, size)]) for start in range(0, size, stride)]:
+            buffer[: len(datagram)] = datagram
+            self._take(len(datagram), (), address)
 
     def _take_merged(self, channel: Channel, size: int, stride: int, port: int, now: int) -> None:
-        if stride < 16:
-            channel.drop("length", -(-size // stride))
-            return
         if self._take_train(size, stride, (channel.ends.peer_host, port)):
             return
         count, rest = divmod(size, stride)
         tail = bytes(self._shared.buffer[count * stride : size]) if rest else b""
         if not channel.take_run(stride, count, port, now):
-            channel.closer_look.take_many(stride, count, port, now)
+            for datagram in channel.closer_look.take_many(stride, count, port, now):
+                self._shared.buffer[:stride] = datagram
+                self._take(stride, (), (channel.ends.peer_host, port))
         if rest:
             self._shared.buffer[:rest] = tail
             self._take(rest, (), (channel.ends.peer_host, port))
 
-    def _take_control(self, control: ControlMessages, size: int, channel: Channel, now: int) -> int:
-        """What the kernel says beside the bytes; returns the size of each datagram in the buffer."""
+    def _read_control(self, control: ControlMessages, size: int) -> tuple[int, bool]:
+        """What the kernel says beside the bytes: the size of each datagram in the buffer, whether they are marked."""
         stride, is_marked = size, False
         for level, kind, data in control:
             if level == socket.IPPROTO_UDP and kind == UDP_GRO:
@@ -422,17 +435,18 @@ class RoceEndpoint:
                 is_marked = data[0] & 3 == _CE
             elif level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL:
                 (self.queue_drops,) = _INT.unpack(data[:4])
-        if is_marked:
-            channel.marked(-(-size // stride), now)
-        elif stride == size:
-            self._plain = control  # what a lone datagram without a mark comes with, most probably the next one too
+        return stride or size, is_marked
+
+    def _remember(self, control: ControlMessages, size: int, stride: int) -> None:
+        """Most probably the next ones of the kind come with the same."""
+        if stride == size:
+            self._plain = control
         elif stride == self._stride:
             if control != self._merged:
                 self._bulk_calls = 0  # what is expected of several is not true any more
-            self._merged = control  # the same for full packets merged
+            self._merged = control
         elif stride >= _LEAST_TRAIN_BYTES:
-            self._train, self._train_stride = control, stride  # the same for a train
-        return stride or size
+            self._train, self._train_stride = control, stride
 
     def _meet(self, number: int, host: str) -> Channel | None:
         """The queue pair of that number, made when its peer is the first to speak."""

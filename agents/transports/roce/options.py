@@ -139,7 +139,7 @@ class RoceOptions:
 
 _RANGES = {
     "qps": (1, MOST_QPS),
-    "qp_timeout": (0, 31),
+    "qp_timeout": (1, 31),  # 0 would be: none at all
     "retry_count": (0, 7),
     "flow_rate_bps": (0, FASTEST_BPS),
     "rate_cap_bps": (NO_CAP, FASTEST_BPS),

@@ -101,7 +101,9 @@ class RoceTransport(Transport):
 
     @property
     def drops(self) -> Counter[str]:
-        """Packets received and not wanted, by reason; "queue": lost by the kernel before a receiving socket."""
+        """Packets received and not wanted, by reason; "queue": receptions of one packet or, merged, up to 64, that the
+        kernel lost before a receiving socket.
+        """
         drops = Counter(self.shared.drops)
         drops["queue"] += sum(endpoint.queue_drops for endpoint in self._endpoints.values())
         drops["send"] += self.shared.senders.drops
@@ -125,7 +127,10 @@ class RoceTransport(Transport):
             "sending": Parameter("UDP_SEGMENT" if self.shared.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
-            **{f"dropped.{reason}": Parameter(count, "packets") for reason, count in self.drops.items()},
+            **{
+                f"dropped.{reason}": Parameter(count, "receptions" if reason == "queue" else "packets")
+                for reason, count in self.drops.items()
+            },
         }
 
     def silence(self) -> Silence | None:

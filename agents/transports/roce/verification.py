@@ -102,7 +102,7 @@ class Verification:
         return self._framing(port).is_intact_in_full(self._shared.buffer[:datagram_bytes])
 
     def problem(
-        self, size: int, port: int, *, header: int, length: int, opcode: int, packet: int, is_next: bool
+        self, size: int, port: int, *, header: int, length: int, opcode: int, packet: int | None, is_wanted: bool
     ) -> str | None:
         """What is wrong with a lone packet, "icrc" or "payload"; None: nothing is.
 
@@ -110,18 +110,23 @@ class Verification:
             size: bytes of the packet.
             header: of them, BTH and extension headers.
             length: of them, payload.
-            packet: packets of its message before it, if `is_next`.
+            packet: packets of its message before it; None: its message has not begun here.
+            is_wanted: whether it will be taken if it is right.
         """
-        shared = self._shared
-        datagram = shared.buffer[:size]
-        slot, knows_slot = 0, True
-        if length and opcode not in _STARTING:
-            slot, knows_slot = shared.payload.slot(packet), is_next
-        if not self._framing(port).is_intact(datagram, header_bytes=header, slot=slot, size=length):
+        payload, datagram, framing = self._shared.payload, self._shared.buffer[:size], self._framing(port)
+        if opcode in _STARTING:
+            packet, is_wanted = 0, True
+        elif not length:
+            packet = 0
+        is_as_sent = packet is not None and framing.is_as_sent(
+            datagram, header_bytes=header, slot=payload.slot(packet), size=length
+        )
+        if not is_as_sent and not framing.is_intact_in_full(datagram):
             return "icrc"
-        if not (length and knows_slot and (self._is_sample() or not shared.payload.is_constant)):
+        if not (length and is_wanted and (self._is_sample() or not (is_as_sent and payload.is_constant))):
             return None
-        is_same = bytes(datagram[header : header + length]) == bytes(shared.payload.take(slot, length))
+        content = bytes(datagram[header : header + length])
+        is_same = payload.has(content) if packet is None else content == payload.take(payload.slot(packet), length)
         return None if is_same else "payload"
 
     def is_run_right(self, stride: int, count: int, port: int, *, received_bytes: int) -> bool:

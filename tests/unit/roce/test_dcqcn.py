@@ -219,3 +219,21 @@ def test_a_queue_pair_sends_shorter_runs_below_line_rate() -> None:
     sent_at_once(pair, 0)
     point.notified(3_000_000)
     assert sent_at_once(pair, 3_000_001)[0] == 6
+
+
+@pytest.mark.parametrize("name", ["paper", "connectx", "hpcc-simulator", "paper-scaled"])
+def test_alpha_does_not_decay_while_cnps_come_as_often_as_the_preset_lets_them(name: str) -> None:
+    parameters = preset(name, line_rate_bps=LINE)
+    point, now = ReactionPoint(parameters), 0
+    for _ in range(1_000):
+        point.notified(now)
+        now += parameters.cnp_gap_ns
+    assert point.alpha == pytest.approx(1)
+    point.rate_bps(now - parameters.cnp_gap_ns + 3 * parameters.alpha_timer_ns)
+    assert point.alpha == pytest.approx((1 - parameters.alpha_gain) ** 3)
+
+
+def test_a_first_cnp_cuts_a_line_that_is_slower_than_the_preset_s_first_rate() -> None:
+    point = ReactionPoint(preset("connectx", line_rate_bps=1e9))
+    point.notified(0)
+    assert (point.target_bps, point.current_bps) == (1e9, 0.5e9)

@@ -164,3 +164,47 @@ def test_a_pause_between_messages_makes_none_of_them_ask_early() -> None:
         runs = [requester.next_run(now, 2) for _ in range(4)]
         assert [run is not None and run.ack_request for run in runs] == [False, False, False, True]
         requester.acknowledge(Psn(8 * number + 7), NO_CREDIT_LIMIT, now)
+
+
+def test_a_path_that_always_loses_the_same_packet_is_given_up_although_naks_keep_coming() -> None:
+    requester, now = sender(20), 0
+    while requester.failure is None:
+        assert now < 5_000_000_000
+        sent(requester, now)
+        now += 100_000  # a round trip
+        if requester.deadline_ns <= now:
+            requester.handle_timer(now)
+        requester.acknowledge(Psn(0), Syndrome.SEQUENCE_ERROR, now)
+    settings = ConnectionSettings()
+    assert requester.timeouts == settings.retry_count + 1
+    assert now < 28 * settings.timeout_ns  # 27 times the nominal value, as without an answer
+    assert requester.silent_since_ns <= 100_000
+
+
+def test_a_packet_that_is_sent_again_has_the_whole_timeout_once_more() -> None:
+    requester = sender(200)
+    sent(requester, 0)
+    requester.acknowledge(Psn(10), Syndrome.SEQUENCE_ERROR, 1_000)
+    sent(requester, 50_000)
+    assert requester.deadline_ns == 50_000 + ConnectionSettings().timeout_ns
+    requester.acknowledge(Psn(10), Syndrome.SEQUENCE_ERROR, 60_000)
+    sent(requester, 70_000)
+    assert requester.deadline_ns == 50_000 + ConnectionSettings().timeout_ns
+
+
+def test_a_window_that_is_overfull_opens_until_something_more_goes() -> None:
+    settings = ConnectionSettings(path_mtu=4096, window_packets=2048, ack_interval=1024, smallest_run=15)
+    requester, now = Requester(settings), 68_000_000
+    requester.post(Message(Verb.WRITE, 4096 * 100_000))
+    sent(requester, 0)
+    requester.handle_timer(requester.deadline_ns)
+    sent(requester, now)
+    for _ in range(4):
+        now += PATIENCE_NS
+        sent(requester, now)
+    requester.acknowledge(Psn(0), NO_CREDIT_LIMIT, now + 1)
+    assert sent(requester, now + 1) == []  # half of what is on its way is beyond the window
+    more = []
+    while requester.opens_ns != NEVER:
+        more += sent(requester, requester.opens_ns)
+    assert more

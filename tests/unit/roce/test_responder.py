@@ -103,3 +103,17 @@ def test_ends_that_fit_no_write_under_way_are_not_taken() -> None:
     for size in (0, 256, 257, 512):
         assert responder.take_last(size, imm=None, ack_request=True) is None
     assert (responder.expected, responder.received_bytes) == (1, 256)
+
+
+def test_what_follows_a_message_that_found_no_receive_draws_no_nak_of_its_own() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=1024), receives=0)
+    replies = []
+    for psn in range(3):
+        responder.receive(Arrival(Opcode.RC_SEND_ONLY, Psn(psn), 1, 100, True))
+        replies.append(responder.take_reply())
+    assert [reply and reply.syndrome & 0xE0 for reply in replies] == [Syndrome.RNR, None, None]
+    assert responder.naks == 1
+    responder.post_receives(3)
+    for psn in range(3):
+        responder.receive(Arrival(Opcode.RC_SEND_ONLY, Psn(psn), 1, 100, True))
+    assert len(responder.delivered) == 3

@@ -145,13 +145,13 @@ def test_a_lone_packet_is_that_of_the_codec(path: UdpPath, size: int, seed: int 
     assert packet.icrc == icrc(path, data[:-4])
     assert packet.bth.ack_request
     view = memoryview(bytearray(data))
-    assert made.is_intact(view, header_bytes=28, slot=3, size=size)
+    assert made.is_as_sent(view, header_bytes=28, slot=3, size=size)
     for i in (0, 5, 11, 20, len(data) - 1):
         view[i] ^= 4
-        assert not made.is_intact(view, header_bytes=28, slot=3, size=size)
+        assert not made.is_as_sent(view, header_bytes=28, slot=3, size=size)
         view[i] ^= 4
     view[4] ^= 0x40  # a congestion mark is not covered
-    assert made.is_intact(view, header_bytes=28, slot=3, size=size)
+    assert made.is_as_sent(view, header_bytes=28, slot=3, size=size)
 
 
 def test_an_ack_and_a_notification() -> None:

@@ -71,7 +71,9 @@ def test_so_are_its_packets_one_by_one_and_no_more_than_those(shared: Shared) ->
     opcode = Opcode.RC_WRITE_MIDDLE
 
     def problem() -> str | None:
-        return verification.problem(stride, PORT, header=12, length=stride - 16, opcode=opcode, packet=1, is_next=True)
+        return verification.problem(
+            stride, PORT, header=12, length=stride - 16, opcode=opcode, packet=1, is_wanted=True
+        )
 
     assert [problem() for _ in range(COUNT)] == COUNT * ["payload"]
     assert problem() is None  # an odd look: no sample

@@ -1,0 +1,269 @@
+"""Packets that look like the peer's and are right in all but one thing: that thing is found, and counted for each."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from agents.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
+from agents.roce.icrc import UdpPath, icrc
+from agents.roce.opcodes import Opcode
+from agents.roce.packet import CNP_PAYLOAD, pack_icrc, pack_packet
+from agents.roce.psn import Psn, add
+from agents.transports.roce.channel import Channel
+from agents.transports.roce.shared import data_traffic_class
+from agents.transports.roce.system_calls import cut_message
+from tests.integration.roce_bed import NET, RoceBed, run
+from tests.integration.transport_conformance import Listener
+
+PEER, TARGET, STRANGER = f"{NET}.1", f"{NET}.2", f"{NET}.9"
+PATH_MTU = 1024
+STRIDE = 12 + PATH_MTU + 4
+TOLD = 77
+MARKED = 3
+
+
+class Forgery:
+    """Rank 1 of a bed whose ranks know each other, and a socket at rank 0's address."""
+
+    def __init__(self, bed: RoceBed, sender: socket.socket, a: Listener, b: Listener) -> None:
+        self.bed, self.a, self.b, self._socket = bed, a, b, sender
+        self.transport = bed.transports[1]
+        self.shared = self.transport.shared
+        self._path = UdpPath.between(sender.getsockname()[0], TARGET, source_port=sender.getsockname()[1])
+
+    def channel(self, index: int = 1) -> Channel:
+        return self.transport._endpoints[1]._links[0].channel(index)
+
+    @property
+    def due(self) -> Psn:
+        return self.channel().pair.responder.expected
+
+    def content(self, packet: int) -> bytes:
+        """What packet so many of a message carries."""
+        payload = self.shared.payload
+        return bytes(payload.take(payload.slot(packet), PATH_MTU))
+
+    def packet(self, bth: Bth, *extensions: Extension, payload: bytes = b"", ip_id: int = 0, flipped: int = 0) -> bytes:
+        """With its ICRC, of which some bits may be wrong."""
+        packet = pack_packet(bth, *extensions, payload=payload)
+        return packet + pack_icrc(icrc(self._path, packet, ip_id=ip_id) ^ flipped)
+
+    def middle(self, psn: Psn, payload: bytes, *, channel: Channel | None = None, **fields: int) -> bytes:
+        number = (channel or self.channel()).ends.own_qpn
+        p_key = fields.pop("p_key", 0xFFFF)
+        return self.packet(Bth(Opcode.RC_WRITE_MIDDLE, psn, number, p_key=p_key), payload=payload, **fields)
+
+    def first(self, packets: int, *, channel: Channel | None = None) -> bytes:
+        channel = channel or self.channel()
+        reth = Reth(TOLD, self.shared.rkey, packets * PATH_MTU)
+        psn = channel.pair.responder.expected
+        return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.ends.own_qpn), reth, payload=self.content(0))
+
+    def send(self, *datagrams: bytes, traffic_class: int | None = None) -> None:
+        """One by one."""
+        self._mark(traffic_class)
+        for datagram in datagrams:
+            self._socket.sendto(datagram, (TARGET, 4791))
+
+    def send_merged(self, *datagrams: bytes) -> None:
+        """As the kernel may merge them."""
+        self._mark(None)
+        self._socket.sendmsg([b"".join(datagrams)], cut_message(len(datagrams[0])), 0, (TARGET, 4791))
+
+    def _mark(self, traffic_class: int | None) -> None:
+        usual = data_traffic_class(self.shared.options)
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, usual if traffic_class is None else traffic_class)
+
+    async def until_dropped(self, **reasons: int) -> None:
+        """Until so many are, and then no others."""
+        await self.bed.until(lambda: self.transport.drops.total() >= sum(reasons.values()))
+        assert self.transport.drops == reasons
+
+
+@contextmanager
+def at(host: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((host, 0))
+        yield sender
+
+
+async def forgery(bed: RoceBed, sender: socket.socket, *, messages: int = 1) -> Forgery:
+    """Once a message has gone over each queue pair."""
+    a, b = await bed.connected(2)
+    for tag in range(messages):
+        a.send(1, [(tag, 5000)])
+    await bed.until(lambda: len(a.acknowledgements(1)) == messages)
+    return Forgery(bed, sender, a, b)
+
+
+@pytest.mark.parametrize("payload", ["constant", "random"])
+@pytest.mark.parametrize("receiver", ["gbn", "ooo"])
+def test_other_bytes_are_not_delivered_whether_they_come_in_turn_or_early(receiver: str, payload: str) -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            due, responder = forged.due, forged.channel().pair.responder
+            last = Bth(Opcode.RC_WRITE_LAST_IMM, add(due, 3), forged.channel().ends.own_qpn)
+            arrived = forged.b.arrivals(0)
+            forged.send(
+                forged.first(4),
+                forged.middle(add(due, 2), bytes(PATH_MTU)),  # early, and never sent by anybody
+                forged.middle(add(due, 1), forged.content(1)),
+                forged.packet(last, ImmDt(1), payload=forged.content(3)),
+            )
+            if receiver == "ooo":
+                await bed.until(lambda: responder.early_packets == 1)
+                assert forged.transport.drops == {"payload": 1}
+            else:
+                await bed.until(lambda: responder.early_packets == 2)
+                forged.send(forged.middle(add(due, 2), bytes(PATH_MTU)))
+                await forged.until_dropped(payload=1)
+            assert responder.expected == add(due, 2)
+            assert forged.b.arrivals(0) == arrived
+
+    run(scenario, path_mtu=PATH_MTU, receiver=receiver, payload=payload, verify_every=1, qp_timeout=18)
+
+
+def test_an_early_packet_of_a_message_that_has_not_begun_carries_bytes_that_are_sent() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            due, responder = forged.due, forged.channel().pair.responder
+            forged.send(forged.middle(add(due, 2), bytes(PATH_MTU)))
+            await forged.until_dropped(payload=1)
+            forged.send(forged.middle(add(due, 2), forged.content(2)))
+            await bed.until(lambda: responder.early_packets == 1)
+            assert forged.transport.drops == {"payload": 1}
+
+    run(scenario, path_mtu=PATH_MTU, receiver="ooo", payload="random", qp_timeout=18)
+
+
+def test_other_bytes_with_a_right_icrc_are_found_in_every_lone_packet() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            reth, bth = Reth(TOLD, forged.shared.rkey, PATH_MTU), Bth(Opcode.RC_WRITE_ONLY_IMM, forged.due, 0)
+            bth.dest_qp = forged.channel().ends.own_qpn
+            arrived = forged.b.arrivals(0)
+            forged.send(*20 * [forged.packet(bth, reth, ImmDt(1), payload=b"\xee" * PATH_MTU)])
+            await forged.until_dropped(payload=20)
+            assert forged.b.arrivals(0) == arrived
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_merged_packets_of_a_stranger_are_counted_each() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(STRANGER) as sender:
+            forged = await forgery(bed, sender)
+            forged.send_merged(*15 * [bytes(STRIDE)], bytes(100))
+            await forged.until_dropped(stranger=16)
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_a_wrong_packet_takes_none_of_those_with_it_that_the_kernel_merged_behind_it() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            due, responder = forged.due, forged.channel().pair.responder
+            forged.send(forged.first(9))
+            await bed.until(lambda: responder.expected == add(due, 1))
+            middles = [forged.middle(add(due, 1 + k), forged.content(1 + k), ip_id=1 + k) for k in range(5)]
+            forged.send_merged(forged.middle(add(due, 1), forged.content(1), p_key=0x1234), *middles)
+            await bed.until(lambda: responder.expected == add(due, 6))
+            assert forged.transport.drops == {"header": 1}
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_merged_packets_of_two_queue_pairs_go_each_to_its_own() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender, messages=4)
+            channels = forged.channel(1), forged.channel(2)
+            due = [channel.pair.responder.expected for channel in channels]
+
+            def have_taken(packets: int) -> bool:
+                reached = [channel.pair.responder.expected for channel in channels]
+                return reached == [add(psn, packets) for psn in due]
+
+            forged.send(*(forged.first(9, channel=channel) for channel in channels))
+            await bed.until(lambda: have_taken(1))
+            forged.send_merged(*(
+                forged.middle(add(psn, k), forged.content(k), channel=channel, ip_id=2 * k - 2 + place)
+                for k in range(1, 5)
+                for place, (channel, psn) in enumerate(zip(channels, due, strict=True))
+            ))  # fmt: skip
+            await bed.until(lambda: have_taken(5))
+            assert not forged.transport.drops
+
+    run(scenario, path_mtu=PATH_MTU, qps=2, source_port="fixed", qp_timeout=18)
+
+
+def test_a_mark_on_a_damaged_packet_draws_no_cnp_and_one_on_a_right_packet_does() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            due, pair = forged.due, forged.channel().pair
+            early = add(due, 1)
+            forged.send(forged.middle(early, forged.content(1), flipped=1 << 31 | 1), traffic_class=MARKED)
+            await forged.until_dropped(icrc=1)
+            assert (pair.ecn_marks, pair.cnps_sent) == (0, 0)
+            forged.send(forged.middle(early, forged.content(1)), traffic_class=MARKED)
+            await bed.until(lambda: pair.ecn_marks == 1)
+            assert pair.cnps_sent == 1
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18, congestion="dcqcn")
+
+
+@pytest.mark.parametrize(
+    ("becn", "psn", "payload", "reason"),
+    [
+        (False, 0, CNP_PAYLOAD, "header"),
+        (True, 5, CNP_PAYLOAD, "header"),
+        (True, 0, b"x" * 16, "header"),
+        (True, 0, bytes(20), "length"),
+    ],
+    ids=["no BECN", "a PSN", "other bytes", "too long"],
+)
+def test_what_is_not_quite_a_cnp_cuts_no_rate(becn: bool, psn: int, payload: bytes, reason: str) -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            number, pair = forged.channel().ends.own_qpn, forged.channel().pair
+            forged.send(forged.packet(Bth(Opcode.CNP, Psn(psn), number, becn=becn), payload=payload))
+            await forged.until_dropped(**{reason: 1})
+            assert pair.cnps_received == 0
+            forged.send(forged.packet(Bth(Opcode.CNP, Psn(0), number, becn=True), payload=CNP_PAYLOAD))
+            await bed.until(lambda: pair.cnps_received == 1)
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_a_connection_that_breaks_while_nothing_is_on_its_way_is_named_at_once() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            forged.send(forged.middle(forged.due, forged.content(1)))
+            await bed.until(lambda: forged.b.failures(0) == 1)
+            assert forged.b.reasons == ["what came in turn continues no message, or is longer or shorter than it said"]
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
+
+
+def test_an_answer_to_nothing_is_refused() -> None:
+    async def scenario(bed: RoceBed) -> None:
+        with at(PEER) as sender:
+            forged = await forgery(bed, sender)
+            bth = Bth(
+                Opcode.RC_ACK, add(Psn(forged.channel().pair.requester._initial), 3), forged.channel().ends.own_qpn
+            )
+            forged.send(forged.packet(bth, Aeth(0x1F, 1)))
+            await forged.until_dropped(refused=1)
+
+    run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
