@@ -57,7 +57,9 @@ def add_roce_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=argument(_call),
     )
-    add("qp_timeout", "t of 4.096 µs · 2^t without an answer; nccl = 20", metavar="T", type=argument(_timeout))
+    add(
+        "qp_timeout", "t (1 to 31) of 4.096 µs · 2^t without an answer; nccl = 20", metavar="T", type=argument(_timeout)
+    )
     add("retry_count", "retries before a peer is given up", metavar="N", type=at_least(0, most=7))
     add(
         "congestion",

@@ -103,3 +103,20 @@ def test_every_transfer_arrives_once_and_in_order_through_losses(place: Namespac
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert place.counters("wire")["lost"] > 0
+
+
+def test_a_path_on_which_full_frames_vanish_is_given_up_by_name(place: Namespace, tmp_path: Path) -> None:
+    """As where an MTU is smaller than somebody thinks: what is small passes, and every NAK asks for the same packet."""
+    cut_frames(place, "lo")
+    place.nft("""
+        table inet wire {
+          chain input {
+            type filter hook input priority 0; policy accept;
+            udp dport 4791 meta length > 4000 drop
+          }
+        }
+    """)
+    sweep = ("bench", "all_reduce", "-n", 2, "-b", "24K", "-e", "24K", "--iterations", 1, "--agents", 2)
+    finished = charkha(*sweep, "--qp-timeout", 12, "--out", "run", cwd=tmp_path, prefix=place.prefix)
+    assert finished.code == 1
+    assert "no answer after 7 retries" in finished.stderr
