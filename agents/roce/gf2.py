@@ -77,16 +77,6 @@ class WordTable:
                 half = 1 << bit
                 row[half : 2 * half] = row[:half] ^ row[half]
 
-    def products(self, words: U32Array) -> U32Array:
-        """The product of each word; any shape."""
-        low, second, third, high = self.tables
-        # Every index is below 256; "wrap" is the mode in which numpy does not buffer.
-        product: U32Array = low.take(words & 0xFF, mode="wrap")
-        product ^= second.take(words >> 8 & 0xFF, mode="wrap")
-        product ^= third.take(words >> 16 & 0xFF, mode="wrap")
-        product ^= high.take(words >> 24, mode="wrap")
-        return product
-
     def product(self, word: int) -> int:
         """The product of one word."""
         tables = self.tables

@@ -162,21 +162,6 @@ class Aeth:
         (word,) = cls.layout.unpack_from(data, offset)
         return cls(word >> 24, word & 0xFFFFFF)
 
-    @property
-    def is_ack(self) -> bool:
-        """Whether it acknowledges."""
-        return self.syndrome >> 5 == 0
-
-    @property
-    def is_rnr(self) -> bool:
-        """Whether the receiver was not ready."""
-        return self.syndrome >> 5 == 1
-
-    @property
-    def is_nak(self) -> bool:
-        """Whether it refuses for another reason."""
-        return self.syndrome >> 5 == 3
-
 
 @dataclass(slots=True)
 class Deth:

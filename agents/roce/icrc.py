@@ -17,19 +17,12 @@ import struct
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.roce.gf2 import U32Array, combine, shift_table, word_table
 from agents.roce.headers import BTH_BYTES, Buffer
 from agents.roce.packet import ICRC_BYTES, UDP_PORT
-
-I32Array: TypeAlias = npt.NDArray[np.int32]
-
-BAD = -1
-"""What stands for the IP ID of a packet whose ICRC fits none."""
 
 DONT_FRAGMENT = 0x4000
 """The IPv4 flags and fragment offset that RoCEv2 endpoints send."""
@@ -125,12 +118,6 @@ def _crc_of_packet(packet: Buffer, crc: int) -> int:
     return zlib.crc32(memoryview(packet)[_MASKED_BTH_BYTE + 1 :], crc)
 
 
-@lru_cache(maxsize=4096)
-def constant_payload_crc(value: int, payload_bytes: int) -> int:
-    """zlib's CRC-32 of a payload that is one byte repeated, with zero bytes to pad it to a multiple of 4."""
-    return zlib.crc32(bytes([value]) * payload_bytes + bytes(-payload_bytes % 4))
-
-
 @dataclass(frozen=True, slots=True)
 class IcrcTemplate:
     """What the packets of a run have in common.
@@ -144,11 +131,6 @@ class IcrcTemplate:
     payload_bytes: int
     payload_crc: int
 
-    @classmethod
-    def of_payload(cls, path: UdpPath, headers: bytes, payload: Buffer) -> IcrcTemplate:
-        """The template for a payload (pad included) at hand."""
-        return cls(path, headers, len(payload), zlib.crc32(payload))
-
     @property
     def udp_payload_bytes(self) -> int:
         """Length of each packet, ICRC included."""
@@ -156,24 +138,22 @@ class IcrcTemplate:
 
 
 class RunIcrc:
-    """ICRCs of packets of one flow, one length and one payload, whatever their BTH and IP ID.
+    """ICRCs of packets of one flow, one length and one payload, whose PSNs count up, whatever their IP IDs.
 
     Making one costs some 50 µs, and the first of a length 2 ms for tables that all flows share: keep one per flow and
     length for what repeats, as full packets do, and use `icrc` for lone packets of odd lengths. Extension headers and
     payload are fixed, BTH words are arguments.
     """
 
-    __slots__ = ("_base", "_bth", "_ids", "_psn_high", "_psn_low", "_unshift", "_words", "template")
+    __slots__ = ("_base", "_ids", "_psn_high", "_psn_low", "_words", "template")
 
     def __init__(self, template: IcrcTemplate) -> None:
         self.template = template
         after_bth = template.udp_payload_bytes - ICRC_BYTES - BTH_BYTES
-        self._bth = np.frombuffer(template.headers, "<u4", 3).astype(np.uint32)
         self._words = [word_table(after_bth + 4 * after) for after in (2, 1, 0)]
         self._psn_high, self._psn_low = self._words[2].tables[1], _pair_table(after_bth)
         after_id = after_bth + BTH_BYTES + _UDP_BYTES + _V4_BYTES - _V4_ID_OFFSET - 2
         self._ids = _pair_table(after_id)
-        self._unshift = shift_table(-(after_id + 4))
         self._base = self._icrc_of_zeros()
 
     def _icrc_of_zeros(self) -> int:
@@ -182,21 +162,6 @@ class RunIcrc:
         headers = template.path.masked_headers(template.udp_payload_bytes)
         crc = _crc_of_packet(template.headers[:9] + bytes(3) + template.headers[BTH_BYTES:], zlib.crc32(headers))
         return combine(crc, template.payload_crc, template.payload_bytes)
-
-    def consecutive(self, first_psn: int, count: int, *, first_ip_id: int = 0) -> U32Array:
-        """ICRCs of `count` packets whose PSN and IP ID count up from the first's: the cheapest call.
-
-        Returns:
-            uint32, shape (count,); write it as "<u4".
-        """
-        low, id_end = first_psn & 0xFFFF, first_ip_id + count
-        if low + count > _PAIRS or id_end > _PAIRS:
-            steps = np.arange(count, dtype=np.uint32)
-            return self.icrcs((first_psn + steps) & np.uint32(0xFFFFFF), first_ip_id + steps)
-        crcs = self._psn_low[low : low + count] ^ np.uint32(self._base ^ int(self._psn_high[first_psn >> 16]))
-        if self.template.path.is_v4:
-            crcs ^= self._ids[first_ip_id:id_end]
-        return crcs
 
     def constants(self, high: int, ip_ids: U32Array) -> U32Array:
         """What `write` needs where the upper byte of the PSNs is `high`: uint32, the shape of the IP IDs."""
@@ -214,41 +179,6 @@ class RunIcrc:
         """
         np.bitwise_xor(self._psn_low[first_low : first_low + len(out)], constants, out=out)
 
-    def icrcs(self, psn: npt.NDArray[np.integer], ip_id: npt.NDArray[np.integer] | None = None) -> U32Array:
-        """ICRCs of packets that differ in PSN and IP ID.
-
-        Args:
-            psn: any integers, shape (n,), each below 2^24.
-            ip_id: the same shape; None: 0 for all. Ignored for IPv6.
-
-        Returns:
-            uint32, shape (n,).
-        """
-        crcs: U32Array = self._psn_low[psn & 0xFFFF] ^ self._psn_high[psn >> 16]
-        crcs ^= np.uint32(self._base)
-        if ip_id is not None and self.template.path.is_v4:
-            crcs ^= self._ids[ip_id & 0xFFFF]
-        return crcs
-
-    def icrcs_of_headers(self, bth: U32Array) -> U32Array:
-        """ICRCs, for IP ID 0, of packets that differ anywhere in their BTH.
-
-        Args:
-            bth: uint32, shape (n, 3): the BTHs read as little-endian words ("<u4"); byte 4 of a BTH does not matter.
-
-        Returns:
-            uint32, shape (n,).
-        """
-        changes = bth ^ self._bth
-        crcs = self._words[2].products(bth[:, 2] ^ (self._bth[2] & np.uint32(0xFF)))
-        crcs ^= np.uint32(self._base)
-        if changes[:, 0].any():
-            crcs ^= self._words[0].products(changes[:, 0])
-        changes[:, 1] &= np.uint32(0xFFFFFF00)
-        if changes[:, 1].any():
-            crcs ^= self._words[1].products(changes[:, 1])
-        return crcs
-
     def change(self, offset: int, difference: int) -> int:
         """What to XOR into an ICRC when byte `offset` of the BTH changes by XOR `difference`.
 
@@ -257,21 +187,6 @@ class RunIcrc:
         if offset == _MASKED_BTH_BYTE:
             return 0
         return int(self._words[offset // 4].tables[offset % 4, difference])
-
-    def ip_ids(self, expected: U32Array, received: U32Array) -> I32Array:
-        """The IPv4 IDs with which received ICRCs are right.
-
-        Args:
-            expected: what the ICRCs are for IP ID 0 (`icrcs`, `icrcs_of_headers`), shape (n,).
-            received: what they are in the packets.
-
-        Returns:
-            int32, shape (n,): the ID, or `BAD` where no ID fits: the packet is damaged. For IPv6, 0 or `BAD`.
-        """
-        difference = expected ^ received
-        if not self.template.path.is_v4:
-            return np.where(difference == 0, 0, BAD).astype(np.int32)
-        return _as_ip_ids(self._unshift.products(difference))
 
 
 def recover_ip_id(path: UdpPath, packet: Buffer, received: int) -> int | None:
@@ -300,12 +215,6 @@ def ip_id_changes(udp_payload_bytes: int) -> U32Array:
 def psn_changes(udp_payload_bytes: int) -> U32Array:
     """What to XOR into the ICRC of a packet with PSN 0 for the lower 16 bits of another: uint32, shape (65536,)."""
     return _pair_table(udp_payload_bytes - ICRC_BYTES - BTH_BYTES)
-
-
-def _as_ip_ids(words: U32Array) -> I32Array:
-    """A word that is the ID's two bytes and nothing before them, else `BAD`."""
-    ids = (words >> np.uint32(8) & np.uint32(0xFF00) | words >> np.uint32(24)).astype(np.int32)
-    return np.where(words & np.uint32(0xFFFF), BAD, ids).astype(np.int32)
 
 
 @lru_cache(maxsize=128)

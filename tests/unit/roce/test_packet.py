@@ -152,13 +152,3 @@ def test_a_congestion_notification() -> None:
     assert is_congestion_notification(packet)
     packet.bth.becn = False
     assert not is_congestion_notification(packet)
-
-
-@pytest.mark.parametrize(
-    ("syndrome", "kind"), [(0, "ack"), (0x1F, "ack"), (0x20, "rnr"), (0x3F, "rnr"), (0x60, "nak"), (0x64, "nak")]
-)
-def test_syndromes(syndrome: int, kind: str) -> None:
-    aeth = Aeth(syndrome, 0)
-    assert {"ack": aeth.is_ack, "rnr": aeth.is_rnr, "nak": aeth.is_nak} == {
-        name: name == kind for name in ("ack", "rnr", "nak")
-    }
