@@ -42,7 +42,7 @@ class Audit:
             port=self._port,
             frames=collector.frames,
             roce_frames=collector.roce_frames,
-            superframes=collector.superframes + collector.unreadable_superframes,
+            superframes=collector.superframes + collector.unreadable_superframes + collector.torn_superframes,
             flows=tuple(reports),
             violations=tuple(sorted(violations, key=lambda one: one.frame)),
             notes=(*notes, *_notes(collector)),
@@ -54,8 +54,10 @@ def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> 
     mtu = path_mtu(flow.requests) or (path_mtu(responses.responses) if responses else None)
     course = Tracker(flow, responses, mtu=mtu).follow()
     messages = assemble(course.sent, mtu=mtu, flow=flow.key.label)
-    violations += course.violations
-    violations += messages.violations
+    is_torn = bool(flow.torn or (responses and responses.torn))
+    if not is_torn:
+        violations += course.violations
+        violations += messages.violations
     violations += check_answers(flow)
     for datagram in flow.datagrams:
         messages.sizes[datagram.payload_bytes] += 1
@@ -70,7 +72,7 @@ def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> 
         answered_by=None if responses is None else responses.key.label,
         path_mtu=mtu,
         payload_bytes=payload_bytes,
-        goodput_bps=goodput_bps(payload_bytes, _payload_times(flow)),
+        goodput_bps=None if is_torn else goodput_bps(payload_bytes, _payload_times(flow)),
     )
 
 
@@ -87,6 +89,11 @@ def _notes(collector: Collector) -> Iterator[str]:
         )
     if collector.unreadable_superframes:
         yield f"{collector.unreadable_superframes} super-frames could not be cut into packets and are left out"
+    if collector.torn_superframes:
+        yield (
+            f"{collector.torn_superframes} super-frames were captured in part: gaps in their flows are no losses, and "
+            "order, lengths, acknowledgements and retransmissions there are not judged (capture whole frames)"
+        )
     if collector.cut_frames:
         yield f"{collector.cut_frames} frames were captured in part: their ICRCs could not be checked"
     if collector.fragments:

@@ -12,7 +12,7 @@ from emulator.audit.datagram import Datagram, Skipped, read_datagram
 from emulator.audit.link import CapturedFrame, ip_offset, is_supported
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, FlowKey, sight
-from emulator.audit.superframe import LARGEST_PACKET, cut, is_segment_intact
+from emulator.audit.superframe import LARGEST_PACKET, cut, is_beyond_a_packet, is_segment_intact
 
 _SERVICE_BITS = 0xE0
 _OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, the manufacturers' own
@@ -28,7 +28,7 @@ class Collector:
         self.frames = 0
         self.roce_frames = 0
         self.superframes = 0
-        self.unreadable_superframes = 0
+        self.unreadable_superframes = self.torn_superframes = 0
         self.cut_frames = 0
         self.other_families: Counter[int] = Counter()
         self.fragments = 0
@@ -76,9 +76,12 @@ class Collector:
         """A frame of which only the beginning was captured: headers can be checked, the ICRC cannot."""
         self.cut_frames += 1
         payload = datagram.payload
-        if datagram.payload_bytes > LARGEST_PACKET:
-            self.unreadable_superframes += 1
-        elif len(payload) >= BTH_BYTES:
+        if len(payload) < BTH_BYTES:
+            self.unreadable_superframes += datagram.payload_bytes > LARGEST_PACKET
+        elif is_beyond_a_packet(payload, datagram.payload_bytes):
+            self.torn_superframes += 1
+            self._flow(datagram, Bth.unpack(payload)).torn += 1
+        else:
             self._add_headers(frame, datagram, payload)
 
     def _add_headers(self, frame: CapturedFrame, datagram: Datagram, payload: bytes) -> None:

@@ -70,7 +70,10 @@ def sight(packet: Packet, *, frame: int, time_ns: int | None) -> Sighting:
 
 @dataclass(slots=True)
 class Flow:
-    """All packets of a flow in the order of the capture; `unread`: PSNs of damaged and cut ones."""
+    """All packets of a flow in the order of the capture.
+
+    `unread`: PSNs of damaged and cut ones; `torn`: super-frames captured in part, of whose packets nothing is known.
+    """
 
     key: FlowKey
     source_port: int
@@ -83,4 +86,5 @@ class Flow:
     icrc_good: int = 0
     icrc_bad: int = 0
     icrc_unchecked: int = 0
+    torn: int = 0
     congested: int = 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from agents.roce.headers import BTH_BYTES
 from agents.roce.icrc import UdpPath, icrc, recover_ip_id
+from agents.roce.messages import PATH_MTUS
+from agents.roce.opcodes import MEANINGS, Place
 from agents.roce.packet import ICRC_BYTES
 from emulator.audit.datagram import Datagram
 
@@ -34,6 +36,18 @@ def _is_cut_at(payload: bytes, length: int, pattern: bytes) -> bool:
     if 0 < len(payload) % length < _SHORTEST:
         return False
     return all(payload[at + 2 : at + 8] == pattern for at in range(length, len(payload), length))
+
+
+def is_beyond_a_packet(start: bytes, udp_payload_bytes: int) -> bool:
+    """Whether a UDP payload of that length, of which only the start is there, holds more than one packet: it is longer
+    than any, or begins with a FIRST or MIDDLE that would carry no path MTU.
+    """
+    meaning = MEANINGS.get(start[0])
+    if udp_payload_bytes > LARGEST_PACKET:
+        return True
+    if meaning is None or meaning.place not in (Place.FIRST, Place.MIDDLE):
+        return False
+    return udp_payload_bytes - BTH_BYTES - meaning.extension_bytes - ICRC_BYTES not in PATH_MTUS
 
 
 def is_segment_intact(datagram: Datagram, segment: bytes, *, index: int) -> bool:

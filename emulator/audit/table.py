@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -20,15 +21,23 @@ SHOWN_FLOWS = 40
 SHOWN_VIOLATIONS = 20
 _NOTHING = "–"  # noqa: RUF001 (an en dash is what the tables show where nothing is known)
 _GIGA = 1e9
+_GAP = 3
+_LEAST_FLOW_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the flow table; an `optional` one is there where a row has something in it."""
+    """A column of the flow table.
+
+    Attributes:
+        optional: only there where a row has something in it.
+        sacrifice: the largest is left out first where the terminal is narrow; 0: never.
+    """
 
     title: str
     cell: Callable[[FlowReport], str]
     optional: bool = False
+    sacrifice: int = 0
 
 
 def render(report: AuditReport) -> RenderableType:
@@ -43,7 +52,7 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield _opcode_table(report)
     yield Text()
     shown = sorted(_rows(report), key=lambda one: one.frames, reverse=True)
-    yield _flow_table(shown[:SHOWN_FLOWS])
+    yield _FlowTable(shown[:SHOWN_FLOWS])
     if len(shown) > SHOWN_FLOWS:
         yield Text(f"… and {len(shown) - SHOWN_FLOWS} smaller flows (--json has them all)", style="dim")
     for note in report.notes:
@@ -136,16 +145,16 @@ def _goodput(one: FlowReport) -> str:
 _COLUMNS = (
     _Column("flow", lambda one: one.flow.key.label.replace(" QP", "\nQP")),
     _Column("data", lambda one: _counted(one.data_frames)),
-    _Column("messages", _sizes),
+    _Column("messages", _sizes, sacrifice=4),
     _Column("gaps /\nmissing", _missing, optional=True),
     _Column("re-\nsent", lambda one: _counted(one.course.retransmitted), optional=True),
-    _Column("dupli-\ncates", lambda one: _counted(one.course.duplicates), optional=True),
-    _Column("go-back-N", lambda one: _go_back_n(one), optional=True),
-    _Column("ACK", lambda one: _counted(_answers(one).acks)),
+    _Column("dupli-\ncates", lambda one: _counted(one.course.duplicates), optional=True, sacrifice=7),
+    _Column("go-back-N", lambda one: _go_back_n(one), optional=True, sacrifice=3),
+    _Column("ACK", lambda one: _counted(_answers(one).acks), sacrifice=5),
     _Column("NAK", _naks, optional=True),
-    _Column("CE", lambda one: _counted(one.flow.congested), optional=True),
-    _Column("CNP", lambda one: _counted(_answers(one).cnps), optional=True),
-    _Column("CNP\ngap", _cnp_gap, optional=True),
+    _Column("CE", lambda one: _counted(one.flow.congested), optional=True, sacrifice=2),
+    _Column("CNP", lambda one: _counted(_answers(one).cnps), optional=True, sacrifice=1),
+    _Column("CNP\ngap", _cnp_gap, optional=True, sacrifice=6),
     _Column("Gb/s", _goodput),
 )
 
@@ -155,14 +164,35 @@ def _go_back_n(one: FlowReport) -> str:
     return _NOTHING if verdict == "none" else f"{verdict} ({one.course.restarts})"
 
 
-def _flow_table(flows: list[FlowReport]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    columns = [one for one in _COLUMNS if not one.optional or any(one.cell(flow) != _NOTHING for flow in flows)]
-    for at, column in enumerate(columns):
-        table.add_column(column.title, justify="left" if at == 0 else "right", vertical="bottom", no_wrap=at != 0)
-    for one in flows:
-        table.add_row(*(column.cell(one) for column in columns))
-    return table
+@dataclass(frozen=True, slots=True)
+class _FlowTable:
+    """A row for each flow; where the width does not suffice, columns are left out and named: no number is cut."""
+
+    flows: Sequence[FlowReport]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        cells = {one.title: [one.cell(flow) for flow in self.flows] for one in _COLUMNS}
+        columns = [one for one in _COLUMNS if not one.optional or any(cell != _NOTHING for cell in cells[one.title])]
+        left_out = []
+        while self._needed(columns, cells) > options.max_width and any(one.sacrifice for one in columns):
+            left_out.append(max(columns, key=lambda one: one.sacrifice))
+            columns.remove(left_out[-1])
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table.add_column(columns[0].title, vertical="bottom", overflow="fold")
+        for column in columns[1:]:
+            table.add_column(column.title, justify="right", vertical="bottom", no_wrap=True)
+        for at in range(len(self.flows)):
+            table.add_row(*(cells[column.title][at] for column in columns))
+        yield table
+        if left_out:
+            names = ", ".join(column.title.replace("-\n", "").replace("\n", " ") for column in left_out)
+            yield Text(f"Left out at this width: {names}.", style="dim")
+
+    @staticmethod
+    def _needed(columns: Sequence[_Column], cells: Mapping[str, Sequence[str]]) -> int:
+        """Columns of the terminal; addresses may be folded."""
+        texts = ([*one.title.split("\n"), *cells[one.title]] for one in columns[1:])
+        return _LEAST_FLOW_WIDTH + sum(_GAP + max(map(cell_len, one)) for one in texts)
 
 
 def _verdict(report: AuditReport) -> Iterator[RenderableType]:

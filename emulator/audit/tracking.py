@@ -37,6 +37,7 @@ class Course:
     gaps: int = 0
     is_behind_loss: bool = False
     missing: int = 0
+    is_answered: bool = False
     refilled: int = 0
     duplicates: int = 0
     retransmitted: int = 0
@@ -53,6 +54,8 @@ class Course:
         """Whether retransmissions follow go-back-N: `none` (there are none), `followed`, `broken` or `unclear`."""
         if not self.restarts and not self.stray_skips:
             return "none"
+        if not self.is_answered:
+            return "unclear"
         if self.is_behind_loss:
             return "unclear" if self.stray_restarts else "followed"
         return "broken" if self.stray_restarts or self.stray_skips else "followed"
@@ -78,6 +81,7 @@ class Tracker:
     def follow(self) -> Course:
         """Go through the whole capture."""
         followed = list(self._in_order())
+        self._course.is_answered = bool(self._responses)
         spans = _psns_taken(self._flow.requests, self._mtu)
         for sighting in followed:
             if sighting.meaning.operation.is_response:

@@ -17,7 +17,7 @@ from emulator.units import NS_PER_S
 _GZIP = b"\x1f\x8b"
 _PCAP_MAGICS = tuple(map(bytes.fromhex, ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1")))
 _PCAPNG_MAGIC = bytes.fromhex("0a0d0d0a")
-_LINK_TYPE_BITS = 0x0FFFFFFF  # the rest says whether there is a frame check sequence
+_LINK_TYPE_BITS = 0xFFFF  # the rest says whether there is a frame check sequence, and how long it is
 _LARGEST_FRAME = 1 << 18  # super-frames with their link-layer header are longer than 65,535 bytes
 
 

@@ -16,9 +16,9 @@ WIDTH = 120
 
 def console() -> Console:
     """For results: stdout, as wide as it is, 120 columns where that is unknown."""
-    # No markup: what a trace is called, and what is in it, is shown as it is.
-    plain = _Results(markup=False)
-    out = plain if plain.is_terminal else _Results(width=WIDTH, markup=False)
+    # No markup, no emoji: what a trace is called, and what is in it, is shown as it is, ":ab:" in an address, too.
+    plain = _Results(markup=False, emoji=False)
+    out = plain if plain.is_terminal else _Results(width=WIDTH, markup=False, emoji=False)
     out.push_render_hook(_AsText())
     return out
 

@@ -48,5 +48,5 @@ def watch(args: argparse.Namespace, topology: Topology, place: LabPlace | None) 
 def _full_frame_bytes(args: argparse.Namespace, topology: Topology) -> int:
     """Of the wire, that a full frame of the run's transport takes."""
     if args.transport == "roce" and args.roce_path_mtu is not None:
-        return roce_packet_bytes(args.roce_path_mtu, ipv6=topology.is_ipv6)
+        return roce_packet_bytes(int(args.roce_path_mtu), ipv6=topology.is_ipv6)
     return (topology.link_mtu or DEFAULT_MTU) + ETHERNET_BYTES

@@ -105,3 +105,12 @@ def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
     assert said[2].startswith("iteration -1 took ")
     assert said[3] == "iteration 0 begins"
     assert said[4].startswith("iteration 0 took ")
+
+
+def test_a_topology_may_name_the_path_mtu(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "hosts: [{name: h0, per_rank: 127.88.0.0/16}]\ntransport: {name: roce, path_mtu: 1024}\n"
+    )
+    _bench(tmp_path, "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--iterations", 1, "--topology", "t.yaml")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["parameters"]["roce.path_mtu"]["value"] == 1024

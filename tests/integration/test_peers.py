@@ -88,3 +88,19 @@ def test_the_command_compares_with_whatever_peers_are_there(tmp_path: Path) -> N
                 assert excuse in subject["problems"][0]
             else:
                 assert reading["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--pairs", "0"], "at least one"),
+        (["--json", "nowhere/figures.json"], "there is no folder nowhere"),
+        (["--only", "flow-9"], "there is no setting flow-9"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_measured(arguments: list[str], problem: str) -> None:
+    command = [sys.executable, "-m", "lab.benchmarks.peers", "--quick", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr

@@ -49,7 +49,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--peers", metavar="DIR", type=Path, default=default_peers_folder(), help="default: %(default)s"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all readings here")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.pairs is not None and options.pairs < 1:
+        parser.error(f"--pairs {options.pairs}: at least one is needed")
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        parser.error(f"--json {options.json}: there is no folder {options.json.parent}")
+    return options
 
 
 def chosen(options: argparse.Namespace) -> list[Setting]:
@@ -63,7 +68,8 @@ def chosen(options: argparse.Namespace) -> list[Setting]:
     unknown = set(options.only or ()) - {setting.key for setting in every}
     if unknown:
         names = ", ".join(setting.key for setting in every)
-        raise SystemExit(f"there is no setting {', '.join(sorted(unknown))}; there are: {names}")
+        print(f"there is no setting {', '.join(sorted(unknown))}; there are: {names}", file=sys.stderr)
+        raise SystemExit(2)
     return [setting for setting in every if not options.only or setting.key in options.only]
 
 

@@ -43,8 +43,8 @@ def conversation() -> Conversation:
     return talk
 
 
-def shown(report: AuditReport) -> str:
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+def shown(report: AuditReport, *, width: int = 120) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(render(report))
     console.file.close()
     return console.export_text()
@@ -256,6 +256,37 @@ def test_a_long_datagram_that_cannot_be_cut_is_left_out_and_mentioned() -> None:
     assert any("could not be cut" in note for note in report.notes)
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_superframe_captured_in_part_breaks_no_rule_and_hides_no_damage(count: int) -> None:
+    """As with tcpdump -s 96: what it held is not known, so gaps behind it are not the sender's."""
+    talk = conversation()
+    whole = superframe(talk.to_server, middles(count))
+    part = dataclasses.replace(whole, data=whole.data[:96])
+    talk.psn += count
+    begun = len(talk.frames)
+    talk.write(2 * MTU + 1)
+    talk.ack(messages=1)
+    frames = list(talk.captured())
+    report = audit_frames([*frames[:begun], part, *frames[begun:]])
+    assert report.violations == ()
+    assert report.superframes == 1
+    assert report.flows[0].goodput_bps is None
+    assert any("1 super-frames were captured in part" in note for note in report.notes)
+    damaged = bytearray(frames[0].data)
+    damaged[-1] ^= 1
+    again = audit_frames([dataclasses.replace(frames[0], data=bytes(damaged)), part, *frames[1:]])
+    assert [one.rule for one in again.violations] == [Rule.ICRC]
+
+
+def test_without_answers_nobody_knows_where_a_sender_should_go_back_to() -> None:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    talk.psn -= 2
+    talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
+    (flow,) = talk.audit().flows
+    assert (flow.course.restarts, flow.course.go_back_n) == (1, "unclear")
+
+
 def test_congestion_notifications_stand_with_the_requests_they_are_about() -> None:
     talk = conversation()
     for after_ns in (0, 70_000, 4_001):
@@ -318,6 +349,20 @@ def test_json_and_table_say_the_same() -> None:
     assert f"frame {frame}: opcode-sequence" in text
     assert "ICRC right in 13" in text
     assert "No rule is broken" not in text
+
+
+@pytest.mark.parametrize("width", [60, 70, 80])
+def test_a_narrow_table_leaves_columns_out_and_cuts_no_number(width: int) -> None:
+    talk = conversation()
+    talk.psn -= 3
+    talk.request(Opcode.RC_WRITE_FIRST, payload=bytes(MTU))
+    wide, narrow = shown(talk.audit(), width=200), shown(talk.audit(), width=width)
+    assert "Left out" not in wide
+    assert "Left out at this width: duplicates" in narrow
+    (row,) = (line.split() for line in wide.splitlines() if line.startswith("QP"))
+    (short,) = (line.split() for line in narrow.splitlines() if line.startswith("QP"))
+    assert set(short) <= set(row)
+    assert all(len(line) <= width for line in narrow.splitlines())
 
 
 def test_the_table_shows_the_busiest_flows_and_the_first_violations() -> None:

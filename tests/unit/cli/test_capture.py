@@ -47,6 +47,13 @@ def test_big_endian(tmp_path: Path) -> None:
     assert (frame.time_ns, frame.data) == (1_000_002_000, b"abc")
 
 
+@pytest.mark.parametrize("above", [0x04000000, 0xF4000000], ids=["length present", "and a length"])
+def test_a_frame_check_sequence_is_no_link_type(tmp_path: Path, above: int) -> None:
+    head = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, above | 1)
+    (frame,) = written(tmp_path / "c", head + struct.pack("<IIII", 1, 2, 3, 3) + b"abc")
+    assert frame.link_type == 1
+
+
 def test_compressed(tmp_path: Path, container: Container) -> None:
     assert len(list(written(tmp_path / "c", gzip.compress(container(RECORDS))))) == 5
 

@@ -35,6 +35,15 @@ def test_names_in_tables_do_not_steer_the_terminal(is_terminal: bool, monkeypatc
     assert r"a\x1b[2J" in out
 
 
+def test_an_address_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table("fd00:1234::", ":a:")
+    table.add_row("fd00:ab:1::2", ":1234:")
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    console().print(table)
+    assert all(text in out.getvalue() for text in ("fd00:1234::", ":a:", "fd00:ab:1::2", ":1234:"))
+
+
 def test_no_line_ends_in_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = _print("a much longer line", is_terminal=False, monkeypatch=monkeypatch).splitlines()
 
