@@ -393,7 +393,7 @@ class RoceEndpoint:
             else:
                 channel.drop("header")
             return
-        now, dropped = time.monotonic_ns(), channel.dropped
+        now, dropped = time.monotonic_ns(), channel.dropped if is_marked else 0
         if control and not is_marked:
             self._remember(control, size, stride)
         if stride < size:

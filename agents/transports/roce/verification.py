@@ -110,13 +110,13 @@ class Verification:
             size: bytes of the packet.
             header: of them, BTH and extension headers.
             length: of them, payload.
-            packet: packets of its message before it; None: its message has not begun here.
+            packet: packets of its message before it; None: it is not of the message under way.
             is_wanted: whether it will be taken if it is right.
         """
         payload, datagram, framing = self._shared.payload, self._shared.buffer[:size], self._framing(port)
         if opcode in _STARTING:
             packet, is_wanted = 0, True
-        elif not length:
+        elif not length or payload.is_constant:
             packet = 0
         is_as_sent = packet is not None and framing.is_as_sent(
             datagram, header_bytes=header, slot=payload.slot(packet), size=length
