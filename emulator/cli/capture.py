@@ -106,10 +106,18 @@ def _open(path: Path, stream: _Watched) -> Any:
         from scapy.utils import RawPcapNgReader, RawPcapReader
     except ImportError as error:
         raise HostError("reading captures needs scapy: pip install 'charkha[audit]'") from error
+
+    class Sections(RawPcapNgReader):
+        """Every section of a file has interfaces of its own."""
+
+        def _read_block_shb(self) -> None:
+            super()._read_block_shb()
+            self.interfaces = []
+
     magic = stream.read(4)
     if magic not in _PCAP_MAGICS and magic != _PCAPNG_MAGIC:
         raise InputError(f"{path}: {stream.problem or 'neither pcap nor pcapng'}")
-    kind = RawPcapNgReader if magic == _PCAPNG_MAGIC else RawPcapReader
+    kind = Sections if magic == _PCAPNG_MAGIC else RawPcapReader
     try:
         # Calling the class would open the file and guess; what it is, is known here.
         return type.__call__(kind, str(path), stream, magic)

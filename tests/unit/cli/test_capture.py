@@ -109,6 +109,14 @@ def test_a_block_of_another_kind_is_passed_over(tmp_path: Path) -> None:
     assert capture.notes == []
 
 
+def test_a_second_section_has_interfaces_of_its_own(tmp_path: Path) -> None:
+    capture = written(tmp_path / "c", pcapng(RECORDS[:2]) + pcapng(RECORDS[2:], link_type=113))
+    assert [(one.link_type, one.data) for one in capture] == [
+        (1 if index < 2 else 113, data) for index, (_, data) in enumerate(RECORDS)
+    ]
+    assert capture.notes == []
+
+
 def test_a_record_of_an_unknown_interface_is_named(tmp_path: Path) -> None:
     data = bytearray(pcapng(RECORDS[:1]))
     at = data.index(struct.pack("<I", 6), 28)
