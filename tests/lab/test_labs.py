@@ -14,6 +14,7 @@ import pytest
 from agents.transports.roce.ends import folded_port
 from tests.support.command import COMMAND, EXAMPLE, ROOT, wait_for
 from tests.support.machine import Machine, machine
+from tests.support.namespaces import need_switch
 
 LEAF_SPINE = ROOT / "topologies" / "leaf-spine-2x2.yaml"
 TWO_HOSTS = ROOT / "topologies" / "two-hosts-switch.yaml"
@@ -49,6 +50,7 @@ def bench(topology: Path, *options: object) -> tuple[object, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bridge", "ovs", "router"])
 def test_every_kind_of_switch_carries_the_example_and_leaves_nothing(host: Machine, kind: str) -> None:
+    need_switch(kind)
     before = host.traces()
     topology = two_hosts(host, kind)
     raise_lab(host, topology, "--id", "carrier")

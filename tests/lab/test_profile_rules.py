@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from emulator.dut.watch import DutWatch
 from emulator.errors import HostError
 from tests.support.datagrams import Arrived, exchange
 from tests.support.labs import RaisedLab, raised
+from tests.support.namespaces import need_switch
 from tests.support.profiles import TWO_HOSTS, profile_of
 
 pytestmark = pytest.mark.usefixtures("lab_host")
@@ -27,8 +27,7 @@ NAK = 0x60
 
 @pytest.fixture(params=["bridge", "router", "ovs"])
 def lab(lab_host: None, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RaisedLab]:
-    if request.param == "ovs" and shutil.which("ovs-vswitchd") is None:
-        pytest.skip("not installed: `apt-get install openvswitch-switch`")
+    need_switch(request.param)
     with raised(tmp_path, TWO_HOSTS.replace("KIND", request.param).replace("RATE", "")) as one:
         yield one
 

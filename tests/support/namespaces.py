@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.command import wait_for
 
 TOOLS = {"ip": "iproute2", "nft": "nftables", "ethtool": "ethtool", "tcpdump": "tcpdump", "tshark": "tshark"}
@@ -34,6 +36,12 @@ def why_not() -> str | None:
             return None
     except subprocess.CalledProcessError as error:
         return f"no network namespace can be made here: {error.stderr.strip()}"
+
+
+def need_switch(kind: str) -> None:
+    """Skips where the host has not the software that a switch of this kind is made of."""
+    if kind == "ovs" and shutil.which("ovs-vswitchd") is None:
+        pytest.skip("not installed: `apt-get install openvswitch-switch`")
 
 
 class Namespace:
