@@ -34,4 +34,4 @@ def steal_fraction(begin: CoreTicks | None, end: CoreTicks | None) -> float | No
     """
     if begin is None or end is None or end.total <= begin.total:
         return None
-    return (end.stolen - begin.stolen) / (end.total - begin.total)
+    return max(0, end.stolen - begin.stolen) / (end.total - begin.total)  # a machine that moved host may count back

@@ -26,5 +26,9 @@ def test_a_kernel_that_does_not_say_gives_none(tmp_path: Path, text: str | None)
     assert steal_fraction(CoreTicks(100, 1), CoreTicks(100, 1)) is None  # no tick has passed
 
 
+def test_a_count_that_goes_back_is_no_steal() -> None:
+    assert steal_fraction(CoreTicks(100, 9), CoreTicks(200, 5)) == 0
+
+
 def test_this_kernel_says() -> None:
     assert CoreTicks.now() is not None
