@@ -20,21 +20,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.lateness import Lateness
+from agents.host.nics import nics_of
+from agents.host.ports import Ports, leased
 from agents.link import ControlLink
-from agents.nics import nics_of
-from agents.player import RankPlayer
-from agents.ports import Ports, leased
+from agents.play.player import RankPlayer
 from agents.reporter import Reporter
-from agents.steal import CoreTicks, steal_fraction
-from agents.timer import TimerfdClock
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
+from emulator.control import conversation as control
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
+from emulator.host.clock_id import clock_id
+from emulator.host.lateness import Lateness
+from emulator.host.steal import CoreTicks, steal_fraction
+from emulator.host.timer import TimerfdClock
 from emulator.planner.program import Chunk
-from emulator.wire import control
-from emulator.wire.clock_id import clock_id
-from emulator.wire.tls import TlsFiles
+from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
     from emulator.telemetry.metrics import AgentMetrics

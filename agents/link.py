@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import grpc
 
+from emulator.control import conversation as control
 from emulator.errors import ControllerRefusal, RunAborted
-from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import decode, encode_agent
-from emulator.wire.tls import TlsFiles
+from emulator.wire.control.codec import decode, encode_agent
+from emulator.wire.control.tls import TlsFiles
 
 _AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
 _OPTIONS = [

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agents.clock import Clock
-from emulator.results.catalogue import Completions
-from emulator.results.observations import Completion, ComputeSpans, RankSummary
+from emulator.control.conversation import AgentValue, Credit, IterationDone
+from emulator.control.observations import Completion, Completions, ComputeSpans, RankSummary
+from emulator.host.clock import Clock
 from emulator.units import NS_PER_S
-from emulator.wire.control import AgentValue, Credit, IterationDone
 
 FLUSH_NS = NS_PER_S // 20
 BATCH = 512

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.agent import Agent
-from agents.ports import Ports
+from agents.host.ports import Ports
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
-from emulator.wire.tls import TlsFiles
+from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
     from emulator.telemetry.metrics import AgentMetrics

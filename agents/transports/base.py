@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from emulator.results.observations import FlowCounters as FlowCounters
+from emulator.control.observations import FlowCounters as FlowCounters
 
 if TYPE_CHECKING:
-    from emulator.results.manifest import Parameter
+    from emulator.control.parameter import Parameter
 
 DEFAULT_MESSAGE_BYTES = {"roce": 4 << 20, "zmq": 1 << 20}
 """Payload per message, at most, by transport: a RoCE message costs packets of its own, one of ZeroMQ memory."""

@@ -37,8 +37,8 @@ def make_transport(
     """
     # Only the transport that is used is loaded, and none where only names are wanted.
     if name == "roce":
-        from agents.transports.roce.options import RoceOptions
         from agents.transports.roce.transport import RoceTransport
+        from emulator.roce.options import RoceOptions
 
         chosen = RoceOptions.parse(options or {})
         return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agents.roce.opcodes import Operation, Place
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Sighting
+from emulator.roce.opcodes import Operation, Place
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from agents.roce.psn import Psn
 from emulator.audit.sighting import Flow, FlowKey, Sighting
+from emulator.roce.psn import Psn
 
 _SAMPLE = 64
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from agents.roce.opcodes import MEANINGS, Opcode
 from emulator.audit.messages import Messages
 from emulator.audit.responses import Answers
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, address
 from emulator.audit.tracking import Course
+from emulator.roce.opcodes import MEANINGS, Opcode
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from agents.roce.headers import Syndrome
-from agents.roce.opcodes import Operation
-from agents.roce.psn import Psn, add, compare
 from emulator.audit.messages import path_mtu
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, Sighting
+from emulator.roce.headers import Syndrome
+from emulator.roce.opcodes import Operation
+from emulator.roce.psn import Psn, add, compare
 
 
 @dataclass(slots=True)

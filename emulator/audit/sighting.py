@@ -6,10 +6,10 @@ import ipaddress
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agents.roce.headers import Aeth, Reth
-from agents.roce.opcodes import Meaning
-from agents.roce.packet import Packet
-from agents.roce.psn import Psn
+from emulator.roce.headers import Aeth, Reth
+from emulator.roce.opcodes import Meaning
+from emulator.roce.packet import Packet
+from emulator.roce.psn import Psn
 
 
 @dataclass(frozen=True, slots=True)

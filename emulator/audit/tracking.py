@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agents.roce.headers import Syndrome
-from agents.roce.opcodes import Operation, Service
-from agents.roce.psn import PSN_SPACE, Psn, distance, wrap
 from emulator.audit.messages import PATH_MTUS, Sent
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, Sighting
+from emulator.roce.headers import Syndrome
+from emulator.roce.opcodes import Operation, Service
+from emulator.roce.psn import PSN_SPACE, Psn, distance, wrap
 
 _REMEMBERED = 16  # acknowledgements that may have been on their way, or lost, when the sender went back
 

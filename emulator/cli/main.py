@@ -123,7 +123,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         if name == chosen:
-            import_module(f"emulator.cli.{name}").add_parser(subparsers)
+            import_module(f"emulator.cli.commands.{name}").add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
-from emulator.results.schema import Columns
+from emulator.run_folder.schema import Columns
 
 
 class RunCompanion(Protocol):

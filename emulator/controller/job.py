@@ -12,31 +12,32 @@ from typing import Any
 
 import numpy as np
 
+from emulator.control.observations import Completions, ComputeSpans, RankSummary, join_ends
+from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
 from emulator.controller.companion import NoCompanion, RunCompanion
 from emulator.controller.description import describe_dut, describe_path, describe_topology
 from emulator.controller.listening import Listening
+from emulator.controller.measured_trace import NodeAnnotation, annotate, trace_metadata
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.errors import PlanError, RunInterrupted, RunTimeout, TransferFailed
-from emulator.planner.capping import PortShare, port_shares
 from emulator.planner.choice import AlgorithmChoice
-from emulator.planner.ideal import UNKNOWN_NS, ideal_per_instance
-from emulator.planner.overhead import DEFAULT_MTU, WireOverhead, transport_overhead
-from emulator.results.annotate import NodeAnnotation, annotate, trace_metadata
-from emulator.results.catalogue import Catalogue, Completions
-from emulator.results.limits import limits_met
-from emulator.results.manifest import Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
-from emulator.results.observations import ComputeSpans, RankSummary, join_ends
-from emulator.results.observer import RunObserver
-from emulator.results.record import BROKEN, Run, RunWriter
-from emulator.results.roofline import sequential_roofline_ns
+from emulator.planner.network.capping import PortShare, port_shares
+from emulator.planner.network.ideal import UNKNOWN_NS, ideal_per_instance
+from emulator.planner.network.overhead import DEFAULT_MTU, WireOverhead, transport_overhead
+from emulator.run_folder.catalogue import Catalogue
+from emulator.run_folder.manifest import Exclusion, HostFacts, Manifest, Scaling, TraceFacts, Trials
+from emulator.run_folder.observer import RunObserver
+from emulator.run_folder.record import BROKEN, Run, RunWriter
+from emulator.statistics.limits import limits_met
+from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.topology.model import Topology
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
 from emulator.units import NS_PER_S
-from emulator.wire.load import LoadedTrace, digest
-from emulator.wire.rewrite import NodeChange, rewrite_trace
+from emulator.wire.trace.load import LoadedTrace, digest
+from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
 
 MEASURED_TRACE = "trace"
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S

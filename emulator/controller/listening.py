@@ -9,7 +9,7 @@ import grpc
 
 from emulator.errors import HostError, PlanError
 from emulator.topology.model import Topology
-from emulator.wire.tls import TlsFiles
+from emulator.wire.control.tls import TlsFiles
 
 UNIX = "unix:"
 

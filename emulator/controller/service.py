@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import grpc
 
+from emulator.control import conversation as control
 from emulator.errors import RemoteProtocolError
-from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import decode, encode_controller
+from emulator.wire.control.codec import decode, encode_controller
 
 logger = logging.getLogger(__name__)
 

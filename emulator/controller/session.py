@@ -18,6 +18,9 @@ from typing import Any, Protocol
 
 import grpc
 
+from emulator.control import conversation as control
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.parameter import Parameter
 from emulator.controller import state
 from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.grpc_output import print_no_tracebacks
@@ -27,18 +30,14 @@ from emulator.controller.scratch import scratch_folder
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
-from emulator.planner.capping import PortShare
+from emulator.host.clock_id import clock_id
+from emulator.host.nic import NicFacts
+from emulator.host.priority import behind_agents
 from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.network.capping import PortShare
 from emulator.planner.program import PlaySettings
-from emulator.priority import behind_agents
-from emulator.results.catalogue import Completions
-from emulator.results.manifest import Parameter
-from emulator.results.nics import NicFacts
-from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import IdArray, Workload
 from emulator.units import NS_PER_S
-from emulator.wire import control
-from emulator.wire.clock_id import clock_id
 
 logger = logging.getLogger(__name__)
 

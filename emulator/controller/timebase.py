@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from emulator.controller.clock import ClockEstimate, difference_error_ns
 from emulator.controller.session import SessionOutcome
-from emulator.results.collectives import to_ints
-from emulator.results.manifest import Clock
-from emulator.results.record import RunWriter
-from emulator.results.schema import Part
+from emulator.run_folder.manifest import Clock
+from emulator.run_folder.record import RunWriter
+from emulator.run_folder.schema import Part
+from emulator.statistics.collectives import to_ints
 from emulator.trace.model import IntArray
 
 ONE_CLOCK = Clock()

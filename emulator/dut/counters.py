@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emulator.errors import EmulatorError
-from emulator.priority import let_others_go_first
+from emulator.host.priority import let_others_go_first
 
 if TYPE_CHECKING:
-    from emulator.results.schema import Columns
+    from emulator.run_folder.schema import Columns
 
 PERIOD_S = 1.0
 _CLOSING_S = 15.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from agents.iproute import holders
 from emulator.dut.counters import Reading
 from emulator.errors import HostError
+from emulator.host.iproute import holders
 from emulator.topology.model import Topology
 
 SYSFS = Path("/sys/class/net")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.results.classes import ClassKey, class_rows
-from emulator.results.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge
-from emulator.results.record import Run
-from emulator.results.schema import Part
-from emulator.results.summary import SEND_RECV, read_measured
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.classes import ClassKey, class_rows
+from emulator.statistics.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge
+from emulator.statistics.summary import SEND_RECV, read_measured
 from emulator.trace.model import CommKind, IntArray
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.export import junit, nccl_tests, perfetto, tables
+from emulator.export import nccl_tests, perfetto, tables
 from emulator.export.astra_sim import package as astra_sim
-from emulator.results.places import check_file
-from emulator.results.record import Run
-from emulator.results.stream import writing
+from emulator.run_folder.places import check_file
+from emulator.run_folder.record import Run
+from emulator.run_folder.stream import writing
+from emulator.views import run_junit as junit
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ import numpy as np
 
 from emulator.errors import ResultError
 from emulator.export.classes import MeasuredClass, measured_classes
-from emulator.results.manifest import Manifest
-from emulator.results.record import Run
-from emulator.results.sweep import PARTED, format_number
+from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.record import Run
 from emulator.trace.model import CommKind
 from emulator.units import NS_PER_US
+from emulator.views.terminal.sweep import PARTED, format_number
 
 JSON_VERSION = 3
 """Of the layout of nccl-tests' JSON."""

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from emulator.errors import HostError, RunError
-from emulator.results.manifest import Manifest
-from emulator.results.record import Run
-from emulator.results.summary import ClassSummary, RunSummary, summarise
+from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.record import Run
+from emulator.statistics.summary import ClassSummary, RunSummary, summarise
 from emulator.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from emulator.errors import HostError
-from emulator.results.collectives import to_ints
-from emulator.results.record import Run
-from emulator.results.schema import Part
-from emulator.results.stream import writing
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.stream import writing
+from emulator.statistics.collectives import to_ints
 
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from emulator.results.record import Run
-from emulator.results.schema import Part
-from emulator.results.stream import writing
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.stream import writing
 
 
 def write(run: Run, folder: Path) -> Sequence[str]:

@@ -11,11 +11,11 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from agents.roce.headers import Bth
-from agents.roce.icrc import icrc_of_datagram
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import CNP_PAYLOAD, ICRC_BYTES, UDP_PORT, congestion_notification, pack_icrc, pack_packet
-from agents.roce.psn import Psn
+from emulator.roce.headers import Bth
+from emulator.roce.icrc import icrc_of_datagram
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD, ICRC_BYTES, UDP_PORT, congestion_notification, pack_icrc, pack_packet
+from emulator.roce.psn import Psn
 
 MAGIC = b"charkha\x00"
 SOURCE_PORT, DISCARD_PORT = 0xC0DE, 9

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from emulator.results.collectives import MERGE_COLUMNS, merge
-from emulator.results.observer import RunObserver
-from emulator.results.schema import SAMPLES_SCHEMA, Columns, to_batch
-from emulator.results.summary import ClassSummary, classify
+from emulator.run_folder.observer import RunObserver
+from emulator.run_folder.schema import SAMPLES_SCHEMA, Columns, to_batch
+from emulator.statistics.collectives import MERGE_COLUMNS, merge
+from emulator.statistics.summary import ClassSummary, classify
 
 LARGEST_ITERATION = 1_000_000
 """Rows of an iteration beyond which it is not summed up: the controller has other things to do."""

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from emulator.errors import HostError, InputError
-from emulator.results.observer import RunObserver
-from emulator.results.summary import ClassSummary
+from emulator.run_folder.observer import RunObserver
+from emulator.statistics.summary import ClassSummary
 from emulator.telemetry.reporter import RunFacts
 from emulator.units import NS_PER_S
 

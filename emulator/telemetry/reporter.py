@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from emulator.results.observer import RunObserver
-from emulator.results.summary import ClassSummary
+from emulator.run_folder.observer import RunObserver
+from emulator.statistics.summary import ClassSummary
 from emulator.telemetry.messages import Composer, Kind, Message
 from emulator.units import BITS_PER_BYTE
 

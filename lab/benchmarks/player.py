@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agents.player import RankPlayer
+from agents.play.player import RankPlayer
 from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters
-from agents.virtual_clock import VirtualClock
+from emulator.control.observations import Completion, RankSummary
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
-from emulator.results.observations import Completion, RankSummary
 from emulator.trace.model import CommKind, Resource
+from tests.support.virtual_clock import VirtualClock
 
 BYTES = 1 << 20
 

@@ -26,8 +26,8 @@ from typing import Any
 from blast import blast  # type: ignore[import-not-found]  # beside this file
 
 from agents.transports.base import Address, Endpoint
-from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.transport import RoceTransport
+from emulator.roce.options import RoceOptions
 from emulator.units import parse_size
 
 TIMEOUT_S = 120

@@ -18,9 +18,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from emulator.control.parameter import Parameter
 from emulator.controller.description import describe_topology
-from emulator.results.manifest import HostFacts, Manifest, Parameter, TraceFacts, Trials, to_json
-from emulator.results.record import MANIFEST, RunWriter
+from emulator.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
+from emulator.run_folder.record import MANIFEST, RunWriter
 from emulator.topology.model import default_loopback
 
 _PARAMETERS = 30

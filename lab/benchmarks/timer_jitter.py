@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.timer import TimerfdClock
+from emulator.host.timer import TimerfdClock
 
 SetAlarm = Callable[[int, Callable[[], None]], None]
 

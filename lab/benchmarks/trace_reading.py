@@ -17,8 +17,8 @@ from pathlib import Path
 
 from emulator.trace.workload import build_workload
 from emulator.wire._pb import et_pb2
-from emulator.wire.et import read_rank
-from emulator.wire.rewrite import write_trace
+from emulator.wire.trace.et import read_rank
+from emulator.wire.trace.rewrite import write_trace
 
 SCHEMA = "aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"
 

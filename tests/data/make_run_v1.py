@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.results.manifest import Clock, Exclusion, HostFacts, Manifest, Parameter, Scaling, TraceFacts, Trials
-from emulator.results.observations import FlowCounters, RankSummary
-from emulator.results.record import RunWriter
+from emulator.control.observations import FlowCounters, RankSummary
+from emulator.control.parameter import Parameter
+from emulator.run_folder.manifest import Clock, Exclusion, HostFacts, Manifest, Scaling, TraceFacts, Trials
+from emulator.run_folder.record import RunWriter
 from tests.support.runs import Row, collective, columns, pair
 
 FOLDER = Path(__file__).parent / "run-v1"

@@ -3,8 +3,8 @@
 import os
 from functools import partial
 
-from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.transport import RoceTransport
+from emulator.roce.options import RoceOptions
 from tests.integration.socket_bed import SocketBed, play
 
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"

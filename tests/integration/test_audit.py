@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.roce.opcodes import Opcode
-from emulator.cli.audit import audit_file
+from emulator.cli.commands.audit import audit_file
+from emulator.roce.opcodes import Opcode
 from tests.support.command import charkha
 from tests.support.roce_capture import MTU, Conversation
 from tests.support.shared_traces import require_shared

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 
 from agents.link import ControlLink
-from emulator.wire import control
+from emulator.control import conversation as control
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import decode
+from emulator.wire.control.codec import decode
 
 MESSAGES = 20
 

@@ -17,16 +17,16 @@ import grpc
 import pytest
 
 from agents.link import ControlLink
+from emulator.control import conversation as control
 from emulator.controller import launch
 from emulator.controller import session as sessions
 from emulator.controller.session import RunPlan, RunSession, SessionOutcome
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
-from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import encode_agent
-from emulator.wire.load import load_trace
+from emulator.wire.control.codec import encode_agent
+from emulator.wire.trace.load import load_trace
 from tests.support.trace_files import collective, write
 
 AGENTS = {"agent-0": [0], "agent-1": [1]}

@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from emulator.results.observations import FlowCounters
-from emulator.results.record import Run
-from emulator.results.summary import summarise
+from emulator.control.observations import FlowCounters
+from emulator.run_folder.record import Run
+from emulator.statistics.summary import summarise
 from tests.support.command import ROOT
 from tests.support.repeated import write_runs
 from tests.support.runs import collective, ranks, write_run

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.record import Run, read_run
-from emulator.results.schema import Part
-from emulator.results.summary import read_measured, summarise
+from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.schema import Part
+from emulator.statistics.summary import read_measured, summarise
 from tests.support.command import EXAMPLE, charkha
 from tests.support.perfetto_ui import trace_processor
 

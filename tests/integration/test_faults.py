@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.manifest import ABORTED
-from emulator.results.record import PARTIAL_MANIFEST, Run, read_run
-from emulator.results.schema import Part
+from emulator.run_folder.manifest import ABORTED
+from emulator.run_folder.record import PARTIAL_MANIFEST, Run, read_run
+from emulator.run_folder.schema import Part
 from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
 
 PATIENCE_S = 5.0

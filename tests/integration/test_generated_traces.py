@@ -14,9 +14,9 @@ from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.workload import transformer_workload
 from emulator.trace.model import CommKind, Resource, Workload
 from emulator.trace.workload import build_workload
-from emulator.wire.et import read_rank
-from emulator.wire.files import find_trace
-from emulator.wire.generated import write_workload
+from emulator.wire.trace.et import read_rank
+from emulator.wire.trace.files import find_trace
+from emulator.wire.trace.generated import write_workload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

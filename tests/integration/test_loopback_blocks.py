@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.roce.packet import UDP_PORT
-from emulator.cli.loopback import own_block
+from emulator.experiment.loopback import own_block
+from emulator.roce.packet import UDP_PORT
 from emulator.topology.model import LOOPBACK_BLOCKS, default_loopback
 from tests.support.command import EXAMPLE, started
 

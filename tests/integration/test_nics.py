@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from agents import iproute
-from agents.ethtool import nic_facts
-from agents.nics import nics_of
-from emulator.results.nics import NicFacts
+from agents.host.nics import nics_of
+from emulator.host import iproute
+from emulator.host.ethtool import nic_facts
+from emulator.host.nic import NicFacts
 
 PREPARE = (
     "ip link add fresh type veth peer name other && ip link set fresh mtu 4321 up && ip link set other up"
@@ -19,7 +19,7 @@ PREPARE = (
 )
 ASK = """
 import json, dataclasses
-from agents.nics import nics_of
+from agents.host.nics import nics_of
 found = nics_of(["198.18.7.1", "198.18.7.2", "198.18.9.9", "127.0.0.1"], {})
 print(json.dumps([dataclasses.asdict(nic) for nic in found]))
 """

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.cli.reporting import Place, live_page
-from emulator.report.writing import write_report
-from emulator.results.record import read_run
+from emulator.cli.options.reporting import Place, live_page
+from emulator.run_folder.record import read_run
+from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser, chromium
 from tests.support.command import EXAMPLE, charkha, started, wait_for

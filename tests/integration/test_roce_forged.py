@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import CNP_PAYLOAD, pack_icrc, pack_packet
-from agents.roce.psn import Psn, add
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.shared import data_traffic_class
 from agents.transports.roce.system_calls import cut_message
+from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD, pack_icrc, pack_packet
+from emulator.roce.psn import Psn, add
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from agents.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.messages import LEAST_REACH_PACKETS
-from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
-from agents.roce.packet import pack_icrc, pack_packet, pad_bytes
-from agents.roce.psn import Psn, add
-from agents.roce.runs import Framing
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel, Shared
 from agents.transports.roce.shared import data_traffic_class
 from agents.transports.roce.system_calls import cut_message
+from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.messages import LEAST_REACH_PACKETS
+from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.packet import pack_icrc, pack_packet, pad_bytes
+from emulator.roce.psn import Psn, add
+from emulator.roce.runs import Framing
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from agents.roce.runs import Payload, Staging
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.sockets import Sender
+from emulator.roce.runs import Payload, Staging
 
 
 @pytest.fixture(params=[(1024, None), (4096, None), (4096, 7)], ids=["on end", "payload once", "random"])
 def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Staging:
     """Packets that all differ in what stands where headers and ICRCs do, four a call."""
-    monkeypatch.setattr("agents.roce.runs.MOST_SEGMENTS", 4)
+    monkeypatch.setattr("emulator.roce.runs.MOST_SEGMENTS", 4)
     path_mtu, seed = request.param
     staging, random = Staging(Payload(path_mtu=path_mtu, seed=seed)), Random(path_mtu)
     for slot in range(staging.slots):

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES
-from emulator.results.manifest import Parameter
-from emulator.results.record import read_run
+from emulator.control.parameter import Parameter
+from emulator.run_folder.record import read_run
 from tests.support.command import COMMAND, EXAMPLE, charkha
 
 NET = f"127.{50 + os.getpid() % 50}.0.0/16"
@@ -109,10 +109,10 @@ def test_buffers_that_the_kernel_cut_are_a_warning_with_its_remedy(tmp_path: Pat
 
 IN_A_NAMESPACE = """
 import asyncio, socket, struct
-from agents.roce.icrc import icrc_of_datagram
+from emulator.roce.icrc import icrc_of_datagram
 from agents.transports.base import Address
 from agents.transports.roce.transport import RoceTransport
-from agents.transports.roce.options import RoceOptions
+from emulator.roce.options import RoceOptions
 
 class Rank:
     def __init__(self, endpoint):

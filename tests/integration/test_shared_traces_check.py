@@ -11,7 +11,7 @@ import pytest
 from emulator.errors import TraceError
 from emulator.trace.summary import Summary, summarise
 from emulator.trace.workload import TraceOptions, build_workload
-from emulator.wire.load import load_trace
+from emulator.wire.trace.load import load_trace
 from tests.support.shared_traces import require_shared
 
 

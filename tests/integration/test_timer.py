@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from agents.timer import TimerfdClock
+from emulator.host.timer import TimerfdClock
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 

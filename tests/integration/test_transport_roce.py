@@ -11,17 +11,17 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from agents.roce.dcqcn import ReactionPoint
-from agents.roce.opcodes import Opcode
-from agents.roce.psn import Psn
-from agents.roce.runs import ICRC, LAST_IMM, Pieces
-from agents.roce.single import WRITE
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, Sender
 from agents.transports.roce.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress, cut_message
+from emulator.control.observations import join_ends
+from emulator.control.parameter import Parameter
 from emulator.errors import HostError
-from emulator.results.manifest import Parameter
-from emulator.results.observations import join_ends
+from emulator.roce.dcqcn import ReactionPoint
+from emulator.roce.opcodes import Opcode
+from emulator.roce.psn import Psn
+from emulator.roce.runs import ICRC, LAST_IMM, Pieces
+from emulator.roce.single import WRITE
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import CASES, Case, directory, sent_from
 
@@ -318,7 +318,7 @@ def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(mon
             super().notified(now)
             rates.append((before, self.rate_bps(now)))
 
-    monkeypatch.setattr("agents.transports.roce.options.ReactionPoint", Watched)
+    monkeypatch.setattr("emulator.roce.options.ReactionPoint", Watched)
 
     async def scenario(bed: RoceBed) -> None:
         a, _ = await bed.connected(2)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from emulator.results.record import Run, read_run
-from emulator.results.schema import Part
+from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import measures
 

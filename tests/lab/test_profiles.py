@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.results.record import Run, read_run
-from emulator.results.schema import Part
+from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.schema import Part
 from tests.support.command import Finished, charkha
 from tests.support.fairness import shares
 from tests.support.full import measures

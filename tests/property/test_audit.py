@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.roce.icrc import UdpPath
+from emulator.audit.capture import Capture
 from emulator.audit.link import CapturedFrame
 from emulator.audit.report import to_json
-from emulator.audit.table import render
-from emulator.cli.capture import Capture
 from emulator.errors import InputError
+from emulator.roce.icrc import UdpPath
+from emulator.views.terminal.audit_table import render
 from tests.support.full import examples
 from tests.support.roce_capture import (
     CLIENT,

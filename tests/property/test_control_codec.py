@@ -11,16 +11,15 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.control import conversation as control
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
+from emulator.host.nic import NicFacts
 from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
-from emulator.results.catalogue import Completions
-from emulator.results.manifest import Parameter
-from emulator.results.nics import NicFacts
-from emulator.results.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.trace.model import CommKind, Resource
-from emulator.wire import control
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import decode, encode_agent, encode_controller
+from emulator.wire.control.codec import decode, encode_agent, encode_controller
 
 texts = st.text(max_size=8)
 u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.transports.memory import MemoryNetwork
-from agents.virtual_clock import VirtualClock
 from tests.integration.transport_conformance import Heard, Listener, directory
 from tests.support.full import examples
+from tests.support.memory_transport.transport import MemoryNetwork
+from tests.support.virtual_clock import VirtualClock
 
 RANKS = 3
 MESSAGE_BYTES = 64

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.roce.messages import PATH_MTUS, Arrival, ConnectionSettings, Message, Verb
-from agents.roce.psn import PSN_SPACE
-from agents.roce.responder import Responder
+from emulator.roce.messages import PATH_MTUS, Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.psn import PSN_SPACE
+from emulator.roce.responder import Responder
 from tests.support.full import examples
 from tests.support.virtual_wire import Wire, expected
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from emulator.errors import TraceError
 from emulator.trace.model import NodeType, RankTrace
 from emulator.wire._pb import et_pb2
-from emulator.wire.et import read_rank
-from emulator.wire.rewrite import NodeChange, rewrite_trace
+from emulator.wire.trace.et import read_rank
+from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
 from tests.support.trace_files import PACK, UNPACK, attribute, collective, compute, parse_trace, trace_bytes
 
 EXAMPLES = int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "2000"))

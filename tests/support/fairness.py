@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from emulator.planner.balance import balance_of
-from emulator.results.collectives import to_ints
+from emulator.planner.network.balance import balance_of
+from emulator.statistics.collectives import to_ints
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 FloatArray = npt.NDArray[np.float64]

@@ -12,24 +12,24 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from agents import tags
-from agents.clock import Clock
-from agents.player import RankPlayer
+from agents.play import tags
+from agents.play.player import RankPlayer
 from agents.transports.base import Endpoint, EndpointEvents
-from agents.transports.memory import MemoryNetwork
-from agents.virtual_clock import VirtualClock
+from emulator.control.observations import Completion, RankSummary
 from emulator.controller.stream import ProgramStream
+from emulator.host.clock import Clock
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.program import PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.node import SyntheticWorkload, WorkNode
-from emulator.results.observations import Completion, RankSummary
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control_codec import decode, encode_controller
+from emulator.wire.control.codec import decode, encode_controller
 from tests.support import traces as write
+from tests.support.memory_transport.transport import MemoryNetwork
+from tests.support.virtual_clock import VirtualClock
 
 BEGIN_LEAD_NS = 1_000
 

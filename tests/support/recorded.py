@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from emulator.results.classes import ClassKey
-from emulator.results.comparison.groups import MeasuredRun, RunGroup
-from emulator.results.measurements import Measurements, Times
+from emulator.comparison.groups import MeasuredRun, RunGroup
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.measurements import Measurements, Times
 from tests.support.runs import manifest
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "recorded-times.parquet"

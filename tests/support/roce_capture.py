@@ -6,14 +6,14 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from agents.roce.headers import Aeth, Bth, Extension, Reth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import congestion_notification, pack_icrc, pack_packet, pad_bytes
-from agents.roce.psn import wrap
 from emulator.audit.audit import Audit
 from emulator.audit.link import CapturedFrame
 from emulator.audit.report import AuditReport
+from emulator.roce.headers import Aeth, Bth, Extension, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import congestion_notification, pack_icrc, pack_packet, pad_bytes
+from emulator.roce.psn import wrap
 
 MTU = 1024
 ETHERNET = 1

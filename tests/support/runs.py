@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from emulator.results.manifest import Manifest, TraceFacts, Trials
-from emulator.results.observations import FlowCounters, RankSummary
-from emulator.results.record import Run, RunWriter, read_run
-from emulator.results.schema import SAMPLES_SCHEMA, to_batch
+from emulator.control.observations import FlowCounters, RankSummary
+from emulator.run_folder.manifest import Manifest, TraceFacts, Trials
+from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.schema import SAMPLES_SCHEMA, to_batch
 
 MEASURED_ATTRIBUTES = {
     "charkha.duration_ns",

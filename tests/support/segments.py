@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agents.roce.messages import ResponseRun, Run, Verb
-from agents.roce.opcodes import MEANINGS, Opcode, Operation, Place
-from agents.roce.psn import Psn, add
+from emulator.roce.messages import ResponseRun, Run, Verb
+from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Place
+from emulator.roce.psn import Psn, add
 
 
 class OpcodesByPlace(NamedTuple):

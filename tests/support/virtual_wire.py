@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
-from agents.roce.opcodes import Operation
-from agents.roce.psn import Psn, add, wrap
-from agents.roce.queue_pair import QueuePair
-from agents.roce.requester import NEVER
+from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
+from emulator.roce.opcodes import Operation
+from emulator.roce.psn import Psn, add, wrap
+from emulator.roce.queue_pair import QueuePair
+from emulator.roce.requester import NEVER
 from tests.support.segments import Segment, response_segments, segments
 
 LATENCY_NS = 5_000

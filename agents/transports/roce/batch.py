@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from agents.roce.headers import BTH_BYTES
-from agents.roce.packet import ICRC_BYTES
-from agents.roce.runs import Staging
 from agents.transports.roce.system_calls import (
     MESSAGE_BYTES,
     Header,
@@ -19,6 +16,9 @@ from agents.transports.roce.system_calls import (
     name_bytes,
     sendmmsg,
 )
+from emulator.roce.headers import BTH_BYTES
+from emulator.roce.packet import ICRC_BYTES
+from emulator.roce.runs import Staging
 
 
 class Batch:

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from agents.roce.messages import Arrival, ConnectionSettings, Delivered, Message
-from agents.roce.opcodes import Opcode
-from agents.roce.psn import Psn
-from agents.roce.queue_pair import QueuePair
-from agents.roce.requester import NEVER
-from agents.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
-from agents.roce.single import WRITE
 from agents.transports.roce.closer_look import CloserLook
 from agents.transports.roce.ends import Ends
 from agents.transports.roce.outlet import Outlet, send_problem
@@ -20,6 +13,13 @@ from agents.transports.roce.port import PortPacer
 from agents.transports.roce.shared import CALLS_AT_ONCE, Shared
 from agents.transports.roce.verification import Verification
 from emulator.errors import HostError
+from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Message
+from emulator.roce.opcodes import Opcode
+from emulator.roce.psn import Psn
+from emulator.roce.queue_pair import QueuePair
+from emulator.roce.requester import NEVER
+from emulator.roce.runs import ACK_REQUEST, BTH, FIRST, LAST_IMM, Prediction, without_ack_requests
+from emulator.roce.single import WRITE
 
 _LAST = int(Opcode.RC_WRITE_LAST)
 _MIDDLE_BYTE = bytes([Opcode.RC_WRITE_MIDDLE])

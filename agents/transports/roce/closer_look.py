@@ -6,14 +6,14 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agents.roce.headers import P_KEYS
-from agents.roce.messages import Arrival, Delivered
-from agents.roce.opcodes import MEANINGS, Opcode, Operation, Service
-from agents.roce.packet import CNP_PAYLOAD
-from agents.roce.psn import Psn, distance
-from agents.roce.runs import ACK_REQUEST, BTH, Prediction, without_ack_requests
 from agents.transports.roce.shared import Shared
 from agents.transports.roce.verification import Verification
+from emulator.roce.headers import P_KEYS
+from emulator.roce.messages import Arrival, Delivered
+from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.packet import CNP_PAYLOAD
+from emulator.roce.psn import Psn, distance
+from emulator.roce.runs import ACK_REQUEST, BTH, Prediction, without_ack_requests
 
 if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel

@@ -8,11 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.roce.headers import P_KEYS
-from agents.roce.opcodes import Opcode
-from agents.roce.psn import wrap
-from agents.roce.runs import BTH, FIRST, P_KEY
-from agents.roce.single import ACK_BYTES, WRITE
 from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
@@ -22,6 +17,11 @@ from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Expe
 from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, Listener
 from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
+from emulator.roce.headers import P_KEYS
+from emulator.roce.opcodes import Opcode
+from emulator.roce.psn import wrap
+from emulator.roce.runs import BTH, FIRST, P_KEY
+from emulator.roce.single import ACK_BYTES, WRITE
 
 if TYPE_CHECKING:
     from agents.transports.roce.transport import RoceTransport

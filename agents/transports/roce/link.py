@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agents.roce.messages import Delivered, Message, Verb
-from agents.roce.opcodes import Operation
-from agents.roce.queue_pair import QueuePair
 from agents.transports.base import FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.counters import received, sent
 from agents.transports.roce.ends import Ends, first_psn
 from agents.transports.roce.transfers import Incoming, Outgoing
+from emulator.roce.messages import Delivered, Message, Verb
+from emulator.roce.opcodes import Operation
+from emulator.roce.queue_pair import QueuePair
 
 if TYPE_CHECKING:
     from agents.transports.roce.endpoint import RoceEndpoint

@@ -8,18 +8,18 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from agents.roce.icrc import UdpPath
-from agents.roce.messages import Message, Reply, Run, Verb
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import CNP_PAYLOAD, UDP_PORT
-from agents.roce.psn import Psn, add
-from agents.roce.runs import Framing
-from agents.roce.single import WRITE, SinglePackets
 from agents.transports.roce.ends import EPHEMERAL, Ends, packed, source_ports
 from agents.transports.roce.shared import Shared
 from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
 from agents.transports.roce.system_calls import cut_message
 from emulator.errors import HostError
+from emulator.roce.icrc import UdpPath
+from emulator.roce.messages import Message, Reply, Run, Verb
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD, UDP_PORT
+from emulator.roce.psn import Psn, add
+from emulator.roce.runs import Framing
+from emulator.roce.single import WRITE, SinglePackets
 
 _PORT_TRIES = 16
 _RETH = struct.Struct(">QII")

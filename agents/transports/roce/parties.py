@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agents.roce.messages import Delivered, Message
+from emulator.roce.messages import Delivered, Message
 
 
 class Owner(Protocol):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from agents.clock import Clock
-from agents.roce.messages import Run
-from agents.roce.pacing import Pacer
-from emulator.planner.overhead import roce_packet_bytes
+from emulator.host.clock import Clock
+from emulator.planner.network.overhead import roce_packet_bytes
+from emulator.roce.messages import Run
+from emulator.roce.pacing import Pacer
 
 LEAD_NS = 5_000_000
 """At a port of its own line rate a run may go so long before its time: the port's queue, which does the spacing there,

@@ -6,13 +6,13 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agents.clock import Clock
-from agents.roce.runs import CALLS, LARGEST_CALL_BYTES, Inspection, Payload, Staging
-from agents.roce.single import ACK, WRITE
 from agents.transports.roce.batch import Batch
-from agents.transports.roce.options import ECN_CODE_POINTS, RoceOptions
 from agents.transports.roce.receptions import Receptions
 from agents.transports.roce.sockets import Senders
+from emulator.host.clock import Clock
+from emulator.roce.options import ECN_CODE_POINTS, RoceOptions
+from emulator.roce.runs import CALLS, LARGEST_CALL_BYTES, Inspection, Payload, Staging
+from emulator.roce.single import ACK, WRITE
 
 if TYPE_CHECKING:
     from agents.transports.roce.channel import Channel

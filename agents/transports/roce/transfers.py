@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from agents.roce.messages import PATH_MTUS, Delivered, Message, Verb
+from emulator.roce.messages import PATH_MTUS, Delivered, Message, Verb
 
 LEAST_SHARE_BYTES = 1 << 20
 """A transfer is cut smaller than `message_bytes` so that every queue pair has a message of it, but not below this."""

@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
-from agents.timer import TimerfdClock
 from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
-from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.port import LEAD_NS, PortPacer
 from agents.transports.roce.shared import data_traffic_class, shared_state
 from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, Listener, Senders
+from emulator.control.parameter import Parameter
 from emulator.errors import LocalProtocolError
-from emulator.results.manifest import Parameter
+from emulator.host.timer import TimerfdClock
+from emulator.roce.options import RoceOptions
 
 ROUNDS_PER_PASS = 4
 """How often a pass looks for more before the loop's other callbacks get a turn."""

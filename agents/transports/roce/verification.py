@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agents.roce.icrc import UdpPath
-from agents.roce.opcodes import Opcode
-from agents.roce.runs import ICRC, Framing
-from agents.roce.single import ACK_BYTES, WRITE, SinglePackets
 from agents.transports.roce.ends import Ends, packed
 from agents.transports.roce.shared import Shared
+from emulator.roce.icrc import UdpPath
+from emulator.roce.opcodes import Opcode
+from emulator.roce.runs import ICRC, Framing
+from emulator.roce.single import ACK_BYTES, WRITE, SinglePackets
 
 KNOWN_PORTS = 64
 """Source ports of a peer that are remembered."""

@@ -14,12 +14,12 @@ from emulator.export.astra_sim.fit import Observation
 from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.depth import message_depth
 from emulator.planner.schedule import Collective
-from emulator.results.classes import ClassKey, class_rows
-from emulator.results.collectives import MERGE_COLUMNS, Merged, merge, to_ints
-from emulator.results.record import Run
-from emulator.results.schema import Part
-from emulator.results.stats import median
-from emulator.results.summary import read_measured
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.classes import ClassKey, class_rows
+from emulator.statistics.collectives import MERGE_COLUMNS, Merged, merge, to_ints
+from emulator.statistics.stats import median
+from emulator.statistics.summary import read_measured
 from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512

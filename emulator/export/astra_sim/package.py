@@ -26,9 +26,9 @@ import yaml
 from emulator.export.astra_sim.fit import Fit, fit
 from emulator.export.astra_sim.observe import LinkClass, observe
 from emulator.export.astra_sim.workload import PREFIX, Groups, write_workload
-from emulator.results.record import Run
-from emulator.results.stream import writing
-from emulator.results.summary import summarise
+from emulator.run_folder.record import Run
+from emulator.run_folder.stream import writing
+from emulator.statistics.summary import summarise
 
 GB = 1 << 30
 _SWITCH_HOPS = 2

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from emulator.errors import ResultError
-from emulator.results.collectives import labels_and_codes, to_ints
-from emulator.results.record import Run
-from emulator.results.schema import Part
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.collectives import labels_and_codes, to_ints
 from emulator.trace.exclusive import exclusive_micros
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
-from emulator.wire.attributes import attribute_value
-from emulator.wire.et import read_rank
-from emulator.wire.files import find_trace
-from emulator.wire.records import read_nodes
-from emulator.wire.rewrite import write_trace
+from emulator.wire.trace.attributes import attribute_value
+from emulator.wire.trace.et import read_rank
+from emulator.wire.trace.files import find_trace
+from emulator.wire.trace.records import read_nodes
+from emulator.wire.trace.rewrite import write_trace
 
 PREFIX = "trace"
 TRUE_TYPE = "charkha.comm_type"

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from agents.reporter import BATCH, FLUSH_NS, Reporter
-from agents.virtual_clock import VirtualClock
-from emulator.results.catalogue import Completions
-from emulator.results.observations import Completion, RankSummary
-from emulator.wire.control import Credit, IterationDone
+from emulator.control.conversation import Credit, IterationDone
+from emulator.control.observations import Completion, Completions, RankSummary
+from tests.support.virtual_clock import VirtualClock
 
 
 class Desk:

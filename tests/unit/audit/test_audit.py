@@ -9,15 +9,15 @@ import struct
 import pytest
 from rich.console import Console
 
-from agents.roce.headers import Bth, Deth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import pack_icrc, pack_packet
-from agents.roce.psn import Psn
 from emulator.audit.link import CapturedFrame
 from emulator.audit.report import AuditReport, to_json
 from emulator.audit.rules import Rule
-from emulator.audit.table import render
+from emulator.roce.headers import Bth, Deth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import pack_icrc, pack_packet
+from emulator.roce.psn import Psn
+from emulator.views.terminal.audit_table import render
 from tests.support.roce_capture import (
     CLIENT,
     ETHERNET,

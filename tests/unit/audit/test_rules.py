@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agents.roce.headers import Aeth, Bth, Reth
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import CNP_PAYLOAD, pack_packet
-from agents.roce.psn import Psn
 from emulator.audit.report import AuditReport
 from emulator.audit.rules import Rule
+from emulator.roce.headers import Aeth, Bth, Reth
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD, pack_packet
+from emulator.roce.psn import Psn
 from tests.support.roce_capture import CLIENT_QP, MTU, SERVER_QP, Conversation
 
 

@@ -40,7 +40,7 @@ def test_options_before_the_command_and_paths_that_look_like_one(capsys: pytest.
     [
         (
             ["check", "/nowhere"],
-            ["emulator.lab", "emulator.report", "emulator.controller", "emulator.dut", "zmq"],
+            ["emulator.lab", "emulator.views.html", "emulator.controller", "emulator.dut", "zmq"],
         ),
         (["runs", "list", "/nowhere"], ["emulator.controller", "agents.transports.zmq", "scipy"]),
         (["run", "--help"], ["emulator.controller", "emulator.lab", "scipy", "grpc", "zmq", "jsonschema"]),
@@ -64,7 +64,7 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
     [
         ("grpc._cython.cygrpc", asyncio.CancelledError(), False),
         ("grpc._cython.cygrpc", ValueError(), True),
-        ("emulator.report.live", asyncio.CancelledError(), True),
+        ("emulator.views.html.live", asyncio.CancelledError(), True),
     ],
 )
 def test_calls_that_end_with_their_server_are_not_told_as_exceptions(

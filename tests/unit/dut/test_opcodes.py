@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.roce.opcodes import Opcode
 from emulator.dut.opcodes import OPCODE_CLASSES
+from emulator.roce.opcodes import Opcode
 
 
 @pytest.mark.parametrize("place", ["FIRST", "MIDDLE", "LAST", "ONLY"])

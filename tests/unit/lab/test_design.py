@@ -9,7 +9,7 @@ import pytest
 from emulator.errors import PlanError
 from emulator.lab.design import make_design
 from emulator.lab.model import Forward, Hop, LabRoute, Neighbour
-from emulator.planner.ecmp import hash_seed
+from emulator.planner.network.ecmp import hash_seed
 from emulator.topology.load import load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.roce.runs import Payload
 from emulator.errors import HostError
 from emulator.lab.capacity import judge, offered_load
 from emulator.lab.commands import _refused, require_root, require_tools
 from emulator.lab.design import make_design
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
 from emulator.lab.shaping import FAST_BPS, QUEUE_NS, call_bytes, merging_ns, shape
-from emulator.planner.overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
+from emulator.planner.network.overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
+from emulator.roce.runs import Payload
 from emulator.topology.load import load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"

@@ -7,9 +7,9 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 
-from agents.roce.icrc import icrc_of_datagram
-from agents.roce.packet import Packet, is_congestion_notification, parse_packet
 from emulator.probe.frames import Probe, Wire, probes
+from emulator.roce.icrc import icrc_of_datagram
+from emulator.roce.packet import Packet, is_congestion_notification, parse_packet
 
 V4 = Wire("02:00:00:00:00:01", "02:00:00:00:00:02", "198.18.1.1", "198.18.2.1", 1500)
 V6 = Wire("02:00:00:00:00:01", "02:00:00:00:00:02", "2001:db8::1", "2001:db8::2", 1500)

@@ -10,8 +10,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from emulator.probe.table import render, to_json
 from emulator.probe.verdict import Outcome, Verdict, judge
+from emulator.views.terminal.probe_table import render, to_json
 
 
 def frame(

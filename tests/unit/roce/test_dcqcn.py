@@ -2,11 +2,11 @@
 
 import pytest
 
-from agents.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
-from agents.roce.messages import ConnectionSettings, Message, Verb
-from agents.roce.pacing import Pacer
-from agents.roce.queue_pair import QueuePair
 from emulator.errors import PlanError
+from emulator.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
+from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.pacing import Pacer
+from emulator.roce.queue_pair import QueuePair
 
 G = 1 / 256
 LINE = 40e9

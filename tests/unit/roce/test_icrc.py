@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.roce.gf2 import combine, power_of_x, shift_table, word_table
-from agents.roce.headers import Bth, Reth
-from agents.roce.icrc import (
+from emulator.audit.capture import Capture
+from emulator.roce.gf2 import combine, power_of_x, shift_table, word_table
+from emulator.roce.headers import Bth, Reth
+from emulator.roce.icrc import (
     IcrcTemplate,
     RunIcrc,
     UdpPath,
@@ -21,10 +22,9 @@ from agents.roce.icrc import (
     icrc_of_datagram,
     recover_ip_id,
 )
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import Packet, pack_icrc, parse_packet
-from agents.roce.psn import Psn
-from emulator.cli.capture import Capture
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import Packet, pack_icrc, parse_packet
+from emulator.roce.psn import Psn
 from tests.support.roce_capture import ip_datagram
 from tests.support.shared_traces import require_shared
 

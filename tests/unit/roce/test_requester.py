@@ -1,10 +1,10 @@
 """What a requester sends, sends again and gives up; the window alone is in test_window.py."""
 
-from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from agents.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
-from agents.roce.psn import Psn
-from agents.roce.requester import NEVER, Requester
-from agents.roce.window import LEAST_PACKETS, PATIENCE_NS
+from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
+from emulator.roce.psn import Psn
+from emulator.roce.requester import NEVER, Requester
+from emulator.roce.window import LEAST_PACKETS, PATIENCE_NS
 
 
 def sender(packets: int, *, window_packets: int = 64) -> Requester:

@@ -1,16 +1,16 @@
 """What a responder takes and refuses; that whole messages arrive is in property/test_roce_connection.py."""
 
-from agents.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from agents.roce.messages import (
+from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.messages import (
     LARGEST_MESSAGE_BYTES,
     LEAST_REACH_PACKETS,
     Arrival,
     ConnectionSettings,
     Delivered,
 )
-from agents.roce.opcodes import Opcode, Operation
-from agents.roce.psn import Psn
-from agents.roce.responder import Responder
+from emulator.roce.opcodes import Opcode, Operation
+from emulator.roce.psn import Psn
+from emulator.roce.responder import Responder
 
 
 def middle(psn: int) -> Arrival:

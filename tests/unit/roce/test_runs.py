@@ -2,12 +2,12 @@
 
 import pytest
 
-from agents.roce.headers import Aeth, ImmDt, Reth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import CNP_PAYLOAD, Packet, is_congestion_notification, parse_packet
-from agents.roce.psn import Psn
-from agents.roce.runs import Framing, Inspection, Payload, Prediction, Staging
+from emulator.roce.headers import Aeth, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD, Packet, is_congestion_notification, parse_packet
+from emulator.roce.psn import Psn
+from emulator.roce.runs import Framing, Inspection, Payload, Prediction, Staging
 
 V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
 V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from agents.roce.headers import Aeth, ImmDt, Reth
-from agents.roce.icrc import UdpPath, icrc
-from agents.roce.messages import Message, Verb
-from agents.roce.opcodes import Opcode
-from agents.roce.packet import Packet, parse_packet
-from agents.roce.psn import Psn
-from agents.roce.runs import Framing, Inspection, Payload, Staging
-from agents.roce.single import ACK, WRITE, SinglePackets
+from emulator.roce.headers import Aeth, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.messages import Message, Verb
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import Packet, parse_packet
+from emulator.roce.psn import Psn
+from emulator.roce.runs import Framing, Inspection, Payload, Staging
+from emulator.roce.single import ACK, WRITE, SinglePackets
 
 V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
 V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)

@@ -1,4 +1,4 @@
-from agents.roce.window import LEAST_PACKETS, SendWindow
+from emulator.roce.window import LEAST_PACKETS, SendWindow
 
 
 def window(most: int = 512) -> SendWindow:

@@ -7,9 +7,9 @@ import json
 
 from rich.console import Console
 
-from emulator.results.trace_summary import render, to_json
 from emulator.trace.summary import OperationClass, Spread, Summary, summarise
 from emulator.trace.workload import TraceOptions, build_workload
+from emulator.views.terminal.trace_summary import render, to_json
 from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
 
 GROUPS = {"tp": (0, 1), "spare": (2,)}

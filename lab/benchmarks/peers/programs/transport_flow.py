@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
 from agents.transports.base import Address, Endpoint, Transport
-from agents.transports.roce.options import RoceOptions
 from agents.transports.roce.transport import RoceTransport
 from agents.transports.zmq import ZmqTransport
+from emulator.roce.options import RoceOptions
 from emulator.units import NS_PER_S
 
 HOSTS = ("127.1.0.1", "127.1.0.2")

@@ -1,0 +1,201 @@
+"""One collective on one rank, from posting to done: walks the algorithm's lanes over an endpoint.
+
+No IO and no clock: the player hands in arrivals, credits and acknowledgements and asks afterwards whether it is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from agents.play.tags import MAX_LANES, credit_tag, data_tag
+from agents.transports.base import Endpoint
+from emulator.errors import LocalProtocolError
+from emulator.planner.schedule import Lane, Step, Transfer
+
+LOOKAHEAD_STEPS = 8
+"""How far ahead of the step it is in a lane grants credits; one credit serves all transfers of a peer."""
+
+
+class _LaneState:
+    """Where one lane is: which receives its step still misses, and what came for later steps."""
+
+    __slots__ = ("ahead", "early", "expected_bytes", "missing", "steps", "tag", "waiting")
+
+    def __init__(self, tag: int, steps: Lane) -> None:
+        self.tag = tag
+        self.steps: Iterator[Step] = steps
+        self.ahead: deque[Step] = deque()
+        self.early: dict[int, int] = {}
+        self.missing: dict[int, int] = {}
+        self.waiting = 0
+        self.expected_bytes = 0
+
+
+class Execution:
+    """Plays the lanes of one member.
+
+    Args:
+        serial: number of this collective in the run (see tags).
+        ranks: world ranks of the group, by member number.
+        credited: peers (world ranks) whose credit came before we posted; None = credits are off.
+
+    Attributes:
+        bytes_sent, bytes_received: payload so far.
+        arrival_ns: when the last of it came, 0 before any did.
+        early: for the owner: payload came before this was made.
+        is_done: every lane is exhausted and every send is acknowledged.
+        has_posted: something was handed to the endpoint; for the owner to take back once it has flushed.
+    """
+
+    __slots__ = (
+        "_credited",
+        "_endpoint",
+        "_granted",
+        "_held",
+        "_lanes",
+        "_open_lanes",
+        "_ranks",
+        "_serial",
+        "_unacknowledged",
+        "arrival_ns",
+        "bytes_received",
+        "bytes_sent",
+        "early",
+        "has_posted",
+        "is_done",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        lanes: Sequence[Lane],
+        *,
+        serial: int,
+        ranks: Sequence[int],
+        credited: set[int] | None,
+    ) -> None:
+        if len(lanes) > MAX_LANES:
+            raise LocalProtocolError(f"an algorithm has {len(lanes)} lanes, at most {MAX_LANES} fit a tag")
+        self._endpoint, self._serial, self._ranks, self._credited = endpoint, serial, ranks, credited
+        self._lanes = [_LaneState(data_tag(serial, number), lane) for number, lane in enumerate(lanes)]
+        self._open_lanes = len(lanes)
+        self._unacknowledged = 0
+        self._held: dict[int, list[tuple[int, int]]] = {}
+        self._granted: set[int] = set()
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.arrival_ns = 0
+        self.early = False
+        self.has_posted = False
+        self.is_done = not lanes
+
+    def start(self) -> None:
+        """Begin all lanes."""
+        for lane in self._lanes:
+            self._advance(lane)
+
+    def arrived(self, peer: int, lane_number: int, size: int, now: int, count: int = 1) -> None:
+        """Transfers from rank `peer` are here, `count` of one size."""
+        if lane_number >= len(self._lanes):
+            raise LocalProtocolError(f"rank {peer} sent on lane {lane_number} of an algorithm with {len(self._lanes)}")
+        self.bytes_received += size * count
+        self.arrival_ns = now
+        lane = self._lanes[lane_number]
+        missing = lane.missing.get(peer)
+        if not missing:
+            lane.early[peer] = lane.early.get(peer, 0) + count
+            return
+        if count > 1:  # the others are for what is missing besides, or for later steps
+            more = min(missing, count) - 1
+            lane.early[peer] = lane.early.get(peer, 0) + count - 1 - more
+            lane.waiting -= more
+            missing -= more
+        lane.missing[peer] = missing - 1
+        lane.waiting -= 1
+        if not lane.waiting:
+            self._advance(lane)
+
+    def credit(self, peer: int) -> None:
+        """Rank `peer` has posted: what was held for it may go."""
+        if self._credited is None:
+            return
+        self._credited.add(peer)
+        for tag, size in self._held.pop(peer, ()):
+            self.has_posted = True
+            self._endpoint.post(peer, tag, size)
+
+    def acknowledged(self) -> None:
+        """One of our transfers is at its receiver."""
+        self._unacknowledged -= 1
+        if not self._unacknowledged and not self._open_lanes:
+            self.is_done = True
+
+    def waits_for(self) -> str:
+        """What is missing, in words."""
+        silent = sorted({peer for lane in self._lanes for peer, count in lane.missing.items() if count})
+        if silent:
+            return f"payload from ranks {', '.join(map(str, silent[:8]))}"
+        if self._held:
+            return f"ranks {', '.join(map(str, sorted(self._held)[:8]))} to post it too"
+        return f"{self._unacknowledged} acknowledgements"
+
+    def _advance(self, lane: _LaneState) -> None:
+        ranks, missing, early = self._ranks, lane.missing, lane.early
+        while not lane.waiting:
+            step = next(lane.steps, None) if self._credited is None else self._next_step(lane)
+            if step is None:
+                self._end_lane()
+                return
+            if step.sends:
+                self._send(step.sends, lane.tag)
+            for member, _, size in step.recvs:  # taken from what came early, or awaited
+                peer = ranks[member]
+                lane.expected_bytes += size
+                came = early.get(peer)
+                if came:
+                    early[peer] = came - 1
+                else:
+                    missing[peer] = missing.get(peer, 0) + 1
+                    lane.waiting += 1
+
+    def _next_step(self, lane: _LaneState) -> Step | None:
+        ahead = lane.ahead
+        while len(ahead) < LOOKAHEAD_STEPS:
+            step = next(lane.steps, None)
+            if step is None:
+                break
+            ahead.append(step)
+            for member, _, _ in step.recvs:
+                if member not in self._granted:
+                    self._granted.add(member)
+                    self.has_posted = True
+                    self._endpoint.post(self._ranks[member], credit_tag(self._serial), 0)
+        return ahead.popleft() if ahead else None
+
+    def _send(self, transfers: Sequence[Transfer], tag: int) -> None:
+        credited, ranks, post = self._credited, self._ranks, self._endpoint.post
+        self._unacknowledged += len(transfers)
+        for member, _, size in transfers:
+            peer = ranks[member]
+            self.bytes_sent += size
+            if credited is None or peer in credited:
+                self.has_posted = True
+                post(peer, tag, size)
+            else:
+                self._held.setdefault(peer, []).append((tag, size))
+
+    def _end_lane(self) -> None:
+        self._open_lanes -= 1
+        self._check_sizes()
+        if not self._unacknowledged and not self._open_lanes:
+            self.is_done = True
+
+    def _check_sizes(self) -> None:
+        if self._open_lanes:
+            return
+        expected = sum(lane.expected_bytes for lane in self._lanes)
+        if expected != self.bytes_received:
+            raise LocalProtocolError(
+                f"a collective of {len(self._ranks)} ranks brought {self.bytes_received} bytes, not {expected}"
+            )

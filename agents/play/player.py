@@ -1,0 +1,470 @@
+"""A rank at play: nodes become ready, occupy the CPU, the device or the network, complete, and make others ready.
+
+No IO of its own: a clock wakes it, an endpoint carries its transfers, an observer hears what completed. Times of
+compute are exact by schedule (see compute.py); times of communication are when it was posted and when its last event
+was seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from agents.play import tags
+from agents.play.compute import ComputeResource
+from agents.play.execution import Execution
+from agents.play.usage import Usage
+from agents.play.window import Node, Window
+from agents.transports.base import Endpoint
+from emulator.control.observations import Completion, RankSummary
+from emulator.errors import LocalProtocolError
+from emulator.host.clock import Clock
+from emulator.host.lateness import Lateness
+from emulator.planner.algorithms import schedule
+from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.planner.schedule import Collective
+from emulator.trace.model import CommKind, Resource
+
+IDLE_REPORT_NS = 2_000_000
+"""A rank with nothing to compute reports its room this soon, full batch or not: others may wait for what comes next."""
+
+_NEVER = 1 << 63
+_SPANS = 256
+"""Spans of compute that are held before they are told."""
+_NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
+
+
+class PlayObserver(Protocol):
+    """Who hears what a player did."""
+
+    def completed(self, completion: Completion) -> None:
+        """A communication node is done."""
+        ...
+
+    def retired(self, rank: int, nodes: int) -> None:
+        """So many more nodes are complete: there is room for as many in the window."""
+        ...
+
+    def iteration_done(self, iteration: int, summary: RankSummary) -> None:
+        """Every node of the rank is complete."""
+        ...
+
+    def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
+        """The device was busy in these spans (start, end), ns, which are told in order."""
+        ...
+
+    def failed(self, rank: int, peer: int, reason: str) -> None:
+        """The rank cannot go on: it does not reach `peer` any more."""
+        ...
+
+
+class _Pending:
+    """A communication under way: when it was posted, and its execution where it is a collective."""
+
+    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns")
+
+    def __init__(self, node: Node, post_ns: int, execution: Execution | None = None) -> None:
+        self.node, self.post_ns, self.execution = node, post_ns, execution
+        self.bytes_sent = self.bytes_received = 0
+
+
+class RankPlayer:
+    """Plays one rank. Implements EndpointEvents; see the module for what is exact."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        clock: Clock,
+        observer: PlayObserver,
+        *,
+        settings: PlaySettings,
+        nodes: int,
+        retire_batch: int = 1,
+        lateness: Lateness | None = None,
+    ) -> None:
+        self.rank = endpoint.rank
+        self._endpoint, self._clock, self._observer, self._settings = endpoint, clock, observer, settings
+        self._nodes = nodes
+        self._retire_batch = retire_batch
+        self._lateness = lateness or Lateness()  # of communications against the schedule of what they depend on
+        self._retired = 0
+        self._window = Window(nodes)
+        self._ready: deque[Node] = deque()
+        self._to_post: deque[Node] = deque()
+        self._cpu, self._device = ComputeResource(), ComputeResource()
+        self._due_ns = _NEVER  # when the next node ends on the CPU or the device
+        self._alarm_ns = 0
+        self._is_report_due = False
+        self._iteration: int | None = None
+        self._epoch = -1  # iterations begun, warm-up included; the same on every rank
+        self._start_ns = 0
+        self._latest_ns = 0
+        self._usage = Usage(0)
+        self._group_queues: dict[int, deque[Node]] = {}
+        self._ready_collectives: set[int] = set()
+        self._pending: dict[int, _Pending] = {}  # by serial
+        self._early_credits: dict[int, set[int]] = {}
+        self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, now)
+        self._needs_flush = False
+
+    # --- what the agent calls -----------------------------------------------------------------------------------
+
+    @property
+    def is_computing(self) -> bool:
+        """A node is running on the CPU or the device."""
+        return self._cpu.running is not None or self._device.running is not None
+
+    @property
+    def completed_nodes(self) -> int:
+        """Nodes completed in this iteration that have not been reported as retired."""
+        return self._window.completed - self._retired
+
+    def prefetched(self, wanted: int) -> bool:
+        """The next iteration's first `wanted` nodes (or all, if fewer) are here."""
+        return self._window.delivered >= min(wanted, self._nodes)
+
+    def deliver(self, chunk: Chunk) -> None:
+        """The next positions of the program; before `begin` they wait for it."""
+        if chunk.first_position != self._window.delivered:
+            raise LocalProtocolError(f"rank {self.rank} got position {chunk.first_position}, not the next one")
+        for node in self._window.deliver(chunk):
+            communication = node.communication
+            if communication is not None and communication.kind.is_collective:
+                self._group_queues.setdefault(communication.group, deque()).append(node)
+            if not node.waiting:
+                node.ready_ns = max(node.ready_ns, self._start_ns)
+                self._ready.append(node)
+        if self._iteration is not None:
+            self._advance(self._clock.now())
+
+    def begin(self, iteration: int, at_ns: int) -> None:
+        """Start the iteration when the clock reaches `at_ns`."""
+        self._clock.call_at(at_ns, partial(self._begin, iteration))
+
+    def waits_for(self) -> str:
+        """What holds the rank up, in words; "" where nothing does."""
+        for pending in self._pending.values():
+            communication = pending.node.communication
+            assert communication is not None
+            execution = pending.execution
+            what = execution.waits_for() if execution is not None else f"rank {communication.peer}"
+            return f"rank {self.rank}: {communication.kind.label} (node {pending.node.node_id}) waits for {what}"
+        return ""
+
+    # --- what the endpoint reports ------------------------------------------------------------------------------
+
+    def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
+        """See EndpointEvents."""
+        if self._due_ns <= now:  # what ended by then on the CPU and the device counts before what happened now
+            self._advance(now)
+        serial = tag & tags.SERIAL_MASK
+        pending = self._pending.get(serial)
+        if tags.CREDIT <= tag < tags.PAIR:
+            self._credit(peer, serial, pending, now)
+        elif pending is None:
+            self._early_payload.setdefault(serial, []).extend([(peer, tags.split(tag)[1], size, now)] * count)
+        elif (execution := pending.execution) is None:
+            self._received(serial, pending, size, arrival_ns=now, now=now)
+            self._advance(now)
+        else:
+            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, now, count)
+            self._settle(serial, pending, execution, now)
+
+    def acknowledged(self, peer: int, tag: int, now: int) -> None:
+        """See EndpointEvents."""
+        if self._due_ns <= now:
+            self._advance(now)
+        if tags.CREDIT <= tag < tags.PAIR:
+            return
+        serial = tag & tags.SERIAL_MASK
+        pending = self._pending[serial]
+        execution = pending.execution
+        if execution is None:
+            self._complete_communication(serial, pending, now)
+            self._advance(now)
+        else:
+            execution.acknowledged()
+            if execution.is_done:
+                self._settle(serial, pending, execution, now)
+
+    def failed(self, peer: int, reason: str) -> None:
+        """See EndpointEvents."""
+        self._observer.failed(self.rank, peer, f"transfers between ranks {self.rank} and {peer} failed: {reason}")
+
+    # --- the iteration ------------------------------------------------------------------------------------------
+
+    def _begin(self, iteration: int) -> None:
+        now = self._clock.now()
+        self._iteration = iteration
+        self._epoch += 1
+        self._start_ns = self._latest_ns = now
+        self._usage = Usage(now)
+        for node in self._ready:
+            node.ready_ns = now
+        self._cpu, self._device = ComputeResource(), ComputeResource()
+        self._advance(now)
+
+    def _finish(self) -> None:
+        assert self._iteration is not None
+        iteration, usage = self._iteration, self._usage
+        self._iteration = None
+        self._retire()
+        self._retired = 0
+        self._window.clear()
+        self._observer.computed(self.rank, iteration, usage.take_spans())
+        self._observer.iteration_done(
+            iteration,
+            RankSummary(
+                rank=self.rank,
+                start_ns=self._start_ns,
+                end_ns=self._latest_ns,
+                compute_ns=usage.compute_ns,
+                communication_ns=usage.communication_ns,
+                overlap_ns=usage.overlap_ns,
+            ),
+        )
+
+    def _advance(self, now: int) -> None:
+        """Do all that can be done by `now`, then arrange to be woken for what ends next."""
+        if self._iteration is None:
+            return
+        next_to_end = self._compute(now)
+        while self._to_post:
+            while self._to_post:
+                self._communicate(self._to_post.popleft(), now)
+            next_to_end = self._compute(now)
+        self._flush()
+        self._due_ns = _NEVER if next_to_end is None else next_to_end.ends_ns
+        if self._window.completed == self._nodes:
+            self._finish()
+        elif next_to_end is not None:
+            self._set_alarm(self._due_ns, now)
+        elif self._window.delivered < self._nodes and self._window.completed > self._retired:
+            self._report_room_soon(now)
+
+    def _dispatch(self, node: Node) -> None:
+        if node.resource == _NETWORK:
+            self._to_post.append(node)
+        elif node.resource == _NONE:
+            self._complete(node, node.ready_ns)
+        else:
+            resource = self._cpu if node.resource == _CPU else self._device
+            resource.enqueue(node)
+
+    def _complete(self, node: Node, now: int) -> None:
+        if now > self._latest_ns:
+            self._latest_ns = now
+        self._ready.extend(self._window.complete(node, now))
+        if self._window.completed - self._retired >= self._retire_batch:
+            self._retire()
+
+    def _retire(self) -> None:
+        completed = self._window.completed
+        if completed > self._retired:
+            self._observer.retired(self.rank, completed - self._retired)
+            self._retired = completed
+
+    def _report_room_soon(self, now: int) -> None:
+        if not self._is_report_due:
+            self._is_report_due = True
+            self._clock.call_at(now + IDLE_REPORT_NS, self._report_room)
+
+    def _report_room(self) -> None:
+        self._is_report_due = False
+        self._retire()
+
+    # --- compute ------------------------------------------------------------------------------------------------
+
+    def _compute(self, now: int) -> ComputeResource | None:
+        """Begin and end nodes as their schedule has it up to `now`; returns whose node ends next, if any runs.
+
+        Communications that become ready wait in `_to_post` meanwhile: they are posted at `now`, not before, and so
+        everything is told to the observer and counted in the order of time.
+        """
+        while True:
+            while self._ready:
+                self._dispatch(self._ready.popleft())
+            if self._cpu.running is None:
+                self._cpu.begin_next()
+            if self._device.running is None:
+                self._begin_on_device()
+            resource = self._next_to_end()
+            if resource is None or resource.ends_ns > now:
+                return resource
+            self._end_compute(resource.ends_ns)
+
+    def _next_to_end(self) -> ComputeResource | None:
+        cpu, device = self._cpu, self._device
+        if cpu.running is None:
+            return device if device.running is not None else None
+        return device if device.running is not None and device.ends_ns < cpu.ends_ns else cpu
+
+    def _begin_on_device(self) -> None:
+        begin_ns = self._device.begin_next()
+        if begin_ns is not None:
+            self._usage.device_begins(begin_ns)
+
+    def _end_compute(self, now: int) -> None:
+        """End what ends at `now`: both at once where both do, so that what they make ready is in order."""
+        for resource in (self._cpu, self._device):
+            if resource.running is not None and resource.ends_ns == now:
+                node = resource.end()
+                if resource is self._device:
+                    self._usage.device_ends(now, node.duration_ns)
+                    if self._usage.spans > _SPANS:
+                        self._tell_spans()
+                self._complete(node, now)
+
+    def _tell_spans(self) -> None:
+        assert self._iteration is not None
+        *closed, last = self._usage.take_spans()
+        self._usage.resume_span(last)
+        self._observer.computed(self.rank, self._iteration, closed)
+
+    def _set_alarm(self, when_ns: int, now: int) -> None:
+        if now < self._alarm_ns <= when_ns:
+            return
+        self._alarm_ns = when_ns
+        self._clock.call_at(when_ns, self._wake)
+
+    def _wake(self) -> None:
+        self._advance(self._clock.now())
+
+    # --- communication ------------------------------------------------------------------------------------------
+
+    def _communicate(self, node: Node, now: int) -> None:
+        communication = node.communication
+        assert communication is not None
+        self._lateness.note(now - node.ready_ns)
+        if communication.kind.is_collective:
+            self._ready_collectives.add(node.position)
+            self._post_next(communication.group, now)
+        elif communication.kind == CommKind.SEND:
+            self._send(node, communication, now)
+        else:
+            self._receive(node, communication, now)
+
+    def _post_next(self, group: int, now: int) -> None:
+        """Post the group's next collective if it is ready and the one before it is done."""
+        queue = self._group_queues[group]
+        while queue and queue[0].position in self._ready_collectives:
+            node = queue[0]
+            self._ready_collectives.remove(node.position)
+            self._post_collective(node, now)
+
+    def _post_collective(self, node: Node, now: int) -> None:
+        communication = node.communication
+        assert communication is not None
+        serial = self._serial(communication)
+        ranks = self._settings.groups[communication.group]
+        execution = Execution(
+            self._endpoint,
+            schedule(self._settings.algorithms[communication.algorithm], _as_member(communication, ranks, self.rank)),
+            serial=serial,
+            ranks=ranks,
+            credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
+        )
+        pending = self._pending[serial] = _Pending(node, now, execution)
+        self._usage.communication(+1, now)
+        execution.start()
+        for peer, lane, size, arrival_ns in self._early_payload.pop(serial, ()):
+            execution.early = True
+            execution.arrived(peer, lane, size, arrival_ns)
+        self._needs_flush = True
+        if execution.is_done:
+            self._end_collective(serial, pending, execution, now)
+
+    def _settle(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+        """After an event: hand on what it made possible; when the collective is done, the next of its group may go."""
+        if not execution.is_done:
+            if execution.has_posted:
+                execution.has_posted = False
+                self._endpoint.flush()
+            return
+        self._end_collective(serial, pending, execution, now)
+        communication = pending.node.communication
+        assert communication is not None
+        self._post_next(communication.group, now)
+        self._advance(now)
+
+    def _end_collective(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
+        communication = pending.node.communication
+        assert communication is not None
+        pending.bytes_sent, pending.bytes_received = execution.bytes_sent, execution.bytes_received
+        self._group_queues[communication.group].popleft()
+        self._complete_communication(serial, pending, now, arrival_ns=execution.arrival_ns, early=execution.early)
+
+    def _credit(self, peer: int, serial: int, pending: _Pending | None, now: int) -> None:
+        if pending is None or pending.execution is None:
+            self._early_credits.setdefault(serial, set()).add(peer)
+        else:
+            pending.execution.credit(peer)
+            self._settle(serial, pending, pending.execution, now)
+
+    def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
+        serial = self._serial(communication)
+        pending = self._pending[serial] = _Pending(node, now)
+        self._usage.communication(+1, now)
+        pending.bytes_sent = communication.size_bytes
+        if communication.size_bytes:
+            self._needs_flush = True
+            self._endpoint.post(communication.peer, tags.pair_tag(serial), communication.size_bytes)
+        else:
+            self._complete_communication(serial, pending, now)
+
+    def _receive(self, node: Node, communication: PlannedCommunication, now: int) -> None:
+        serial = self._serial(communication)
+        pending = self._pending[serial] = _Pending(node, now)
+        self._usage.communication(+1, now)
+        if not communication.size_bytes:
+            self._complete_communication(serial, pending, now)
+        for _, _, size, arrival_ns in self._early_payload.pop(serial, ()):
+            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now)
+
+    def _received(self, serial: int, pending: _Pending, size: int, *, arrival_ns: int, now: int) -> None:
+        pending.bytes_received = size
+        self._complete_communication(serial, pending, now, arrival_ns=arrival_ns)
+
+    def _complete_communication(
+        self, serial: int, pending: _Pending, now: int, *, arrival_ns: int = 0, early: bool = False
+    ) -> None:
+        assert self._iteration is not None
+        now = max(now, pending.post_ns)  # an event may have been read off the network just before the post
+        del self._pending[serial]
+        self._usage.communication(-1, now)
+        self._observer.completed(
+            Completion(
+                iteration=self._iteration,
+                rank=self.rank,
+                node_id=pending.node.node_id,
+                post_ns=pending.post_ns,
+                done_ns=now,
+                arrival_ns=arrival_ns,
+                bytes_sent=pending.bytes_sent,
+                bytes_received=pending.bytes_received,
+                early=early,
+            )
+        )
+        self._complete(pending.node, now)
+
+    def _serial(self, communication: PlannedCommunication) -> int:
+        return self._epoch * self._settings.instances + communication.instance
+
+    def _flush(self) -> None:
+        if self._needs_flush:
+            self._needs_flush = False
+            self._endpoint.flush()
+
+
+def _as_member(communication: PlannedCommunication, ranks: Sequence[int], rank: int) -> Collective:
+    return Collective(
+        kind=communication.kind,
+        members=len(ranks),
+        member=ranks.index(rank),
+        size_bytes=communication.size_bytes,
+        root=ranks.index(communication.root) if communication.root >= 0 else 0,
+        send_splits=communication.send_splits,
+        recv_splits=communication.recv_splits,
+    )

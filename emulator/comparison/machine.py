@@ -1,0 +1,87 @@
+"""A comparison for machines: units in the names, nothing rounded, null where the table has a dash."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.verdicts import (
+    ClassComparison,
+    Comparison,
+    Effect,
+    PairComparison,
+    Side,
+    Verdict,
+    gate,
+)
+from emulator.run_folder.store import firmware_of
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything that the table says, and the runs it is made of."""
+    return {
+        "margin": comparison.rules.margin,
+        "quantile": comparison.rules.quantile,
+        "seed": comparison.rules.seed,
+        "forced": comparison.is_forced,
+        "differences": [{"what": one.what, "values": one.values} for one in comparison.comparability.refused],
+        "notes": list(comparison.comparability.notes),
+        "passes_gate": gate(comparison, is_strict=False),
+        "passes_strict_gate": gate(comparison, is_strict=True),
+        "groups": [_group(one) for one in comparison.groups],
+        "pairs": [_pair(one) for one in comparison.pairs],
+    }
+
+
+def _group(group: RunGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "firmware": firmware_of(group.runs[0].manifest),
+        "attempted": group.attempted,
+        "runs": [{"folder": str(run.folder), "run_id": run.manifest.run_id} for run in group.runs],
+        "left_out": [{"folder": str(one.folder), "why": one.why} for one in group.left_out],
+    }
+
+
+def _pair(pair: PairComparison) -> dict[str, Any]:
+    return {
+        "baseline": pair.baseline.name,
+        "other": pair.other.name,
+        "verdicts": {verdict.value: pair.count(verdict) for verdict in Verdict},
+        "classes": [_class(one) for one in pair.classes],
+    }
+
+
+def _class(one: ClassComparison) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(one.key),
+        "baseline": _side(one.baseline),
+        "other": _side(one.other),
+        **_effect("", one.effect),
+        "p": one.p,
+        "holm_p": one.holm_p,
+        **_effect("p99_", one.tail),
+        "verdict": one.verdict.value,
+        "needs_runs": one.needs,
+        "why": one.why or None,
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "runs": side.runs,
+        "samples": side.samples,
+        "median_ns": side.median_ns,
+        "variation": side.variation,
+        "values_ns": list(side.values_ns),
+    }
+
+
+def _effect(prefix: str, effect: Effect | None) -> dict[str, Any]:
+    interval = None if effect is None else effect.interval
+    return {
+        f"{prefix}ratio": None if effect is None else effect.ratio,
+        f"{prefix}ratio_low": None if interval is None else interval.low,
+        f"{prefix}ratio_high": None if interval is None else interval.high,
+    }

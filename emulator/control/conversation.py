@@ -1,0 +1,242 @@
+"""The control conversation as plain values; control_codec.py takes them into and out of protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.parameter import Parameter
+from emulator.host.nic import NicFacts
+from emulator.planner.program import Chunk, PlaySettings
+
+OLDEST_VERSION = 1
+NEWEST_VERSION = 1
+METHOD = "/charkha.control.Control/Session"
+
+Places: TypeAlias = Mapping[int, tuple[str, int]]
+"""Rank → (numeric IP address, port)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """An agent introduces itself.
+
+    Attributes:
+        clock_ns: its monotonic clock.
+        facts: for the manifest.
+        clock_id: who has the same one has the same monotonic clock.
+        stays: it plays one run after another, and waits where a run goes without it.
+    """
+
+    oldest_version: int
+    newest_version: int
+    token: str
+    agent: str
+    pid: int
+    hostname: str
+    software: str
+    clock_ns: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+    clock_id: str = ""
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The agent is in; `version` is the newest that both sides know."""
+
+    version: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The run goes without this agent, which stays until it is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockQuery:
+    """What time is it there? `sent_ns` is the controller's clock."""
+
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReply:
+    """The agent's clock when it had the query and when it wrote this; `query_sent_ns` is the query's."""
+
+    query_sent_ns: int
+    received_ns: int
+    sent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A rank of the agent.
+
+    Attributes:
+        host: numeric IP address it listens at.
+        nodes: length of its program.
+        window: how many nodes it may hold at once.
+        interface: of the topology's host; "" where the topology names none.
+        port: ranks with the same number share a port.
+        line_rate_bps: of the port; 0 where nobody says.
+        port_cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
+    """
+
+    rank: int
+    host: str
+    nodes: int
+    window: int
+    interface: str = ""
+    port: int = 0
+    line_rate_bps: int = 0
+    port_cap_bps: int = 0
+
+    @property
+    def is_resident(self) -> bool:
+        """The whole program fits the window: it is sent once and kept for all iterations."""
+        return self.nodes <= self.window
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything an agent needs besides the nodes; `networks` are prefixes of ranks elsewhere on the same link."""
+
+    ranks: Sequence[RankPlace]
+    transport: str
+    message_bytes: int
+    seed: int
+    settings: PlaySettings
+    transport_options: Mapping[str, str] = field(default_factory=dict)
+    networks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where the agent's ranks listen, and the interfaces that carry their addresses."""
+
+    places: Places
+    nics: Sequence[NicFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Where every rank listens."""
+
+    places: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The agent has room for `nodes` more nodes of the rank."""
+
+    rank: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every rank of the agent holds the first nodes of the next iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """All ranks are done with the iteration before: fill the windows for this one."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin the iteration when the agent's clock reaches `at_ns`."""
+
+    iteration: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterationDone:
+    """Every rank of the agent has completed the iteration."""
+
+    iteration: int
+    ranks: Sequence[RankSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A sign of life.
+
+    Attributes:
+        bytes_sent: payload that its receivers have acknowledged, since the run began.
+        events: completed nodes, since the run began.
+        computing: a rank is replaying compute time.
+        waiting_on: what ranks wait for, in words.
+        silence: when nothing moves, a rank and the peer that owes it an acknowledgement longest.
+        silence_ns: for how long that peer has sent it none.
+    """
+
+    bytes_sent: int
+    events: int
+    computing: bool
+    waiting_on: str
+    silence: Sequence[int] = ()
+    silence_ns: int = 0
+
+    def has_moved(self, earlier: Progress | None) -> bool:
+        """Whether anything happened between the two, or a rank is computing."""
+        return self.computing or earlier is None or self._state() != earlier._state()
+
+    def _state(self) -> tuple[object, ...]:
+        return self.bytes_sent, self.events, self.computing, self.waiting_on
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over: report the counters and leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The agent's last words.
+
+    Attributes:
+        flows: each as far as this end knows it.
+        post_lateness_median_ns: how late communications were posted.
+        transport: what it found out: buffers, offloads, drops by reason.
+        steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
+    """
+
+    flows: Sequence[FlowCounters]
+    peak_rss_bytes: int
+    post_lateness_median_ns: int
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
+    steal_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Stop at once; `ranks` are those concerned, where it is about some: two whose transfers failed."""
+
+    reason: str
+    ranks: Sequence[int] = ()
+
+
+AgentValue: TypeAlias = (
+    Hello
+    | Bound
+    | Credit
+    | Ready
+    | Completions
+    | ComputeSpans
+    | IterationDone
+    | Progress
+    | Farewell
+    | Abort
+    | ClockReply
+)
+ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait

@@ -1,0 +1,175 @@
+"""What agents report: completions as they happen, summaries of ranks, counters of flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from emulator.trace.model import IdArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A communication node that is done on one rank.
+
+    Attributes:
+        iteration: negative for warm-up.
+        post_ns, done_ns: monotonic clock of the rank's host, ns.
+        arrival_ns: when the last byte for this rank came, ns; 0 where nothing came.
+        bytes_sent, bytes_received: payload.
+        early: payload came before this rank had posted (never with credits).
+    """
+
+    iteration: int
+    rank: int
+    node_id: int
+    post_ns: int
+    done_ns: int
+    arrival_ns: int
+    bytes_sent: int
+    bytes_received: int
+    early: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RankSummary:
+    """How a rank spent an iteration, in ns.
+
+    Attributes:
+        compute_ns: the device was busy (compute nodes that are no CPU operations).
+        communication_ns: at least one communication was under way.
+        overlap_ns: both at once.
+    """
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    compute_ns: int
+    communication_ns: int
+    overlap_ns: int
+
+    def earlier(self, by_ns: int) -> RankSummary:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSpans:
+    """When devices of ranks were busy in an iteration: columns of equal length, a row per span.
+
+    Attributes:
+        iteration: negative for warm-up.
+        rank: whose device.
+        start_ns, end_ns: monotonic clock of the rank's host; nodes back to back are one span.
+    """
+
+    iteration: int
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+    def earlier(self, by_ns: int) -> ComputeSpans:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
+
+
+@dataclass(slots=True)
+class FlowCounters:
+    """What one flow (a directed rank pair; for RoCE a queue pair of it in one direction) carried. Bytes are payload.
+
+    The sender counts some of it, the receiver the rest: each leaves the other's counters None, and `joined` puts them
+    together. A counter that the transport cannot know stays None and is stored as null.
+
+    Attributes:
+        packets, retransmits: of payload; every transmission counts as a packet.
+        naks, rnr_naks, timeouts: that made the sender go back: sequence errors, a receiver that was not ready, silence.
+        cnps_sent, cnps_received: by the receiver of the flow, by its sender.
+        ecn_marks: packets that came with the congestion mark.
+        out_of_order, largest_displacement: packets that came before their turn, and by how many packets at most.
+        rtt_ns: smoothed time from a packet to its acknowledgement.
+        qpn: the destination queue pair number in the flow's packets.
+        source_port: of its packets; None where they have several.
+        duplicates: packets that came again.
+        dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
+            other bytes than were sent.
+    """
+
+    src: int
+    dst: int
+    bytes: int = 0
+    messages: int = 0
+    packets: int | None = None
+    retransmits: int | None = None
+    naks: int | None = None
+    cnps_sent: int | None = None
+    cnps_received: int | None = None
+    ecn_marks: int | None = None
+    out_of_order: int | None = None
+    rtt_ns: int | None = None
+    qpn: int | None = None
+    source_port: int | None = None
+    timeouts: int | None = None
+    rnr_naks: int | None = None
+    duplicates: int | None = None
+    largest_displacement: int | None = None
+    dropped_header: int | None = None
+    dropped_icrc: int | None = None
+    dropped_payload: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was sent, and nothing happened."""
+        return not any(getattr(self, name) for name in _COUNTED)
+
+    def joined(self, other: FlowCounters) -> FlowCounters:
+        """What this and the other end of the same flow counted; where both say something, this one's."""
+        missing = {name: getattr(other, name) for name in _OPTIONAL if getattr(self, name) is None}
+        return replace(self, bytes=self.bytes + other.bytes, messages=self.messages + other.messages, **missing)
+
+
+_OPTIONAL = tuple(field.name for field in fields(FlowCounters) if field.default is None)
+_COUNTED = ("messages", *(name for name in _OPTIONAL if name not in ("qpn", "source_port", "rtt_ns")))
+
+
+def join_ends(counters: Iterable[FlowCounters]) -> list[FlowCounters]:
+    """One entry per flow from what both of its ends said, by source, destination and queue pair, without empty ones."""
+    flows: dict[tuple[int, int, int], FlowCounters] = {}
+    for one in counters:
+        key = (one.src, one.dst, -1 if one.qpn is None else one.qpn)
+        known = flows.get(key)
+        flows[key] = one if known is None else known.joined(one)
+    return [flows[key] for key in sorted(flows) if not flows[key].is_empty]
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Communication nodes of one iteration that completed: columns of equal length, as an agent reports them.
+
+    Attributes:
+        iteration: negative for warm-up.
+        rank, node_id: which.
+        post_ns, done_ns: when it was issued and complete.
+        arrival_ns: when its last byte arrived; 0 where nothing was received.
+        bytes_sent, bytes_received: payload.
+        early: payload came before this rank had posted.
+    """
+
+    iteration: int
+    rank: IntArray
+    node_id: IdArray
+    post_ns: IntArray
+    done_ns: IntArray
+    arrival_ns: IntArray
+    bytes_sent: IntArray
+    bytes_received: IntArray
+    early: npt.NDArray[np.bool_]
+
+    def earlier(self, by_ns: int) -> Completions:
+        """The same with all stamps set back, to another clock."""
+        if not by_ns:
+            return self
+        arrival_ns = np.where(self.arrival_ns == 0, 0, self.arrival_ns - by_ns)
+        return replace(self, post_ns=self.post_ns - by_ns, done_ns=self.done_ns - by_ns, arrival_ns=arrival_ns)

@@ -1,0 +1,31 @@
+"""What a run does, as lines of the log: `--log-level info`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from emulator.run_folder.observer import RunObserver
+from emulator.units import format_duration
+
+logger = logging.getLogger(__name__)
+
+
+class RunLog(RunObserver):
+    """Says who joins, which iterations begin and end, and how long each took."""
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """See RunObserver."""
+        logger.info("waiting for agents: %s", ", ".join(agents))
+
+    def iteration_started(self, iteration: int) -> None:
+        """See RunObserver."""
+        logger.info("iteration %d begins%s", iteration, " (a warm-up)" if iteration < 0 else "")
+
+    def iteration_done(self, iteration: int, jct_ns: int) -> None:
+        """See RunObserver."""
+        logger.info("iteration %d took %s", iteration, format_duration(jct_ns))
+
+    def writing_trace(self) -> None:
+        """See RunObserver."""
+        logger.info("playing is over, writing the measured trace")

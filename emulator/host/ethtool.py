@@ -1,0 +1,70 @@
+"""What the kernel and a driver say of an interface, asked for in the network namespace of this process.
+
+Files under /sys would be those of whichever namespace they were mounted in.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import struct
+
+from emulator.host.nic import NicFacts
+
+_SIOCGIFMTU, _SIOCETHTOOL = 0x8921, 0x8946  # linux/sockios.h
+_GET_SETTINGS, _GET_DRIVER = 0x1, 0x3  # linux/ethtool.h
+_SETTINGS_BYTES, _DRIVER_BYTES = 44, 196  # struct ethtool_cmd, struct ethtool_drvinfo
+_UNKNOWN_MBPS = (0, 0xFFFF, 0xFFFFFFFF)
+_REQUEST = struct.Struct("16sP16x")  # struct ifreq
+_UNKNOWN_TEXTS = ("", "N/A")
+_BITS_PER_MEGABIT = 1_000_000
+
+
+def nic_facts(interface: str) -> NicFacts:
+    """Driver, firmware, speed and MTU of an interface; None for what nobody says."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        driver = _ethtool(asking, interface, _GET_DRIVER, _DRIVER_BYTES)
+        settings = _ethtool(asking, interface, _GET_SETTINGS, _SETTINGS_BYTES)
+        return NicFacts(
+            interface,
+            driver=_text(driver, 4),
+            firmware=_text(driver, 68),
+            speed_bps=_speed_bps(settings),
+            mtu=_mtu(asking, interface),
+        )
+
+
+def _ethtool(asking: socket.socket, interface: str, command: int, size: int) -> bytes | None:
+    answer = array.array("B", struct.pack("I", command).ljust(size, b"\0"))
+    request = _REQUEST.pack(interface.encode(), answer.buffer_info()[0])
+    try:
+        fcntl.ioctl(asking, _SIOCETHTOOL, request)
+    except OSError:
+        return None  # no such interface, or a driver that does not say
+    return answer.tobytes()
+
+
+def _text(driver: bytes | None, offset: int) -> str | None:
+    """One of the texts of 32 bytes that a driver fills in."""
+    if driver is None:
+        return None
+    text = driver[offset : offset + 32].partition(b"\0")[0].decode(errors="replace").strip()
+    return None if text in _UNKNOWN_TEXTS else text
+
+
+def _speed_bps(settings: bytes | None) -> int | None:
+    if settings is None:
+        return None
+    low, high = struct.unpack_from("H", settings, 12)[0], struct.unpack_from("H", settings, 28)[0]
+    mbps = high << 16 | low
+    return None if mbps in _UNKNOWN_MBPS else mbps * _BITS_PER_MEGABIT
+
+
+def _mtu(asking: socket.socket, interface: str) -> int | None:
+    try:
+        answer = fcntl.ioctl(asking, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
+    except OSError:
+        return None
+    mtu: int = struct.unpack_from("i", answer, 16)[0]
+    return mtu

@@ -1,0 +1,152 @@
+"""The real clock: CLOCK_MONOTONIC and one timerfd that wakes the event loop.
+
+An event loop's own timers round to a millisecond (epoll) and carry the kernel's timer slack; a timerfd does neither,
+and costs nothing while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import heapq
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from emulator.errors import HostError
+from emulator.host.clock import Clock
+from emulator.host.lateness import Lateness
+from emulator.units import NS_PER_S
+
+_NEVER = 1 << 63
+
+
+if sys.version_info >= (3, 13):
+
+    def _create() -> int:
+        return os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+
+    def _set_ns(fd: int, when: int) -> None:
+        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=when)
+
+else:
+    _TFD_TIMER_ABSTIME = 1  # linux/timerfd.h; the creation flags are those of open(2)
+
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.timerfd_settime.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+    _ITIMERSPEC = struct.Struct("@4l")  # interval, then value, each in s and ns; costs less than ctypes' structures
+
+    def _checked(result: int) -> int:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return result
+
+    def _create() -> int:
+        return _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def _set_ns(fd: int, when: int) -> None:
+        setting = _ITIMERSPEC.pack(0, 0, *divmod(when, NS_PER_S))
+        _checked(_libc.timerfd_settime(fd, _TFD_TIMER_ABSTIME, setting, None))
+
+
+class TimerfdClock(Clock):
+    """Alarms on CLOCK_MONOTONIC, which all processes of a host share; works on asyncio's own loop and on uvloop.
+
+    An alarm for a time already past fires on the next pass of the loop. An alarm is never early.
+
+    Args:
+        loop: the loop that runs the callbacks; the running one when not given.
+
+    Raises:
+        HostError: no timer can be made.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.get_running_loop()
+        self._alarms: list[tuple[int, int, int, Callable[[], None]]] = []  # when, order, due, callback
+        self._set = 0
+        self._armed_for = _NEVER
+        self._overshoots = Lateness()
+        self._fd = _open_timer()
+        self._loop.add_reader(self._fd, self._fire)
+
+    def __enter__(self) -> TimerfdClock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def now(self) -> int:
+        """Nanoseconds of CLOCK_MONOTONIC."""
+        return time.monotonic_ns()
+
+    def call_at(self, when: int, callback: Callable[[], None]) -> None:
+        """Call back once at `when`; ignored once closed."""
+        if self._fd < 0:
+            return
+        self._set += 1
+        heapq.heappush(self._alarms, (when, self._set, max(when, time.monotonic_ns()), callback))
+        if when < self._armed_for:
+            self._arm(when)
+
+    def overshoot_median_ns(self) -> int | None:
+        """Median lateness of the newest alarms, counted from when each was due or set, whichever is later."""
+        return self._overshoots.median_ns()
+
+    def overshoots_ns(self) -> npt.NDArray[np.int64]:
+        """Lateness of the newest alarms, see Lateness.delays_ns."""
+        return self._overshoots.delays_ns()
+
+    def close(self) -> None:
+        """Forget all alarms and free the timer; idempotent."""
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._alarms.clear()
+
+    def _arm(self, when: int) -> None:
+        _set_ns(self._fd, max(when, 1))  # 0 would disarm
+        self._armed_for = when
+
+    def _fire(self) -> None:
+        """Run what is due. Alarms set by callbacks wait for the next pass, so that others get a turn."""
+        self._armed_for = -1  # while callbacks run, nobody arms
+        newest = self._set
+        try:
+            while self._alarms and self._alarms[0][0] <= time.monotonic_ns() and self._alarms[0][1] <= newest:
+                self._ring(heapq.heappop(self._alarms))
+        finally:
+            self._rearm()
+
+    def _ring(self, alarm: tuple[int, int, int, Callable[[], None]]) -> None:
+        self._overshoots.note(time.monotonic_ns() - alarm[2])
+        alarm[3]()
+
+    def _rearm(self) -> None:
+        if self._fd < 0:
+            return
+        if self._alarms:
+            self._arm(self._alarms[0][0])
+        else:
+            _set_ns(self._fd, 0)  # disarms, and takes back the expiry that woke us
+            self._armed_for = _NEVER
+
+
+def _open_timer() -> int:
+    try:
+        return _create()
+    except OSError as error:
+        remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+        raise HostError(f"cannot make a timer: {error.strerror}{remedy}") from error

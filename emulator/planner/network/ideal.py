@@ -1,0 +1,196 @@
+"""Ideal times: how long the ports need to carry a plan's bytes, were there nothing else.
+
+The bound is serialisation: of every port the larger of what leaves and what enters, headers included, over its rate.
+Traffic between ranks of one host does not cross a port. Latency, dependencies between steps and the network
+behind the ports are left out, so no measurement on such ports is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from emulator.planner.algorithms import bytes_per_member, schedule
+from emulator.planner.network.overhead import TCP_1500, WireOverhead
+from emulator.planner.schedule import Collective
+from emulator.topology.model import Topology
+from emulator.trace.model import CommKind, Communication, IntArray, Workload
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+__all__ = ["TCP_1500", "UNKNOWN_NS", "IdealTimes", "WireOverhead", "ideal_per_instance", "serialisation_ns"]
+UNKNOWN_NS = -1
+Port: TypeAlias = tuple[int, int]
+"""Payload bytes (out, in) of a port."""
+
+
+def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], overhead: WireOverhead) -> int | None:
+    """Time until the busiest port is done, rounded up; None where a rate is missing.
+
+    Args:
+        ports: payload bytes (out, in) per port; the directions do not disturb each other.
+        rates_bps: of the ports, bit/s.
+        overhead: of the transport.
+    """
+    if any(rate is None for rate in rates_bps):
+        return None
+    bit_ns = overhead.factor * BITS_PER_BYTE * NS_PER_S
+    return max(
+        (_ceil(max(port) * bit_ns / rate) for port, rate in zip(ports, rates_bps, strict=True) if rate), default=0
+    )
+
+
+def _ceil(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)
+
+
+class IdealTimes:
+    """Ideal times of collectives and pairs on a topology; equal ones are worked out once.
+
+    Args:
+        topology: with a place for every rank.
+        overhead: of the transport.
+    """
+
+    def __init__(self, topology: Topology, overhead: WireOverhead = TCP_1500) -> None:
+        self._topology, self._overhead = topology, overhead
+        self._known: dict[object, int | None] = {}
+
+    def pair_ns(self, *, size_bytes: int, src: int, dst: int) -> int | None:
+        """Of `size_bytes` from world rank `src` to `dst`: 0 within a host, None where a port has no rate."""
+        index = self._topology.host_index
+        size = size_bytes if index[src] != index[dst] else 0
+        return serialisation_ns(
+            [(size, 0), (0, size)], [self._topology.rate_bps(rank) for rank in (src, dst)], self._overhead
+        )
+
+    def collective_ns(self, algorithm: str, members: Sequence[Collective], *, ranks: Sequence[int]) -> int | None:
+        """Of a collective: 0 where nothing leaves a host, None where a port of a member has no rate.
+
+        Args:
+            algorithm: what it is played with.
+            members: the collective as each member sees it, in group order.
+            ranks: world ranks of the members.
+
+        Raises:
+            PlanError: no such algorithm for this collective.
+        """
+        rates = [self._topology.rate_bps(rank) for rank in ranks]
+        if None in rates:
+            return None
+        hosts = _renumbered([self._topology.host_index[rank] for rank in ranks])
+        ports = _renumbered([self._topology.port_of(rank) for rank in ranks])
+        first = members[0]
+        splits = tuple(one.send_splits for one in members) if first.send_splits is not None else None
+        key = (algorithm, first.kind, first.size_bytes, first.root, splits, tuple(hosts), tuple(ports), tuple(rates))
+        if key not in self._known:
+            loads = _port_loads(algorithm, members, hosts, ports)
+            rate_of = dict(zip(ports, rates, strict=True))
+            self._known[key] = serialisation_ns(loads, [rate_of[port] for port in range(len(loads))], self._overhead)
+        return self._known[key]
+
+
+def _renumbered(places: Sequence[Hashable]) -> list[int]:
+    """Places numbered in the order they first appear: equal patterns of places become equal."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(place, len(numbers)) for place in places]
+
+
+def _port_loads(
+    algorithm: str, members: Sequence[Collective], hosts: Sequence[int], ports: Sequence[int]
+) -> list[Port]:
+    if max(hosts) + 1 == len(members):
+        return [bytes_per_member(algorithm, member) for member in members]
+    out, into = [0] * (max(ports) + 1), [0] * (max(ports) + 1)
+    for member in members if max(hosts) else ():
+        for peer, size in _sends(algorithm, member):
+            if hosts[peer] != hosts[member.member]:
+                out[ports[member.member]] += size
+                into[ports[peer]] += size
+    return list(zip(out, into, strict=True))
+
+
+def _sends(algorithm: str, member: Collective) -> Iterator[tuple[int, int]]:
+    for lane in schedule(algorithm, member):
+        for step in lane:
+            for transfer in step.sends:
+                yield transfer.peer, transfer.size
+
+
+def ideal_per_instance(
+    workload: Workload,
+    topology: Topology,
+    *,
+    algorithm_of: Callable[[Communication], str],
+    overhead: WireOverhead = TCP_1500,
+) -> IntArray:
+    """Ideal times of all merged collectives and pairs of a workload.
+
+    Args:
+        workload: what is played, scaled as it is played.
+        topology: with a place for every rank.
+        algorithm_of: name of the algorithm that plays a collective.
+        overhead: of the transport.
+
+    Returns:
+        ns, shape (workload.instances,); UNKNOWN_NS where a port has no rate.
+
+    Raises:
+        PlanError: an algorithm that does not exist.
+    """
+    plan = _WorkloadTimes(workload, IdealTimes(topology, overhead), algorithm_of)
+    ideal = np.full(workload.instances, UNKNOWN_NS, np.int64)
+    seen = np.zeros(workload.instances, np.bool_)
+    uneven: dict[int, dict[int, Communication]] = {}
+    for program in workload.programs:
+        for node in program.communications.values():
+            if node.send_splits is not None:
+                uneven.setdefault(node.instance, {})[program.rank] = node
+            elif not seen[node.instance]:
+                seen[node.instance] = True
+                ideal[node.instance] = _or_unknown(plan.even_ns(program.rank, node))
+    for instance, nodes in uneven.items():
+        ideal[instance] = _or_unknown(plan.uneven_ns(nodes))
+    return ideal
+
+
+class _WorkloadTimes:
+    """Ideal times of the communications of a workload, those of one class looked at once."""
+
+    def __init__(self, workload: Workload, times: IdealTimes, algorithm_of: Callable[[Communication], str]) -> None:
+        self._workload, self._times, self._algorithm_of = workload, times, algorithm_of
+        self._known: dict[object, int | None] = {}
+
+    def even_ns(self, rank: int, node: Communication) -> int | None:
+        if not node.kind.is_collective:
+            src, dst = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
+            return self._times.pair_ns(size_bytes=node.size_bytes, src=src, dst=dst)
+        key = (node.kind, node.group, node.size_bytes, node.root, self._algorithm_of(node))
+        if key not in self._known:
+            ranks = self._workload.groups[node.group].ranks
+            root = ranks.index(node.root) if node.root in ranks else 0
+            members = [Collective(node.kind, len(ranks), number, node.size_bytes, root) for number in range(len(ranks))]
+            self._known[key] = self._times.collective_ns(self._algorithm_of(node), members, ranks=ranks)
+        return self._known[key]
+
+    def uneven_ns(self, nodes: Mapping[int, Communication]) -> int | None:
+        """Of an all-to-all with a communication per member, keyed by world rank."""
+        ranks = self._workload.groups[next(iter(nodes.values())).group].ranks
+        members = [
+            Collective(
+                nodes[rank].kind,
+                len(ranks),
+                number,
+                nodes[rank].size_bytes,
+                send_splits=nodes[rank].send_splits,
+                recv_splits=nodes[rank].recv_splits,
+            )
+            for number, rank in enumerate(ranks)
+        ]
+        return self._times.collective_ns(self._algorithm_of(nodes[ranks[0]]), members, ranks=ranks)
+
+
+def _or_unknown(value: int | None) -> int:
+    return UNKNOWN_NS if value is None else value

@@ -1,0 +1,57 @@
+"""Incast: how many send to one receiver, and through one port, in a step of a collective."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from emulator.planner.network.peers import Phase
+from emulator.planner.network.routing import Router
+from emulator.planner.network.traffic import Operation
+from emulator.trace.model import IntArray
+
+
+class Incast(NamedTuple):
+    """Most senders in a step: to one rank (those within its host included), and from other hosts to one port."""
+
+    rank: int
+    port: int
+
+
+def incast_of(operation: Operation, router: Router) -> Incast:
+    """Of the group where it is largest. Groups whose ranks share hosts and ports in the same way are looked at once."""
+    patterns = _patterns(operation.ranks, router)
+    ranks = ports = 0
+    for phase in operation.phases():
+        senders, receivers = _pairs(phase, operation.members)
+        ranks = max(ranks, _most(receivers))
+        for host, port in patterns:
+            remote = host[senders] != host[receivers]
+            ports = max(ports, _most(port[receivers[remote]]))
+    return Incast(ranks, ports)
+
+
+def _pairs(phase: Phase, members: int) -> tuple[IntArray, IntArray]:
+    """Every pair of the phase once."""
+    keys = np.unique(phase.senders * members + phase.receivers)
+    return keys // members, keys % members
+
+
+def _most(receivers: IntArray) -> int:
+    return int(np.bincount(receivers).max()) if len(receivers) else 0
+
+
+def _patterns(ranks: IntArray, router: Router) -> list[tuple[IntArray, IntArray]]:
+    """(host, port) of each member, numbered in the order they first appear; each pattern once."""
+    found: dict[bytes, tuple[IntArray, IntArray]] = {}
+    for members in ranks:
+        host, port = _renumbered(router.rank_host[members]), _renumbered(router.rank_port[members])
+        found.setdefault(host.tobytes() + port.tobytes(), (host, port))
+    return list(found.values())
+
+
+def _renumbered(places: IntArray) -> IntArray:
+    _, first, inverse = np.unique(places, return_index=True, return_inverse=True)
+    numbers: IntArray = first[inverse].astype(np.int64)
+    return numbers

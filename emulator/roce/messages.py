@@ -1,0 +1,169 @@
+"""What crosses a reliable connection: messages, and runs of their packets.
+
+A message is cut at the path MTU into FIRST, MIDDLE …, LAST, or is one ONLY packet. A run is packets with consecutive
+PSNs, of one message where it is sent; where it is received, packets of one opcode and one length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from emulator.roce.opcodes import Operation
+from emulator.roce.psn import Psn
+
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
+LARGEST_MESSAGE_BYTES = 1 << 31  # IBTA volume 1, section 9.4
+LEAST_REACH_PACKETS = 1 << 16
+"""More than any endpoint has on its way, and a 256th of all PSNs."""
+
+
+class Verb(Enum):
+    """What a requester asks for; the value: (operation, whether immediate data comes with the end)."""
+
+    SEND = (Operation.SEND, False)
+    SEND_IMM = (Operation.SEND, True)
+    WRITE = (Operation.WRITE, False)
+    WRITE_IMM = (Operation.WRITE, True)
+    READ = (Operation.READ_REQUEST, False)
+
+
+class Message:
+    """A work request.
+
+    Args:
+        verb: what to do with the bytes.
+        size: payload, bytes.
+        address, rkey: where at the peer, for WRITE and READ.
+        imm: immediate data, where the verb has it.
+        key: the poster's own; 0 where it has none.
+    """
+
+    __slots__ = ("address", "first", "imm", "key", "packets", "rkey", "size", "taken", "verb")
+
+    def __init__(self, verb: Verb, size: int, address: int = 0, imm: int = 0, *, rkey: int = 0, key: int = 0) -> None:
+        self.verb, self.size, self.address, self.rkey, self.imm, self.key = verb, size, address, rkey, imm, key
+        self.packets = 1
+        """How many PSNs it takes; of a READ, those of its responses."""
+        self.first = 0
+        """Number of its first packet on the connection, counted from 0 without wrapping."""
+        self.taken = 0
+        """Of a READ: response packets that are here."""
+
+
+class Run(NamedTuple):
+    """Packets of one message to be sent now.
+
+    Attributes:
+        offset: packets of the message before these.
+        packets: packets on the wire; a READ request is one.
+        ack_request: on the last of them.
+        is_again: at least one has been sent before.
+    """
+
+    message: Message
+    psn: Psn
+    offset: int
+    packets: int
+    ack_request: bool
+    is_again: bool
+
+    @property
+    def ends_message(self) -> bool:
+        """Whether the message's last packet is the run's."""
+        return self.offset + self.packets == self.message.packets
+
+
+class ResponseRun(NamedTuple):
+    """READ responses to be sent now: `packets` of `total` from `offset`; `last_bytes`: payload of the last one."""
+
+    psn: Psn
+    offset: int
+    packets: int
+    total: int
+    last_bytes: int
+    address: int
+    msn: int
+
+
+class Arrival(NamedTuple):
+    """Packets that came: `packets` of one opcode with consecutive PSNs.
+
+    Attributes:
+        size: payload of each, bytes, without pad.
+        ack_request: on any of them.
+        address, rkey, length: from the RETH, where the opcode has one.
+        imm: from the ImmDt, where the opcode has one.
+    """
+
+    opcode: int
+    psn: Psn
+    packets: int = 1
+    size: int = 0
+    ack_request: bool = False
+    address: int = 0
+    rkey: int = 0
+    length: int = 0
+    imm: int = 0
+
+
+class Delivered(NamedTuple):
+    """A message that is complete at the responder. `imm` is None where none came; `address` is 0 for a SEND."""
+
+    operation: Operation
+    address: int
+    size: int
+    imm: int | None
+
+
+class Reply(NamedTuple):
+    """An ACK or NAK to be sent."""
+
+    psn: Psn
+    syndrome: int
+    msn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """What both ends of a reliable connection agree on, and how patient they are.
+
+    Attributes:
+        path_mtu: payload of a full packet, bytes; one of PATH_MTUS.
+        window_packets: packets that may be on their way without an acknowledgement.
+        ack_interval: packets between two that ask for an acknowledgement inside a message.
+        smallest_run: packets that a run has at least, unless it ends a message or nothing is on its way.
+        timeout_exponent: t of 4.096 µs · 2^t, without an answer, until everything is sent again.
+        retry_count: how often in a row that happens before the peer is given up.
+        rnr_retry_count: the same for a receiver that is not ready; 7 means for ever.
+        is_ooo: the receiver takes packets that come too early, as adaptive-routing NICs do; else go-back-N.
+        ooo_window: how many packets ahead such a receiver takes.
+        rkey: the memory key a responder honours.
+    """
+
+    path_mtu: int = 4096
+    window_packets: int = 256
+    ack_interval: int = 128
+    smallest_run: int = 1
+    timeout_exponent: int = 14
+    retry_count: int = 7
+    rnr_retry_count: int = 7
+    is_ooo: bool = False
+    ooo_window: int = 256
+    rkey: int = 0
+
+    @property
+    def timeout_ns(self) -> int:
+        """The shortest time without an answer, ns. Source: IBTA volume 1, section 9.7.6.1.3."""
+        return 4096 << self.timeout_exponent
+
+    @property
+    def reach_packets(self) -> int:
+        """How far from the PSN that is next the peer's can be at all: whatever is farther is not the peer's."""
+        return max(LEAST_REACH_PACKETS, 2 * self.window_packets)
+
+
+def packets_of(size: int, path_mtu: int) -> int:
+    """Packets that `size` bytes make: at least one."""
+    return -(-size // path_mtu) or 1

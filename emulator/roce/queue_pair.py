@@ -1,0 +1,126 @@
+"""A queue pair of the reliable connection: requester, responder, congestion control and pacer, without IO.
+
+The owner asks `next_run` while there is something to send, hands in what came, calls `handle_timer` at `deadline_ns`,
+and takes what the responder delivered and owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.roce.congestion import CongestionControl, FixedRate
+from emulator.roce.dcqcn import NotificationPoint
+from emulator.roce.messages import ConnectionSettings, Message, Run
+from emulator.roce.pacing import Pacer
+from emulator.roce.psn import Psn
+from emulator.roce.requester import NEVER, Requester
+from emulator.roce.responder import Responder
+
+PACKET_OVERHEAD_BYTES = 16
+"""Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
+CALM_PER_LEAD = 8
+"""A lead of 1 ms, and runs of that length, are earned by sending for 8 ms without a CNP. What is handed to the kernel
+still leaves at the line rate when the CNP comes that asks for less: whoever has just begun must not have much there."""
+
+
+class QueuePair:
+    """One end of a connection.
+
+    Args:
+        settings: see ConnectionSettings.
+        send_psn, expect_psn: PSN of the first packet of either direction.
+        congestion: sets the rate of what is sent; not limited where not given.
+        cnp_gap_ns: smallest gap between the CNPs this end sends.
+        lead_ns: how long before its time a run may go at most, as long as congestion control allows the line rate;
+            less at first and after a CNP, see CALM_PER_LEAD.
+    """
+
+    __slots__ = (
+        "_calm_ns",
+        "_line_rate_bps",
+        "_packet_bytes",
+        "cnps_received",
+        "cnps_sent",
+        "congestion",
+        "ecn_marks",
+        "is_paced",
+        "lead_ns",
+        "notification",
+        "paced_until",
+        "pacer",
+        "requester",
+        "responder",
+    )
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        *,
+        send_psn: int = 0,
+        expect_psn: int = 0,
+        congestion: CongestionControl | None = None,
+        cnp_gap_ns: int = 50_000,
+        lead_ns: int = 0,
+    ) -> None:
+        self.requester = Requester(settings, initial_psn=send_psn)
+        self.responder = Responder(settings, initial_psn=expect_psn)
+        self.congestion: CongestionControl = congestion or FixedRate()
+        self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
+        """Whether anything but the window may hold up what is sent."""
+        self.pacer, self.lead_ns = Pacer(), lead_ns
+        # At this rate the port spaces packets itself.
+        self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
+        self._calm_ns = 0
+        self.notification = NotificationPoint(cnp_gap_ns)
+        self.cnps_sent = self.cnps_received = self.ecn_marks = 0
+        self.paced_until = NEVER
+        """When the pacer or a full window lets the next run go; NEVER where neither says."""
+        self._packet_bytes = settings.path_mtu + PACKET_OVERHEAD_BYTES
+
+    def next_run(self, now: int, most: int) -> Run | None:
+        """At most `most` packets that may go now; None: nothing may."""
+        rate = self.congestion.rate_bps(now)
+        if rate is None:
+            run = self.requester.next_run(now, most)
+            self.paced_until = self.requester.opens_ns
+            return run
+        lead_ns = min(self.lead_ns, self._calm_ns // CALM_PER_LEAD) if rate == self._line_rate_bps else 0
+        may_go_ns = self.pacer.next_ns - lead_ns
+        if now < may_go_ns:
+            self.paced_until = may_go_ns if self.requester.backlog else NEVER
+            return None
+        self.paced_until = NEVER
+        longest = self.pacer.most_packets(rate_bps=rate, packet_bytes=self._packet_bytes, lead_ns=lead_ns)
+        run = self.requester.next_run(now, min(most, longest))
+        if run is None:
+            self.paced_until = self.requester.opens_ns
+        else:
+            size = run.packets * self._packet_bytes
+            if run.ends_message:
+                size -= run.message.packets * (self._packet_bytes - PACKET_OVERHEAD_BYTES) - run.message.size
+            self._calm_ns += self.pacer.charge(size, rate_bps=rate, now=now)
+            self.congestion.sent(size, now)
+        return run
+
+    @property
+    def deadline_ns(self) -> int:
+        """When to call `handle_timer` and ask `next_run` again if nothing happens before; NEVER: not at all."""
+        return min(self.requester.deadline_ns, self.paced_until)
+
+    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
+        """Take an ACK or NAK; returns the messages it completes."""
+        return self.requester.acknowledge(psn, syndrome, now)
+
+    def notified(self, now: int) -> None:
+        """Take a CNP."""
+        self.cnps_received += 1
+        self._calm_ns = 0
+        self.congestion.notified(now)
+
+    def marked(self, packets: int, now: int) -> bool:
+        """Packets came with the congestion mark; whether to send a CNP now."""
+        self.ecn_marks += packets
+        if not self.notification.marked(now):
+            return False
+        self.cnps_sent += 1
+        return True

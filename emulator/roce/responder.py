@@ -1,0 +1,375 @@
+"""The responder of a reliable connection: takes packets in order (or early, where allowed), owes ACKs and NAKs.
+
+Payload is not kept: what is delivered is the fact that a message is complete. Everything about what is acknowledged,
+refused or answered lives here.
+
+Source: InfiniBand Architecture Specification, volume 1, section 9.7.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.messages import (
+    LARGEST_MESSAGE_BYTES,
+    Arrival,
+    ConnectionSettings,
+    Delivered,
+    Reply,
+    ResponseRun,
+    packets_of,
+)
+from emulator.roce.opcodes import MEANINGS, Opcode, Operation
+from emulator.roce.psn import Psn, add, distance, wrap
+
+REMEMBERED_READS = 16
+"""READs whose responses may be owed at once; the oldest are forgotten, and will be asked for again."""
+
+RNR_TIMER = 12
+"""0.64 ms (IBTA volume 1, table 45): how long a requester waits when no receive is posted."""
+
+_HAS_IMM = (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM)
+_TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
+
+
+class _Shape(NamedTuple):
+    """What an opcode that carries a message's bytes says."""
+
+    operation: Operation
+    starts: bool
+    ends: bool
+    has_imm: bool
+    takes_receive: bool
+
+
+_SHAPES: dict[int, _Shape] = {
+    code: _Shape(meaning.operation, meaning.place.starts, meaning.place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
+    for code, meaning in MEANINGS.items()
+    if code < Opcode.RC_READ_REQUEST
+}
+
+
+class _Read:
+    """A READ that is being answered."""
+
+    __slots__ = ("address", "given", "msn", "psn", "size", "total")
+
+    def __init__(self, arrival: Arrival, *, total: int, msn: int) -> None:
+        self.psn, self.address, self.size = arrival.psn, arrival.address, arrival.length
+        self.total, self.msn = total, msn
+        self.given = 0
+
+
+class Responder:
+    """The receiving end.
+
+    Args:
+        settings: see ConnectionSettings.
+        initial_psn: PSN of the first packet expected.
+        receives: receive requests posted; None: as many as it takes.
+    """
+
+    __slots__ = (
+        "_ack_owed",
+        "_address",
+        "_early",
+        "_last_early",
+        "_length",
+        "_msn",
+        "_nak",
+        "_nak_psn",
+        "_operation",
+        "_path_mtu",
+        "_reads",
+        "_received",
+        "_receives",
+        "_settings",
+        "ack_requested",
+        "delivered",
+        "duplicates",
+        "early_packets",
+        "expected",
+        "is_broken",
+        "largest_displacement",
+        "naks",
+        "refused_packets",
+        "unacknowledged",
+    )
+
+    def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0, receives: int | None = None) -> None:
+        self._settings, self._path_mtu = settings, settings.path_mtu
+        self.expected: Psn = wrap(initial_psn)
+        self.delivered: list[Delivered] = []
+        """Messages complete and not yet fetched by the owner, who clears the list."""
+        self._receives = receives
+        self._msn = 0
+        self._operation: Operation | None = None  # of the message under way
+        self._received = self._length = self._address = 0
+        self._reads: deque[_Read] = deque(maxlen=REMEMBERED_READS)
+        self._early: dict[Psn, Arrival] = {}
+        self._last_early: Psn | None = None  # the newest packet that came too early since the last NAK
+        self._nak: int | None = None
+        self._nak_psn = self.expected
+        self._ack_owed = False
+        self.ack_requested = False
+        self.unacknowledged = 0
+        """Packets taken since the last reply."""
+        self.is_broken = False
+        self.naks = self.duplicates = self.early_packets = self.largest_displacement = 0
+        self.refused_packets = 0
+        """Packets with a PSN that cannot be the peer's, of another service, or after the connection broke."""
+
+    def post_receives(self, count: int) -> None:
+        """Allow `count` more messages that consume a receive request (SENDs, and WRITEs with immediate data)."""
+        if self._receives is not None:
+            self._receives += count
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the message under way, what is here."""
+        return self._received if self._operation is not None else 0
+
+    @property
+    def length(self) -> int:
+        """Of the WRITE under way, bytes in all; 0: none is."""
+        return self._length if self._operation is Operation.WRITE else 0
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the requester waits for the reply that is owed; else it may wait for more packets."""
+        return (self.ack_requested or self._nak is not None) and not self._reads
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether a NAK is owed: until it is there, whatever the requester sends is for nothing."""
+        return self._nak is not None and not self._reads
+
+    @property
+    def owes_reply(self) -> bool:
+        """Whether `take_reply` has something now."""
+        return (self._ack_owed or self._nak is not None) and not self._reads
+
+    def take_reply(self) -> Reply | None:
+        """The ACK or NAK that is owed, if any; one ACK covers everything taken so far."""
+        if self._reads:
+            return None  # an acknowledgement would say that the responses are on their way
+        msn = wrap(self._msn)
+        if self._nak is not None:
+            reply = Reply(self._nak_psn, self._nak, msn)
+            self._nak = None
+        elif self._ack_owed:
+            reply = Reply(add(self.expected, -1), NO_CREDIT_LIMIT, msn)
+        else:
+            return None
+        self._ack_owed = self.ack_requested = False
+        self.unacknowledged = 0
+        return reply
+
+    def next_response(self, most: int) -> ResponseRun | None:
+        """At most `most` READ response packets that are owed; None: none is."""
+        if not self._reads:
+            return None
+        read = self._reads[0]
+        offset = read.given
+        count = min(most, read.total - offset)
+        read.given += count
+        if read.given == read.total:
+            self._reads.popleft()
+        last_bytes = self._path_mtu
+        if read.given == read.total:
+            last_bytes = read.size - (read.total - 1) * self._path_mtu
+        return ResponseRun(add(read.psn, offset), offset, count, read.total, last_bytes, read.address, wrap(read.msn))
+
+    def take_middles(self, count: int) -> bool:
+        """`count` WRITE MIDDLE packets came as expected; False where that cannot be or ends one: use `receive`."""
+        received = self._received + count * self._path_mtu
+        if self._operation is not Operation.WRITE or self._early or received >= self._length or self.is_broken:
+            return False
+        self._received = received
+        self.expected = add(self.expected, count)
+        self.unacknowledged += count
+        self._ack_owed = True
+        self._last_early = None
+        return True
+
+    def take_first(self, address: int, length: int, *, ack_request: bool) -> bool:
+        """The FIRST packet of a WRITE of `length` bytes came as expected; False where that is not so: use `receive`."""
+        mtu = self._path_mtu
+        if self._operation is not None or self._early or self.is_broken or not mtu < length <= LARGEST_MESSAGE_BYTES:
+            return False
+        self._operation, self._received, self._length, self._address = Operation.WRITE, mtu, length, address
+        self._took_one(ack_request=ack_request)
+        return True
+
+    def take_last(self, size: int, *, imm: int | None, ack_request: bool) -> Delivered | None:
+        """The LAST packet of a WRITE came as expected: the message; None where that is not so: use `receive`."""
+        if self._operation is not Operation.WRITE or self._early or self.is_broken or not 0 < size <= self._path_mtu:
+            return None
+        if self._received + size != self._length or (imm is not None and self._receives is not None):
+            return None
+        self._operation = None
+        self._msn += 1
+        self._took_one(ack_request=ack_request)
+        return Delivered(Operation.WRITE, self._address, self._length, imm)
+
+    def _took_one(self, *, ack_request: bool) -> None:
+        self.expected = add(self.expected, 1)
+        self.unacknowledged += 1
+        self._ack_owed = True
+        self._last_early = None
+        if ack_request:
+            self.ack_requested = True
+
+    def take_write(self, psn: Psn, size: int, length: int, ack_request: bool, count: int = 1) -> bool:
+        """WRITEs of one packet with immediate data came as expected; False where that is not so: use `receive`."""
+        if psn != self.expected or size != length or size > self._path_mtu or self._receives is not None:
+            return False
+        if self._operation is not None or self._early or self.is_broken:
+            return False
+        self.expected = add(psn, count)
+        self.unacknowledged += count
+        self._msn += count
+        self._ack_owed = True
+        self._last_early = None
+        if ack_request:
+            self.ack_requested = True
+        return True
+
+    def receive(self, arrival: Arrival) -> None:
+        """Take packets; what is complete goes to `delivered`."""
+        if self.is_broken or (arrival.opcode not in _SHAPES and arrival.opcode != Opcode.RC_READ_REQUEST):
+            self.refused_packets += arrival.packets
+            return
+        ahead = distance(self.expected, arrival.psn)
+        if abs(ahead) > self._settings.reach_packets:
+            self.refused_packets += arrival.packets
+            return
+        if ahead < 0:
+            arrival = self._without_duplicates(arrival, -ahead)
+            if not arrival.packets:
+                return
+            ahead = 0
+        if ahead:
+            self._take_early(arrival, ahead)
+            return
+        self._last_early = None
+        self._take(arrival)
+        while self._early and not self.is_broken:
+            following = self._early.pop(self.expected, None)
+            if following is None:
+                break
+            self._take(following)
+
+    def _without_duplicates(self, arrival: Arrival, behind: int) -> Arrival:
+        if arrival.opcode == Opcode.RC_READ_REQUEST:
+            total = packets_of(arrival.length, self._path_mtu)
+            self.duplicates += 1
+            if total <= behind and len(self._reads) < REMEMBERED_READS:
+                self._reads.append(_Read(arrival, total=total, msn=self._msn))
+            return arrival._replace(packets=0)
+        old = min(behind, arrival.packets)
+        self.duplicates += old
+        self._ack_owed = self.ack_requested = True
+        return arrival._replace(psn=add(arrival.psn, old), packets=arrival.packets - old)
+
+    # Out of order.
+
+    def _take_early(self, arrival: Arrival, ahead: int) -> None:
+        self.early_packets += arrival.packets
+        self.largest_displacement = max(self.largest_displacement, ahead)
+        is_taken = self._settings.is_ooo and ahead + arrival.packets <= self._settings.ooo_window
+        if is_taken:
+            for i in range(arrival.packets):
+                psn = add(arrival.psn, i)
+                self._early[psn] = arrival._replace(psn=psn, packets=1)
+        # Going backwards among early packets means that the requester went back, and that the gap was lost again.
+        elif self._nak is None and (self._last_early is None or distance(self._last_early, arrival.psn) <= 0):
+            self._refuse(Syndrome.SEQUENCE_ERROR)
+        if not is_taken:
+            self._last_early = add(arrival.psn, arrival.packets - 1)
+
+    def _refuse(self, syndrome: int) -> None:
+        self._nak, self._nak_psn = syndrome, self.expected
+        self.naks += 1
+
+    def _break(self, syndrome: Syndrome) -> None:
+        """Refuse for good: the connection is in error."""
+        self._refuse(syndrome)
+        self._reads.clear()
+        self._early.clear()
+        self.is_broken = True
+
+    # In order.
+
+    def _take(self, arrival: Arrival) -> None:
+        shape = _SHAPES.get(arrival.opcode)
+        if shape is None:
+            self._take_read(arrival)
+            return
+        problem = self._problem(arrival, shape)
+        if problem is not None:
+            self._break(problem)
+            return
+        if shape.takes_receive and self._receives is not None:
+            if not self._receives:
+                self._refuse(Syndrome.RNR | RNR_TIMER)
+                self._last_early = arrival.psn  # what follows it is no sequence error
+                return
+            self._receives -= 1
+        self._accept(arrival, shape)
+
+    def _accept(self, arrival: Arrival, shape: _Shape) -> None:
+        count = arrival.packets
+        self.expected = add(self.expected, count)
+        self.unacknowledged += count
+        self._ack_owed = True
+        if arrival.ack_request:
+            self.ack_requested = True
+        if shape.starts:
+            self._operation, self._received = shape.operation, 0
+            self._length, self._address = arrival.length, arrival.address
+        self._received += arrival.size * count
+        if shape.ends:
+            self._msn += 1
+            imm = arrival.imm if shape.has_imm else None
+            self.delivered.append(Delivered(shape.operation, self._address, self._received, imm))
+            self._operation = None
+
+    def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
+        """Why packets that are next in order cannot be taken."""
+        size, mtu = arrival.size, self._path_mtu
+        under_way = self._operation
+        if under_way is not (None if shape.starts else shape.operation):
+            return Syndrome.INVALID_REQUEST
+        if arrival.packets > 1 and (shape.starts or shape.ends):
+            return Syndrome.INVALID_REQUEST
+        least = mtu if not shape.ends else 0 if shape.starts else 1
+        if not least <= size <= mtu:
+            return Syndrome.INVALID_REQUEST
+        return self._range_problem(arrival, shape) if shape.operation is Operation.WRITE else None
+
+    def _range_problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
+        if shape.starts:
+            if arrival.length and arrival.rkey != self._settings.rkey:
+                return Syndrome.REMOTE_ACCESS
+            received, length = arrival.size, arrival.length
+        else:
+            received, length = self._received + arrival.size * arrival.packets, self._length
+        fits = received == length if shape.ends else received < length <= LARGEST_MESSAGE_BYTES
+        return None if fits else Syndrome.INVALID_REQUEST
+
+    def _take_read(self, arrival: Arrival) -> None:
+        if self._operation is not None or arrival.length > LARGEST_MESSAGE_BYTES:
+            self._break(Syndrome.INVALID_REQUEST)
+            return
+        if arrival.length and arrival.rkey != self._settings.rkey:
+            self._break(Syndrome.REMOTE_ACCESS)
+            return
+        if len(self._reads) == REMEMBERED_READS:
+            return  # as if it had been lost
+        total = packets_of(arrival.length, self._path_mtu)
+        self._msn += 1
+        self.expected = add(self.expected, total)
+        self._reads.append(_Read(arrival, total=total, msn=self._msn))

@@ -1,0 +1,275 @@
+"""What a run was: the facts beside the numbers, and their form as JSON (docs/results.md has the fields)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from emulator.control.parameter import Parameter
+from emulator.errors import ResultError
+from emulator.run_folder.schema import FORMAT_VERSION
+from emulator.validation import first_problem
+
+Json: TypeAlias = dict[str, Any]
+OBSERVATION_POINT = "endpoint software boundary"
+RUNNING, COMPLETE, ABORTED = "running", "complete", "aborted"
+_LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
+
+MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
+"""Format version → what turns such a manifest into one of the next version."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """The trace that was played; `digest` is the SHA-256 of its files in rank order, in hex."""
+
+    path: str
+    digest: str
+    ranks: int
+    nodes: int
+    communication_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How the run differs from the trace.
+
+    Attributes:
+        bytes: factor on every size.
+        compute: `replay`, `skip` or the factor on compute time.
+        element_bytes: bytes per element of a trace that counts elements; None where it counts bytes.
+    """
+
+    bytes: float = 1.0
+    compute: str = "replay"
+    element_bytes: int | None = None
+
+    @property
+    def is_scaled(self) -> bool:
+        """True where sizes or compute times are not the trace's."""
+        return self.bytes != 1 or self.compute not in ("replay", "1", "1.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A measured iteration that no summary counts, and why."""
+
+    iteration: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Accounting of iterations: `attempted` counts warm-up too, `included` are those the summary is made of."""
+
+    attempted: int = 0
+    warmup: int = 0
+    included: int = 0
+    excluded: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time axis of all timestamps.
+
+    Attributes:
+        offset_ns: the largest that was corrected, of all agents.
+        error_ns: most by which the difference of times of two agents is off.
+    """
+
+    source: str = "CLOCK_MONOTONIC of one host"
+    offset_ns: int = 0
+    error_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """An agent and where it ran.
+
+    Attributes:
+        agent: its name.
+        ranks: how many it played.
+        facts: kernel, CPU and the like.
+        nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None where nobody says.
+        transport: what the transport found out in the end: buffers it was granted, offloads, drops by reason.
+        clock_offset_ns, clock_error_ns: against the controller's clock.
+        peak_rss_bytes: memory of the agent's process.
+        post_lateness_median_ns: how late communications were posted, against the
+            schedule of what they depend on.
+        steal_fraction: share (0 to 1) of the cores' time, from the first iteration's begin to the last one's end, that
+            the host of a virtual machine gave to others; None: nobody said.
+    """
+
+    agent: str
+    ranks: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    nics: tuple[Mapping[str, Any], ...] = ()
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
+    clock_offset_ns: int = 0
+    clock_error_ns: int = 0
+    peak_rss_bytes: int | None = None
+    post_lateness_median_ns: int | None = None
+    steal_fraction: float | None = None
+
+
+@cache
+def software_versions() -> Mapping[str, str]:
+    """Versions of Charkha, Python and the libraries that touch the numbers."""
+    found = {"charkha": _version("charkha"), "python": platform.python_version()}
+    return found | {name: _version(name) for name in _LIBRARIES}
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything about a run that is no table.
+
+    Attributes:
+        run_id: distinct per run.
+        created: start of the run, ISO 8601 with zone.
+        command_line: as given.
+        topology: name, source, hosts and placement as they were in effect.
+        dut: what identifies the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
+            (name, digest, rules); docs/profiles.md says more.
+        parameters: option name → value in effect.
+        calibration: what the tester alone can do, from `charkha calibrate`; empty where that is not known.
+        roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
+        sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
+        warnings: what was odd in the trace → how many times.
+        status: running, complete or aborted; `reason` says why, where it is neither running nor complete.
+    """
+
+    run_id: str
+    created: str
+    command_line: tuple[str, ...]
+    seed: int
+    trace: TraceFacts
+    topology: Mapping[str, Any] = field(default_factory=dict)
+    dut: Mapping[str, Any] = field(default_factory=dict)
+    hosts: tuple[HostFacts, ...] = ()
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    scaling: Scaling = Scaling()
+    trials: Trials = Trials()
+    clock: Clock = Clock()
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    roofline_ns: int | None = None
+    sequential_roofline_ns: int | None = None
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=software_versions)
+    observation_point: str = OBSERVATION_POINT
+    status: str = RUNNING
+    reason: str | None = None
+    format_version: int = FORMAT_VERSION
+
+
+def to_json(manifest: Manifest) -> str:
+    """The manifest as it stands in its file."""
+    return json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest of this format version or an older one.
+
+    Raises:
+        ResultError: no such file, no manifest, or one of a newer version.
+    """
+    return _build(_validated(_migrated(_parsed(path), path), path))
+
+
+def glance_at_manifest(path: Path) -> Manifest:
+    """Read a manifest for a list of many: only what a list shows is checked, at a tenth of what all of it would cost.
+
+    Raises:
+        ResultError: as `read_manifest`.
+    """
+    try:
+        found = _build(_migrated(_parsed(path), path))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return read_manifest(path)  # which says what is wrong
+    trace = found.trace
+    texts = (found.run_id, found.created, found.status, trace.path, trace.digest)
+    numbers = (trace.ranks, found.trials.included)
+    is_sound = all(isinstance(one, str) for one in texts) and all(isinstance(one, int) for one in numbers)
+    return found if is_sound and isinstance(found.dut, Mapping) else read_manifest(path)
+
+
+def _parsed(path: Path) -> Json:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"is no manifest of a run ({error})", path=path) from error
+    if not isinstance(document, dict):
+        raise ResultError("is no manifest of a run", path=path)
+    return document
+
+
+def _migrated(document: Json, path: Path) -> Json:
+    version = document.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ResultError("is no manifest of a run (no format_version)", path=path)
+    if version > FORMAT_VERSION:
+        problem = f"has format version {version}, this Charkha reads up to {FORMAT_VERSION}: use a newer one"
+        raise ResultError(problem, path=path)
+    while version < FORMAT_VERSION:
+        if version not in MIGRATIONS:
+            raise ResultError(f"has format version {version}, which never was", path=path)
+        document, version = MIGRATIONS[version](document), version + 1
+    if version < 1:
+        raise ResultError(f"has format version {version}, which never was", path=path)
+    return document
+
+
+def _validated(document: Json, path: Path) -> Json:
+    problem = first_problem(document, package="emulator.run_folder", schema="manifest.schema.json")
+    if problem is not None:
+        raise ResultError(f"is no manifest of a run ({problem.json_path}: {problem.message})", path=path)
+    return document
+
+
+def _build(document: Json) -> Manifest:
+    trials = document["trials"]
+    return Manifest(
+        **_known(Manifest, document)
+        | {
+            "command_line": tuple(document["command_line"]),
+            "trace": TraceFacts(**_known(TraceFacts, document["trace"])),
+            "hosts": tuple(_host(host) for host in document["hosts"]),
+            "parameters": _parameters(document["parameters"]),
+            "scaling": Scaling(**_known(Scaling, document["scaling"])),
+            "trials": Trials(
+                **_known(Trials, trials)
+                | {"excluded": tuple(Exclusion(**_known(Exclusion, one)) for one in trials["excluded"])}
+            ),
+            "clock": Clock(**_known(Clock, document["clock"])),
+        }
+    )
+
+
+def _host(document: Json) -> HostFacts:
+    lists = {"nics": tuple(document.get("nics", ())), "transport": _parameters(document.get("transport", {}))}
+    return HostFacts(**_known(HostFacts, document) | lists)
+
+
+def _parameters(document: Json) -> Mapping[str, Parameter]:
+    return {name: Parameter(**_known(Parameter, one)) for name, one in document.items()}
+
+
+def _known(target: type[Any], document: Json) -> Json:
+    """The entries that are fields; others come from a later release that still writes this version."""
+    names = {one.name for one in dataclasses.fields(target)}
+    return {name: value for name, value in document.items() if name in names}

@@ -1,0 +1,86 @@
+"""Removing run folders: only what is recognised as one, whole, and holds nothing that somebody else put there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from emulator.errors import HostError, InputError, ResultError
+from emulator.run_folder.manifest import RUNNING
+from emulator.run_folder.record import read_run
+from emulator.run_folder.store import StoredRun, stored_run
+
+_OWN_FILES = ("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html")
+_OWN_FOLDERS = ("trace",)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What becomes of a run folder: `kept_because` is None where it can go."""
+
+    run: StoredRun
+    size_bytes: int
+    kept_because: str | None
+
+
+def plan_removal(runs: Sequence[StoredRun]) -> list[Removal]:
+    """Which of these run folders can be removed whole; others are kept, and it is said why."""
+    return [Removal(run, _size(run.folder), _why_kept(run)) for run in runs]
+
+
+def remove(removal: Removal) -> None:
+    """Remove a run folder.
+
+    Raises:
+        InputError: it is to be kept.
+        HostError: it cannot be removed; its manifest goes last, so that the rest is still known as a run.
+    """
+    folder = removal.run.folder
+    why = removal.kept_because or _why_kept(stored_run(folder))
+    if why:
+        raise InputError(f"{folder}: is kept: {why}")
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name.startswith("manifest")):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                Path(entry.path).unlink()
+        folder.rmdir()
+    except OSError as error:
+        raise HostError(f"{folder}: cannot be removed ({error.strerror}); remove it as its owner") from error
+
+
+def _why_kept(run: StoredRun) -> str | None:
+    if not _is_recognised(run):
+        return "it is not recognised as a run"
+    if run.status == RUNNING:
+        return "the run is going on"
+    if run.folder.is_symlink():
+        return "it is a link"
+    strangers = [entry.name for entry in os.scandir(run.folder) if not _is_own(entry)]
+    if strangers:
+        return f"it holds {', '.join(sorted(strangers))}, which no run writes"
+    return None
+
+
+def _is_recognised(run: StoredRun) -> bool:
+    """By a manifest that holds in every field."""
+    try:
+        read_run(run.folder)
+    except ResultError:
+        return False
+    return True
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name in _OWN_FOLDERS
+    return entry.is_file(follow_symlinks=False) and any(fnmatch(entry.name, name) for name in _OWN_FILES)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -1,0 +1,170 @@
+"""The run folders below a root: found and filtered. The folders are the store; nothing else remembers a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
+
+from emulator.errors import InputError, ResultError
+from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, glance_at_manifest
+from emulator.run_folder.record import CRASHED, MANIFEST, PARTIAL_MANIFEST
+
+RUNS = Path("runs")
+"""Where run folders are made and looked for, unless a command is told otherwise."""
+UNREADABLE = "unreadable"
+STATUSES = (COMPLETE, ABORTED, RUNNING, UNREADABLE)
+_DIGEST_CHARACTERS = 8
+STILL_S = 600
+"""A folder that was never closed counts as running while something in it is younger than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder by its manifest alone.
+
+    Attributes:
+        manifest: None where it cannot be read; `problem` says why.
+        status: complete, aborted, running (not closed, and something was written lately) or unreadable.
+    """
+
+    folder: Path
+    manifest: Manifest | None
+    status: str
+    problem: str | None = None
+
+    @property
+    def created(self) -> datetime | None:
+        """When it began; None where nobody says."""
+        if self.manifest is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(self.manifest.created)
+        except ValueError:
+            return None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are meant; None = all.
+
+    Attributes:
+        trace: pattern for the trace's path or its last part, or the beginning of its digest.
+        dut: pattern for vendor, model, name or kind of the device under test.
+        firmware: pattern for its firmware, or the name of its profile.
+        since, until: bounds of when the run began; `until` is excluded.
+        status: one of STATUSES.
+    """
+
+    trace: str | None = None
+    dut: str | None = None
+    firmware: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    status: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Every run is meant."""
+        return self == RunFilter()
+
+    def takes(self, run: StoredRun) -> bool:
+        """Whether a run is meant; one that cannot be read only where its status, or everything, is asked for."""
+        if self.status is not None and run.status != self.status:
+            return False
+        if run.manifest is None:
+            return replace(self, status=None).is_empty
+        return self._takes_manifest(run.manifest) and self._takes_time(run.created)
+
+    def _takes_manifest(self, manifest: Manifest) -> bool:
+        dut = [str(manifest.dut.get(name) or "") for name in ("vendor", "model", "name", "kind")]
+        trace = manifest.trace
+        return (
+            (self.trace is None or _is_like(self.trace, (trace.path, Path(trace.path).name)) or self._is_of(trace))
+            and (self.dut is None or _is_like(self.dut, dut))
+            and (self.firmware is None or _is_like(self.firmware, _firmwares(manifest)))
+        )
+
+    def _is_of(self, trace: TraceFacts) -> bool:
+        beginning = self.trace or ""
+        return len(beginning) >= _DIGEST_CHARACTERS and trace.digest.startswith(beginning)
+
+    def _takes_time(self, created: datetime | None) -> bool:
+        if created is None:
+            return self.since is None and self.until is None
+        return (self.since is None or created >= self.since) and (self.until is None or created < self.until)
+
+
+def _is_like(pattern: str, texts: Iterable[str]) -> bool:
+    return any(fnmatch(text.lower(), pattern.lower()) for text in texts)
+
+
+def _firmwares(manifest: Manifest) -> list[str]:
+    profile = manifest.dut.get("profile") or {}
+    return [str(one) for one in (manifest.dut.get("firmware"), profile.get("name")) if one]
+
+
+def firmware_of(manifest: Manifest) -> str | None:
+    """What tells one version of the device from another: its firmware, or the profile that stands for one."""
+    return " ".join(_firmwares(manifest)) or None
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether a run left this folder, as far as it may be read."""
+    with suppress(OSError):
+        return any((folder / name).is_file() for name in (MANIFEST, PARTIAL_MANIFEST))
+    return False
+
+
+def find_runs(root: Path) -> Iterator[Path]:
+    """Run folders below a root, by name; links are not followed, and no run is looked for inside a run.
+
+    Raises:
+        InputError: the root is no folder, or may not be read.
+    """
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except OSError as error:
+        raise InputError(f"{root}: cannot be read ({error.strerror})") from error
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            continue
+        folder = root / entry.name
+        if is_run_folder(folder):
+            yield folder
+        elif not entry.name.startswith("."):
+            yield from find_runs(folder)
+
+
+def stored_run(folder: Path) -> StoredRun:
+    """A run folder by its manifest, checked as far as a list needs it; never fails on one that is damaged."""
+    is_closed = (folder / MANIFEST).exists()
+    try:
+        manifest = glance_at_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
+    except ResultError as error:
+        return StoredRun(folder, None, UNREADABLE, str(error))
+    if is_closed:
+        return StoredRun(folder, manifest, manifest.status, manifest.reason)
+    if time.time() - _written_at(folder) < STILL_S:
+        return StoredRun(folder, manifest, RUNNING)
+    return StoredRun(folder, manifest, ABORTED, manifest.reason or CRASHED)
+
+
+def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:
+    """The runs below a root that are meant, the newest first, unreadable ones last.
+
+    Raises:
+        InputError: the root is no folder.
+    """
+    runs = [run for run in map(stored_run, find_runs(root)) if which.takes(run)]
+    return sorted(runs, key=lambda run: (-(run.created.timestamp() if run.created else -1), str(run.folder)))
+
+
+def _written_at(folder: Path) -> float:
+    return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=0.0)

@@ -1,0 +1,191 @@
+"""The tester's own ceiling and floor as a file, and whether it speaks of this host; see docs/calibrate.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from emulator.errors import HostError, InputError
+from emulator.run_folder.manifest import software_versions
+
+FORMAT = "charkha-calibration"
+VERSION = 1
+LOOPBACK, CABLES = "loopback", "cables between namespaces"
+_CPU_INFO = Path("/proc/cpuinfo")
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+@cache
+def host_facts() -> Mapping[str, str]:
+    """What the speed of a tester depends on."""
+    return {
+        "machine": _first_line(_MACHINE_ID),
+        "cpu": next((line.partition(":")[2].strip() for line in _lines(_CPU_INFO) if "model name" in line), "unknown"),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "kernel": platform.release(),
+        **{name: software_versions()[name] for name in ("charkha", "python", "numpy", "pyzmq")},
+    }
+
+
+def host_digest() -> str:
+    """SHA-256 of the host's facts, in hex."""
+    return hashlib.sha256(json.dumps(host_facts(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TransportCost:
+    """A transport alone, ranks in pairs, all at once.
+
+    Attributes:
+        parameters: those that decide its cost: message_bytes, and roce.path_mtu.
+        rates: (bytes a rank sends in a step, payload of all ranks together in bytes/s), ascending.
+        step_ns: a step of a collective of next to no bytes.
+        message_ns: step_ns / ranks: what a message costs the machine.
+        variation: coefficient of variation of the largest collectives.
+    """
+
+    transport: str
+    parameters: Mapping[str, str | int | float | bool | None]
+    ranks: int
+    agents: int
+    rates: Sequence[tuple[int, float]]
+    step_ns: float
+    message_ns: float
+    variation: float | None
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """The highest."""
+        return max((rate for _, rate in self.rates), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerJitter:
+    """How late alarms are, ns; 500 µs apart on an idle loop."""
+
+    alarms: int
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClock:
+    """An agent's clock against the controller's; the error is 0 where they share it."""
+
+    agent: str
+    offset_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the tester itself costs on a host.
+
+    Attributes:
+        created: ISO 8601 with zone.
+        where: loopback, or cables between namespaces, as in a lab but without its switches and rates.
+        topology, topology_digest: the file that it was made for; None where for loopback.
+        host, host_digest: what the numbers hold for.
+    """
+
+    created: str
+    where: str
+    topology: str | None
+    topology_digest: str | None
+    transports: Sequence[TransportCost]
+    timer: TimerJitter
+    clocks: Sequence[AgentClock] = ()
+    host: Mapping[str, str] = field(default_factory=host_facts)
+    host_digest: str = field(default_factory=host_digest)
+
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether host and software are still the same."""
+        return self.host_digest == host_digest()
+
+    def cost_of(self, transport: str, parameters: Mapping[str, object]) -> TransportCost | None:
+        """The transport with these parameters; None where it was measured with others or not at all."""
+        for cost in self.transports:
+            if cost.transport == transport and all(parameters.get(k) == v for k, v in cost.parameters.items()):
+                return cost
+        return None
+
+
+def default_path(topology_digest: str | None) -> Path:
+    """Where `calibrate` leaves its file and `run` looks for it: $XDG_STATE_HOME/charkha, one per topology file."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    suffix = f"-{topology_digest[:16]}" if topology_digest else ""
+    return state / "charkha" / f"calibration{suffix}.json"
+
+
+def to_json(calibration: Calibration) -> dict[str, Any]:
+    """As it stands in its file."""
+    return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(calibration)}
+
+
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the file whole.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    unfinished = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(to_json(calibration), indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise HostError(f"{path}: cannot be written ({error.strerror}); name another with --calibration") from error
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read the file.
+
+    Raises:
+        InputError: it cannot be read, or is no calibration of this version.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise ValueError(f"format {document['format']}, version {document['version']}")
+        return _build(document)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha calibrate` makes one") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is no calibration ({error}); `charkha calibrate` makes one") from error
+
+
+def _build(document: Mapping[str, Any]) -> Calibration:
+    known = {one.name for one in dataclasses.fields(Calibration)}
+    entries = {name: value for name, value in document.items() if name in known}
+    return Calibration(
+        **entries
+        | {
+            "transports": tuple(
+                TransportCost(**{**one, "rates": [(int(size), float(rate)) for size, rate in one["rates"]]})
+                for one in document["transports"]
+            ),
+            "timer": TimerJitter(**document["timer"]),
+            "clocks": tuple(AgentClock(**one) for one in document["clocks"]),
+        }
+    )
+
+
+def _first_line(path: Path) -> str:
+    return next(iter(_lines(path)), "unknown")
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

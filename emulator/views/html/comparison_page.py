@@ -1,0 +1,221 @@
+"""A comparison as a page: verdicts with their intervals, and the runs behind them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
+from emulator.run_folder.store import firmware_of
+from emulator.statistics.classes import ClassKey
+from emulator.views.html.page.document import Block, Chart, Column, Facts, Page, Section, Table
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.page.reduction import distribution_curve
+from emulator.views.terminal.comparison_table import (
+    duration_text,
+    fact_lines,
+    interval_text,
+    needs_text,
+    ratio_text,
+    statistic_name,
+)
+from emulator.views.terminal.summary_table import NONE
+from emulator.views.terminal.trend_table import trend_rows
+
+CHOICES = 24
+"""Classes that the reader can choose a picture of: those that take most time."""
+TREND_LINES = 8
+_CURVE_POINTS = 60
+
+
+def comparison_page(comparison: Comparison) -> Page:
+    """The page of a comparison."""
+    baseline, others = comparison.groups[0], comparison.groups[1:]
+    heading = f"{', '.join(group.name for group in others)} against {baseline.name}"
+    sections = [_trend(comparison)] if len(others) > 1 else []
+    sections += [_pair(pair, comparison, number) for number, pair in enumerate(comparison.pairs)]
+    return Page(
+        title=f"{heading} · charkha compare",
+        heading=heading,
+        sentence=" ".join(_sentence(pair) for pair in comparison.pairs),
+        labels=[f"{group.name}: {len(group.runs)} runs" for group in comparison.groups]
+        + [f"margin {100 * comparison.rules.margin:g} %"],
+        warnings=list(_warnings(comparison)),
+        sections=[*sections, _side_by_side(comparison), _method(comparison)],
+        footer="Made by charkha compare from the run folders named above.",
+    )
+
+
+def _sentence(pair: PairComparison) -> str:
+    counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
+    classes = f"{len(pair.classes)} class{'es' * (len(pair.classes) != 1)}"
+    return f"{pair.other.name} against {pair.baseline.name}: of {classes} {', '.join(counts) or 'none was measured'}."
+
+
+def _warnings(comparison: Comparison) -> Iterator[str]:
+    if comparison.is_forced:
+        yield "Forced: these runs are not comparable, and no verdict here can be relied on."
+        yield from map(str, comparison.comparability.refused)
+
+
+def _pair(pair: PairComparison, comparison: Comparison, number: int) -> Section:
+    blocks: list[Block] = [_ratios(pair, comparison, number), _verdicts(pair, comparison, number)]
+    title = "Verdicts" if len(comparison.pairs) == 1 else f"{pair.other.name} against {pair.baseline.name}"
+    return Section(f"pair-{number}", title, blocks)
+
+
+def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
+    drawn, margin = Rows(), comparison.rules.margin
+    for one in pair.classes:
+        if one.effect is not None:
+            low, high = one.effect.interval or (one.effect.ratio, one.effect.ratio)
+            row = {"ratio": one.effect.ratio, "low": low, "high": high, "verdict": one.verdict.value}
+            drawn.add(**{"class": str(one.key)}, **row)
+    band = Rows()
+    band.add(low=1 / (1 + margin), high=1 + margin)
+    return Chart(
+        f"ratios-{number}",
+        f"Ratio of times, {pair.other.name} / {pair.baseline.name}",
+        f"Point: ratio of the {statistic_name(comparison.rules)} of runs; line: its 95 % interval; band: the margin of "
+        f"{100 * margin:g} %, which does not matter in practice.",
+        "A line for each class: ratio of times with its interval; the table below has the numbers.",
+        Picture("compare_ratio", {"classes": drawn.columns, "margin": band.columns}),
+        is_wide=True,
+    )
+
+
+def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Table:
+    statistic = statistic_name(comparison.rules)
+    numbers = [f"{pair.baseline.name} {statistic}", f"{pair.other.name} {statistic}", "ratio", "95 % interval"]
+    numbers += ["run-to-run CV", "Holm's p", "p99 ratio", "runs", "needs"]
+    columns = [Column("class", is_number=False), Column("verdict", is_number=False), *map(Column, numbers)]
+    about = (
+        "Times are medians over runs. CV: coefficient of variation between runs, baseline and other. p: two-sided exact"
+        " Mann-Whitney test with runs as units, corrected for all classes of this table. needs: runs a side that would"
+        " decide, judged by the spread so far."
+    )
+    return Table(f"verdicts-{number}", "Verdicts", columns, [_cells(one) for one in pair.classes], about)
+
+
+def _cells(one: ClassComparison) -> list[str]:
+    variations = [
+        NONE if side.variation is None else f"{100 * side.variation:.2f} %" for side in (one.baseline, one.other)
+    ]
+    return [
+        str(one.key),
+        one.verdict.value,
+        duration_text(one.baseline.median_ns),
+        duration_text(one.other.median_ns),
+        ratio_text(one.effect),
+        interval_text(one.effect),
+        " / ".join(variations),
+        NONE if one.holm_p is None else f"{one.holm_p:.2g}",
+        ratio_text(one.tail),
+        f"{one.baseline.runs} + {one.other.runs}",
+        needs_text(one),
+    ]
+
+
+def _side_by_side(comparison: Comparison) -> Section:
+    """The same pictures for every group, of the class that the reader chooses."""
+    keys = [key for key, _ in trend_rows(comparison)][:CHOICES]
+    choices = [(str(key), str(key)) for key in keys]
+    runs, curves = Rows(), Rows()
+    for group in comparison.groups:
+        for name, key in zip(map(str, keys), keys, strict=True):
+            _add_runs(runs, name, key, group, comparison.rules.quantile)
+            _add_curves(curves, name, key, group)
+    statistic = statistic_name(comparison.rules)
+    blocks: list[Block] = [
+        Chart(
+            "runs-side-by-side",
+            f"{statistic} of every run",
+            "A point for each run; the stroke is the median of the group.",
+            "Times of the runs of each group, side by side.",
+            Picture("compare_runs", {"runs": runs.columns}, choice="class", choices=choices),
+            choice_title="Class",
+        ),
+        Chart(
+            "curves-side-by-side",
+            "Distribution of all measurements",
+            "A line for each run: share of its measurements that took at most so long; every point is a measured one.",
+            "Cumulative distribution of times, a line for each run, coloured by group.",
+            Picture("compare_cdf", {"curve": curves.columns}, choice="class", choices=choices),
+            choice_title="Class",
+        ),
+    ]
+    about = "Groups that overlap are not told apart by fewer runs than the verdict asks for, whatever their medians."
+    return Section("side-by-side", "Runs side by side", blocks, about)
+
+
+def _add_runs(rows: Rows, name: str, key: ClassKey, group: RunGroup, quantile: float) -> None:
+    for run in group.runs:
+        times = run.measurements.classes.get(key)
+        value = times.percentile_ns(quantile) if times is not None else None
+        if value:
+            rows.add(**{"class": name}, group=group.name, run=run.folder.name, value_ns=value)
+
+
+def _add_curves(rows: Rows, name: str, key: ClassKey, group: RunGroup) -> None:
+    for run in group.runs:
+        times = run.measurements.classes.get(key)
+        if times is not None and len(times):
+            curve = distribution_curve(times.time_ns, points=_CURVE_POINTS)
+            fixed = {"class": name, "group": group.name, "run": f"{group.name} {run.folder.name}"}
+            rows.extend(len(curve.value), **fixed, time_ns=curve.value, share=curve.share)
+
+
+def _trend(comparison: Comparison) -> Section:
+    points, listed = Rows(), list(trend_rows(comparison))
+    for key, pairs in listed[:TREND_LINES]:
+        fixed = {"class": str(key)}
+        points.add(**fixed, group=comparison.groups[0].name, ratio=1.0, low=1.0, high=1.0, verdict="baseline")
+        for group, one in zip(comparison.groups[1:], pairs, strict=True):
+            if one is not None and one.effect is not None:
+                low, high = one.effect.interval or (one.effect.ratio, one.effect.ratio)
+                effect = {"ratio": one.effect.ratio, "low": low, "high": high}
+                points.add(**fixed, group=group.name, **effect, verdict=one.verdict.value)
+    more = f"; {len(listed) - TREND_LINES} more take less time" if len(listed) > TREND_LINES else ""
+    chart = Chart(
+        "trend",
+        "Ratio to the baseline, version by version",
+        f"Each version against {comparison.groups[0].name}, with its 95 % interval{more}. "
+        "Choose a class in the legend.",
+        "A line for each class: its ratio to the first version, over the versions in the order they were measured.",
+        Picture("compare_trend", {"points": points.columns}),
+        _trend_table(comparison, listed),
+    )
+    return Section("over-versions", "Trend", [chart])
+
+
+def _trend_table(comparison: Comparison, listed: Sequence[tuple[ClassKey, Sequence[ClassComparison | None]]]) -> Table:
+    columns = [Column("class", is_number=False), *(Column(group.name) for group in comparison.groups[1:])]
+    rows = [[str(key), *(_trend_cell(one) for one in pairs)] for key, pairs in listed]
+    return Table("trend-numbers", f"Ratios to {comparison.groups[0].name}", columns, rows)
+
+
+def _trend_cell(one: ClassComparison | None) -> str:
+    return NONE if one is None else f"{ratio_text(one.effect)} ({one.verdict.value})"
+
+
+def _method(comparison: Comparison) -> Section:
+    columns = [Column(title, is_number=False) for title in ("group", "run", "began", "firmware")]
+    columns += [Column("iterations"), Column("excluded")]
+    rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
+    facts = Facts("method-facts", "How it was compared", list(fact_lines(comparison)))
+    table = Table("runs", "Runs that count", columns, rows, is_folded=len(rows) > CHOICES)
+    return Section("method", "Method and runs", [facts, table])
+
+
+def _run_cells(group: RunGroup, number: int) -> list[str]:
+    run = group.runs[number]
+    trials = run.manifest.trials
+    began = run.manifest.created[:19].replace("T", " ")
+    return [
+        group.name,
+        str(run.folder),
+        began,
+        firmware_of(run.manifest) or NONE,
+        str(trials.included),
+        str(len(trials.excluded)),
+    ]

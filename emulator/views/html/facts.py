@@ -1,0 +1,148 @@
+"""Everything that a report of one run is made of, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from emulator.run_folder.manifest import RUNNING, Manifest, Trials
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.classes import JCT, ClassKey
+from emulator.statistics.collectives import labels_and_codes, to_ints
+from emulator.statistics.distribution import Distribution, distribution
+from emulator.statistics.measurements import Measurements, Times, measurements
+from emulator.statistics.stragglers import Lateness, lateness
+from emulator.statistics.summary import ClassSummary, RunSummary, summarise
+from emulator.trace.model import IntArray
+
+_SAMPLE_COLUMNS = ("iteration", "rank", "kind", "post_ns", "done_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """What every rank communicated, row by row, warm-up included; `kind` indexes `kinds`."""
+
+    iteration: IntArray
+    rank: IntArray
+    kind: IntArray
+    post_ns: IntArray
+    done_ns: IntArray
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """When devices of ranks were busy, row by row, warm-up included."""
+
+    iteration: IntArray
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Of one run.
+
+    Attributes:
+        summary: what the table of the run shows; a report has the same numbers.
+        measured: the times of every class.
+        usage: the columns of iterations.parquet, warm-up included.
+        spans: of samples.parquet.
+        compute: without rows where nothing computed, or an older Charkha did not record when.
+        flows, counters: the tables; without rows where nothing was observed.
+        late_posts, late_ends: who was last, in posting and in completing; None while the run goes on.
+    """
+
+    manifest: Manifest
+    summary: RunSummary
+    measured: Measurements
+    usage: Mapping[str, IntArray]
+    spans: Spans
+    compute: Compute
+    flows: pa.Table
+    counters: pa.Table
+    late_posts: Lateness | None
+    late_ends: Lateness | None
+
+    @property
+    def is_running(self) -> bool:
+        """The run goes on."""
+        return self.manifest.status == RUNNING
+
+    @property
+    def excluded(self) -> frozenset[int]:
+        """Iterations that no summary counts, warm-up aside."""
+        return frozenset(one.iteration for one in self.manifest.trials.excluded)
+
+    @property
+    def jct(self) -> Times | None:
+        """Of the iterations that count; None where there is none."""
+        return self.measured.classes.get(ClassKey(JCT, self.manifest.trace.ranks))
+
+    def times(self, row: ClassSummary) -> Times:
+        """The measurements behind a row of the table."""
+        return self.measured.classes[key_of(row)]
+
+    def distribution(self, row: ClassSummary) -> Distribution:
+        """The statistics of a row of the table."""
+        return distribution(key_of(row), self.times(row))
+
+
+def read_facts(run: Run) -> RunFacts:
+    """Read a run, closed, aborted or going on.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    usage = run.table(Part.ITERATIONS)
+    columns = {name: to_ints(usage[name]) for name in usage.column_names}
+    if run.manifest.status == RUNNING:
+        run = replace(run, manifest=replace(run.manifest, trials=_trials_so_far(columns, run.manifest)))
+    is_over = run.manifest.status != RUNNING
+    return RunFacts(
+        manifest=run.manifest,
+        summary=summarise(run),
+        measured=measurements(run),
+        usage=columns,
+        spans=_spans(run),
+        compute=_compute(run),
+        flows=run.table(Part.FLOWS),
+        counters=run.table(Part.COUNTERS),
+        late_posts=lateness(run, "post") if is_over else None,
+        late_ends=lateness(run, "done") if is_over else None,
+    )
+
+
+def key_of(row: ClassSummary) -> ClassKey:
+    """The class of a row of the table."""
+    return ClassKey(row.collective, row.members, row.size_bytes, row.algorithm)
+
+
+def class_names(rows: Sequence[ClassSummary]) -> list[str]:
+    """What classes are called in pictures: no longer than it takes to tell them apart."""
+    return [str(key_of(row)) for row in rows]
+
+
+def _trials_so_far(usage: Mapping[str, IntArray], manifest: Manifest) -> Trials:
+    """The manifest of a run that goes on does not know yet."""
+    numbers, ranks = np.unique(usage["iteration"], return_counts=True)
+    whole = numbers[ranks == manifest.trace.ranks]
+    warmup = int(np.count_nonzero(numbers < 0))
+    return Trials(attempted=len(numbers), warmup=warmup, included=int(np.count_nonzero(whole >= 0)))
+
+
+def _compute(run: Run) -> Compute:
+    table = run.table(Part.COMPUTE)
+    return Compute(**{name: to_ints(table[name]) for name in table.column_names})
+
+
+def _spans(run: Run) -> Spans:
+    table = run.table(Part.SAMPLES, _SAMPLE_COLUMNS)
+    kinds, codes = labels_and_codes(table["kind"])
+    columns = {name: to_ints(table[name]) for name in _SAMPLE_COLUMNS if name != "kind"}
+    return Spans(**columns, kind=codes, kinds=kinds)

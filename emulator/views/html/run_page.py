@@ -1,0 +1,68 @@
+"""The report of a run: which sections its page has, and the same facts for machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Page
+from emulator.views.html.sections.chosen import whole_iterations
+from emulator.views.html.sections.completion import completion
+from emulator.views.html.sections.counters import device_counters, series_of
+from emulator.views.html.sections.iterations import iterations
+from emulator.views.html.sections.late import stragglers
+from emulator.views.html.sections.method import DRAFT, description
+from emulator.views.html.sections.overview import labels, overview, sentence, warnings
+from emulator.views.html.sections.traffic import pairs_of, traffic
+from emulator.views.terminal.summary_table import to_json
+
+
+def run_page(facts: RunFacts) -> Page:
+    """The page of one run."""
+    summary, manifest = facts.summary, facts.manifest
+    return Page(
+        title=f"{summary.trace} · {manifest.run_id} · charkha",
+        heading=summary.trace,
+        sentence=sentence(facts),
+        labels=list(labels(facts)),
+        warnings=list(warnings(facts)),
+        sections=[
+            overview(facts),
+            completion(facts),
+            iterations(facts),
+            stragglers(facts),
+            traffic(facts),
+            device_counters(facts),
+            description(facts),
+        ],
+        footer=f"Run {manifest.run_id}, made by charkha {manifest.versions.get('charkha', '')} from its run folder. "
+        f"Reported after {DRAFT}; times are those of {manifest.observation_point}.",
+        is_live=facts.is_running,
+    )
+
+
+def facts_to_json(facts: RunFacts) -> dict[str, Any]:
+    """What the page shows, for machines: the summary as `charkha run --json` gives it, and the rest beside it."""
+    return to_json(facts.summary) | {
+        "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
+        "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],
+        "stragglers": [asdict(one) for one in (facts.late_posts, facts.late_ends) if one is not None],
+        "pairs": list(_pairs(facts)),
+        "counters": [
+            {**name._asdict(), "first": int(one.value[0]), "last": int(one.value[-1]), "largest": int(one.value.max())}
+            for name, one in series_of(facts.counters).items()
+        ],
+        "manifest": asdict(facts.manifest),
+        "reported_after": DRAFT,
+    }
+
+
+def _pairs(facts: RunFacts) -> Iterator[dict[str, Any]]:
+    pairs = pairs_of(facts)
+    columns = (column.tolist() for column in (pairs.src, pairs.dst, pairs.bytes, pairs.goodput))
+    for src, dst, size, goodput in zip(*columns, strict=True):
+        known = None if math.isnan(goodput) else goodput
+        yield {"src": src, "dst": dst, "bytes": size, "goodput_bytes_per_s": known}

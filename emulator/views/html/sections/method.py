@@ -1,0 +1,205 @@
+"""How the numbers came about, in the order of BMWG's reporting format: what was tested, how, and how it repeats.
+
+Source: draft-calabria-bmwg-ai-fabric-training-bench-04, Reporting Format and Result Comparability.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from emulator.run_folder.manifest import HostFacts, Manifest
+from emulator.units import format_duration, format_size
+from emulator.views.html.facts import RunFacts, key_of
+from emulator.views.html.page.document import Block, Column, Facts, Section, Table, Text
+from emulator.views.html.sections.comparability import comparability
+from emulator.views.html.sections.topology_drawing import rate_in_words, topology_drawing
+from emulator.views.terminal.summary_table import NONE, describe_scaling, duration_cell, number_cell, warning_in_words
+
+DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench-04"
+_ABOUT = (
+    f"In the order of the reporting format of {DRAFT} (Internet-Draft of 12 August 2026, work in progress), as far as "
+    "it applies to a software tester. It defines what is measured and how it is reported, and no acceptance criteria; "
+    "neither does this report."
+)
+FEW_HOSTS = 4
+"""More are folded away."""
+_DUT = ("name", "kind", "vendor", "model", "asic", "os", "firmware")
+
+
+def description(facts: RunFacts) -> Section:
+    """Everything that a reader needs to judge the numbers and to repeat them."""
+    blocks: list[Block] = [
+        _dut(facts.manifest),
+        _measurement(facts),
+        topology_drawing(facts),
+        _configuration(facts),
+        _trials(facts),
+        _hosts(facts.manifest.hosts),
+        _parameters(facts.manifest),
+        comparability(facts),
+    ]
+    if not facts.is_running:  # intervals take their time
+        blocks.insert(-1, _repeatability(facts))
+    return Section("description", "Test description", blocks, _ABOUT)
+
+
+def _dut(manifest: Manifest) -> Block:
+    if not manifest.dut:
+        text = "The topology names no device under test: what is measured is everything between the endpoints."
+        return Facts("dut", "Device under test", [("name", NONE)], text)
+    dut = manifest.dut
+    known = [(name, _words(dut.get(name))) for name in _DUT if name in dut]
+    more = [(name, _words(value)) for name, value in dut.items() if name not in _DUT]
+    return Facts("dut", "Device under test", [*known, *more])
+
+
+def _words(value: Any) -> str:
+    """Anything that a manifest holds, in a line."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_words(one)}" for name, one in value.items()) or NONE
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_words, value)) or NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _configuration(facts: RunFacts) -> Facts:
+    manifest = facts.manifest
+    digest = manifest.topology.get("digest")
+    return Facts(
+        "configuration",
+        "What was run",
+        [
+            ("Command", shlex.join(manifest.command_line)),
+            ("Run", f"{manifest.run_id}, {manifest.created}"),
+            ("Trace", f"{manifest.trace.path}, {_trace_size(manifest)}"),
+            ("Trace's SHA-256", manifest.trace.digest),
+            (
+                "Topology",
+                f"{manifest.topology.get('name') or NONE}, from {manifest.topology.get('source') or 'defaults'}",
+            ),
+            ("Topology's SHA-256", str(digest) if digest else NONE),
+            ("Scaling", describe_scaling(manifest.scaling) or "none: sizes and compute times are the trace's"),
+            ("Seed", str(manifest.seed)),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
+        ],
+    )
+
+
+def _trace_size(manifest: Manifest) -> str:
+    return f"{manifest.trace.nodes:,} nodes, {manifest.trace.communication_nodes:,} of them communication"
+
+
+def _measurement(facts: RunFacts) -> Facts:
+    tester, clock = facts.summary.tester, facts.manifest.clock
+    late = tester.post_lateness_median_ns
+    error = format_duration(clock.error_ns) if clock.error_ns else "none: there is one clock"
+    memory = NONE if tester.peak_rss_bytes is None else format_size(tester.peak_rss_bytes)
+    return Facts(
+        "measurement",
+        "Where and how it was measured",
+        [
+            ("Observation point", f"{tester.observation_point}: software timestamps at the sockets"),
+            ("Clock", clock.source),
+            ("Largest offset corrected", format_duration(clock.offset_ns) if clock.offset_ns else "none"),
+            ("Clock error at most", error),
+            ("Posts late by", f"{duration_cell(late)} (median; of the agent where it is largest)"),
+            ("Memory of an agent", f"{memory} (largest)"),
+            ("Steal", f"{_share(tester.steal_fraction)} of the cores' time went to other virtual machines (largest)"),
+            ("Accuracy class", "a software generator: outside BMWG's class of timestamps within 100 ns"),
+        ],
+    )
+
+
+def _hosts(hosts: Sequence[HostFacts]) -> Block:
+    if not hosts:
+        return Text("hosts", "What the agents' hosts are is known when the run ends.", "note")
+    rows = [
+        [
+            host.agent,
+            str(host.ranks),
+            ", ".join(f"{name} {host.facts[name]}" for name in sorted(host.facts) if name != "pid") or NONE,
+            "; ".join(map(_nic, host.nics)) or NONE,
+            duration_cell(host.post_lateness_median_ns),
+            NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
+            _share(host.steal_fraction),
+        ]
+        for host in hosts
+    ]
+    columns = [
+        Column("agent", is_number=False),
+        Column("ranks"),
+        Column("host", is_number=False),
+        Column("interfaces", is_number=False),
+        Column("posts late, median"),
+        Column("memory"),
+        Column("steal"),
+    ]
+    return Table("hosts", "Hosts of the tester", columns, rows, is_folded=len(rows) > FEW_HOSTS)
+
+
+def _share(fraction: float | None) -> str:
+    return NONE if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def _nic(nic: Mapping[str, Any]) -> str:
+    driver, firmware, mtu = (_words(nic.get(name)) for name in ("driver", "firmware", "mtu"))
+    speed = rate_in_words(nic.get("speed_bps"))
+    return f"{nic.get('interface', NONE)}: driver {driver}, firmware {firmware}, {speed}, MTU {mtu}"
+
+
+def _parameters(manifest: Manifest) -> Table:
+    rows = [[name, _words(one.value), one.unit or ""] for name, one in manifest.parameters.items()]
+    titles = [Column("parameter", is_number=False), Column("value"), Column("unit", is_number=False)]
+    return Table("parameters", "Parameters as they were in effect", titles, rows, is_folded=True)
+
+
+def _trials(facts: RunFacts) -> Facts:
+    trials, totals = facts.summary.trials, facts.summary.totals
+    lines = [
+        ("Iterations attempted", str(trials.attempted)),
+        ("of these warm-up", str(trials.warmup)),
+        ("included", str(trials.included)),
+        ("excluded", str(len(trials.excluded))),
+        *((f"iteration {one.iteration}", one.why) for one in trials.excluded),
+        ("Samples", f"{totals.samples:,} (communication nodes × ranks × iterations)"),  # noqa: RUF001
+        ("Incomplete", f"{totals.incomplete:,} measurements lacked a member and are left out"),
+        ("Below zero", f"{totals.negative:,} measurements had a negative time and are left out"),
+        ("Early payload", f"{totals.early:,} samples, which have no speed"),
+    ]
+    return Facts("trials", "Trials and anomalies", [*lines, *_anomalies(facts)])
+
+
+def _anomalies(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    if facts.manifest.reason:
+        yield "Ended", facts.manifest.reason
+    for what, count in facts.summary.warnings.items():
+        yield "Warning", warning_in_words(what, count)
+
+
+def _repeatability(facts: RunFacts) -> Table:
+    """CV of the primary metric of every class, and of JCT, within this run."""
+    rows = []
+    one = facts.summary.iteration
+    if one is not None:
+        rows.append(["iteration (JCT)", "JCT", str(one.count), str(one.count), _percent(one.jct_variation)])
+    for row in facts.summary.classes:
+        found = facts.distribution(row)
+        rows.append([str(key_of(row)), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
+    titles = [Column("class", is_number=False), Column("metric", is_number=False), Column("n"), Column("iterations")]
+    about = (
+        "Coefficient of variation = standard deviation / mean, within this run. How runs repeat takes several runs: "
+        "charkha compare."
+    )
+    return Table(
+        "repeatability", "Repeatability within the run", [*titles, Column("CV %")], rows, about, is_folded=True
+    )
+
+
+def _percent(fraction: float | None) -> str:
+    return NONE if fraction is None else number_cell(100 * fraction)

@@ -1,0 +1,172 @@
+"""The top of a report: what was run and what came out, for a reader with ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from emulator.run_folder.manifest import ABORTED, Manifest
+from emulator.statistics.summary import ClassSummary, IterationSummary
+from emulator.units import format_duration, format_size
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
+from emulator.views.html.sections.counters import count_drops
+from emulator.views.terminal.summary_table import NONE, describe_scaling, duration_cell, number_cell, rate_cell
+
+_TRANSPORTS = {"roce": "RoCEv2 over UDP", "zmq": "ZeroMQ over TCP"}
+_COUNTERS = (
+    ("Retransmissions", "retransmits", "packets sent again"),
+    ("Timeouts", "timeouts", "a sender that heard nothing"),
+    ("NAKs", "naks", "sequence errors"),
+    ("ECN marks", "ecn_marks", "packets that came marked"),
+    ("CNPs", "cnps_received", "congestion notifications that came back"),
+    ("Out of order", "out_of_order", "packets before their turn"),
+)
+
+
+def transport_name(manifest: Manifest) -> str:
+    """What the traffic was, in the field's words."""
+    name = manifest.parameters.get("transport")
+    said = str(name.value) if name is not None else NONE
+    return _TRANSPORTS.get(said, said)
+
+
+def sentence(facts: RunFacts) -> str:
+    """What the reader should know after ten seconds."""
+    parts = [f"{_ranks(facts.summary.ranks)} played the trace with {transport_name(facts.manifest)}."]
+    one = facts.summary.iteration
+    if one is None:
+        return f"{parts[0]} No measured iteration was completed by all ranks{' yet' if facts.is_running else ''}."
+    spread = f"{format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)} over {one.count}"
+    parts.append(f"An iteration took {format_duration(one.jct_ns)} at the median ({spread}).")
+    if one.exposed_fraction is not None:
+        parts.append(f"{100 * one.exposed_fraction:.0f} % of it was communication that no compute hid.")
+    if one.roofline_ratio is not None:
+        parts.append(f"That is {number_cell(one.roofline_ratio)} times the roofline of the ports.")
+    if facts.summary.classes:
+        parts.append(_dominant(facts.summary.classes[0]))
+    return " ".join(parts)
+
+
+def labels(facts: RunFacts) -> Iterator[str]:
+    """Short facts under the heading."""
+    manifest, trials = facts.manifest, facts.summary.trials
+    yield manifest.status if manifest.status != ABORTED else "aborted"
+    yield _ranks(facts.summary.ranks)
+    warmup = f" after {trials.warmup} warm-up" if trials.warmup else ""
+    yield f"{trials.included} iteration{'s' * (trials.included != 1)}{warmup}"
+    yield transport_name(manifest)
+    yield f"topology {manifest.topology.get('name') or NONE}"
+    dut = [str(manifest.dut[name]) for name in ("name", "firmware") if manifest.dut.get(name)]
+    yield f"DUT {' '.join(dut)}" if dut else "no DUT named"
+    yield manifest.created.replace("T", " ")[:19]
+
+
+def warnings(facts: RunFacts) -> Iterator[str]:
+    """What nobody may overlook."""
+    if facts.manifest.status == ABORTED:
+        yield f"Aborted: {facts.manifest.reason or 'not closed'}. What was measured until then is shown."
+    if facts.summary.scaling.is_scaled:
+        yield f"Scaled: {describe_scaling(facts.summary.scaling)}. Times are of the scaled run, not of the trace."
+    if facts.summary.totals.early:
+        yield f"{facts.summary.totals.early} samples got payload before they had posted: no speed is given for them."
+
+
+def overview(facts: RunFacts) -> Section:
+    """Key figures; no verdict: what is good is for the reader to say."""
+    blocks: list[Block] = [Figures("key-figures", list(_leading(facts)))]
+    if facts.summary.iteration is not None:
+        blocks.append(_shares(facts.summary.iteration))
+    blocks.append(Figures("loss-figures", [*_loss(facts.summary.totals.counters), _drops(facts)]))
+    if not facts.summary.totals.counters:
+        why = "come when the run ends" if facts.is_running else "are not known to this transport"
+        blocks.append(Text("no-flow-counters", f"Counters of flows {why}; a dash is what was not measured.", "note"))
+    return Section("summary", "", blocks, is_wide=True)
+
+
+def _leading(facts: RunFacts) -> Iterator[Figure]:
+    one = facts.summary.iteration
+    yield Figure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
+    ratio = number_cell(one.roofline_ratio if one else None)
+    yield Figure("JCT / roofline", ratio, _sequential(one), is_leading=True)
+    busiest = next((row for row in facts.summary.classes if row.busbw_bytes_per_s is not None), None)
+    about = _busiest(busiest) if busiest else "no class has a speed"
+    yield Figure("busbw", _with_unit(rate_cell(busiest.busbw_bytes_per_s if busiest else None)), about, is_leading=True)
+    ideal = next((row for row in facts.summary.classes if row.ideal_percent is not None), None)
+    about = f"median of {_name(ideal)}, n = {ideal.samples}" if ideal else "ports have no rate, or nothing crosses one"
+    yield Figure("Ideal", _percent(ideal.ideal_percent if ideal else None), about, is_leading=True)
+    totals = facts.summary.totals
+    rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
+    yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} an iteration, over its median JCT", True)
+
+
+def _spread(one: IterationSummary | None) -> str:
+    if one is None:
+        return "no iteration is complete"
+    text = f"median of n = {one.count}, {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
+    return text if one.jct_variation is None else f"{text}, CV {100 * one.jct_variation:.1f} %"
+
+
+def _sequential(one: IterationSummary | None) -> str:
+    if one is None or one.roofline_ratio is None:
+        return "needs the rate of every port"
+    return f"to BMWG's sequential roofline {number_cell(one.sequential_roofline_ratio)}"
+
+
+def _shares(one: IterationSummary) -> Bar:
+    """The iteration of the rank that ended last in the median iteration, whole."""
+    parts = [
+        ("compute, nothing else", one.compute_ns - one.overlap_ns, "compute"),
+        ("compute and communication at once", one.overlap_ns, "overlapped"),
+        ("exposed communication", one.exposed_ns, "exposed"),
+    ]
+    rest = one.jct_ns - sum(ns for _, ns, _ in parts)
+    if rest > 0:
+        parts.append(("neither: waiting, CPU work", int(rest), "idle"))
+    whole = sum(ns for _, ns, _ in parts) or 1
+    return Bar(
+        "iteration-shares",
+        "Where the iteration went",
+        f"Rank {one.slowest_rank}, the last to finish the median iteration of {format_duration(one.jct_ns)}.",
+        [
+            Part(name, f"{format_duration(ns)}, {100 * ns / whole:.0f} %", ns / whole, style)
+            for name, ns, style in parts
+        ],
+    )
+
+
+def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
+    for title, name, about in _COUNTERS:
+        yield Figure(title, f"{counters[name]:,}" if name in counters else NONE, f"{about}, whole run")
+
+
+def _drops(facts: RunFacts) -> Figure:
+    drops = count_drops(facts.counters)
+    if drops is None:
+        return Figure("Drops", NONE, "counters of devices were not observed")
+    said = ", ".join(f"{name} {count:,}" for name, count in drops.items()) or "no counter of drops"
+    return Figure("Drops", f"{sum(drops.values()):,}" if drops else NONE, f"{said}; devices' counters, whole run")
+
+
+def _dominant(row: ClassSummary) -> str:
+    each = f"{duration_cell(row.cct_p50_ns)} at the median, {row.count} an iteration"
+    return f"Most communication time went to {_name(row)}: {each}."
+
+
+def _busiest(row: ClassSummary) -> str:
+    return f"median of {_name(row)}, n = {row.samples}"
+
+
+def _name(row: ClassSummary) -> str:
+    return f"{row.collective}, {row.members} ranks, {format_size(row.size_bytes)}"
+
+
+def _ranks(count: int) -> str:
+    return f"{count:,} rank{'s' * (count != 1)}"
+
+
+def _with_unit(rate: str) -> str:
+    return rate if rate == NONE else f"{rate} GB/s"
+
+
+def _percent(value: float | None) -> str:
+    return NONE if value is None else f"{number_cell(value)} %"

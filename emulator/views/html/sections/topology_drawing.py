@@ -1,0 +1,230 @@
+"""A topology as a drawing: hosts at the bottom, switches above them by their distance from hosts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from emulator.errors import format_ranks
+from emulator.run_folder.manifest import Manifest
+from emulator.units import format_duration
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Column, Drawing, Table
+from emulator.views.terminal.summary_table import NONE
+
+ROW, BOX_WIDTH, BOX_HEIGHT, GAP = 112, 118, 48, 22
+ACROSS = 12
+"""Nodes side by side; of more, the rest is one box."""
+LISTED = 200
+_ASSUMED = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node: where its middle is, how wide it is, its name and what is under it."""
+
+    x: float
+    y: float
+    width: float
+    name: str
+    below: str
+    is_switch: bool
+    is_tested: bool
+    is_rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A cable between two boxes."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything to draw, in a box of that width and height."""
+
+    width: float
+    height: float
+    boxes: Sequence[Box]
+    lines: Sequence[Line]
+    box_height: int = BOX_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    one: str
+    other: str
+    about: Mapping[str, Any]
+
+    def words(self) -> str:
+        ends = " – ".join(self.about["ends"])  # noqa: RUF001
+        return f"{ends}: {', '.join([rate_in_words(self.about.get('rate_bps')), *self._more()])}"
+
+    def _more(self) -> Iterator[str]:
+        if self.about.get("mtu"):
+            yield f"MTU {self.about['mtu']} bytes"
+        if self.about.get("latency_ns"):
+            yield f"latency {format_duration(self.about['latency_ns'])}"
+
+
+def rate_in_words(rate_bps: int | None) -> str:
+    """`100 Gbit/s`; a dash where nobody says."""
+    for unit, factor in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
+        if rate_bps is not None and rate_bps >= factor:
+            return f"{rate_bps / factor:g} {unit}"
+    return NONE if rate_bps is None else f"{rate_bps} bit/s"
+
+
+def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
+    """Host → its ranks; every host of the topology, in its order."""
+    hosts = [str(host.get("name", NONE)) for host in manifest.topology.get("hosts", ())]
+    found: dict[str, list[int]] = {name: [] for name in hosts}
+    for rank, index in enumerate(manifest.topology.get("host_index", ())):
+        if 0 <= index < len(hosts):
+            found[hosts[index]].append(rank)
+    return found
+
+
+def topology_drawing(facts: RunFacts) -> Drawing:
+    """The topology of the run as it was in effect."""
+    manifest = facts.manifest
+    hosts, links = ranks_of_hosts(manifest), _links(manifest)
+    plan = _plan(hosts, links, tested=set(manifest.dut.get("nodes", ())))
+    is_drawn = bool(manifest.topology.get("network"))
+    said = f"{manifest.topology.get('name') or NONE}: {len(hosts)} host{'s' * (len(hosts) != 1)}"
+    rim = " Boxes with a heavy rim are the device under test." if manifest.dut.get("nodes") else ""
+    return Drawing(
+        "topology-drawing",
+        "Topology",
+        f"{said}, {facts.summary.ranks:,} ranks. {_why(len(hosts), is_drawn)}{rim}",
+        f"Topology {said}, {len(links)} links.",
+        "topology.svg",
+        plan,
+        _table(links) if is_drawn else None,
+    )
+
+
+def _why(hosts: int, is_drawn: bool) -> str:
+    if is_drawn:
+        return "As the topology file draws it."
+    if hosts <= 1:
+        return "All ranks are on one host: nothing crosses a device."
+    return "The topology file draws no network between the hosts."
+
+
+def _links(manifest: Manifest) -> list[_Link]:
+    network = manifest.topology.get("network")
+    if network:
+        return [_Link(_node(link["ends"][0]), _node(link["ends"][1]), link) for link in network["links"]]
+    hosts = [host for host in manifest.topology.get("hosts", ()) if host.get("name")]
+    if len(hosts) <= 1:
+        return []
+    return [_Link(host["name"], _ASSUMED, {**host, "ends": [host["name"], _ASSUMED]}) for host in hosts]
+
+
+def _node(end: str) -> str:
+    return end.rpartition(":")[0]
+
+
+def _plan(hosts: Mapping[str, list[int]], links: Sequence[_Link], *, tested: set[str]) -> Plan:
+    rows = _rows(hosts, links)
+    whole = (BOX_WIDTH + GAP) * max(3, *(min(len(names), ACROSS) for names in rows))
+    boxes: dict[str, Box] = {}
+    rest: dict[str, Box] = {}
+    for number, names in enumerate(rows):
+        y = ROW * (len(rows) - 1 - number) + BOX_HEIGHT / 2 + 4
+        for name, box in _row(names, hosts, y, tested, whole):
+            (rest if box.is_rest else boxes)[name] = box
+    lines = [line for link in links if (line := _line(link, boxes))]
+    height = ROW * (len(rows) - 1) + BOX_HEIGHT + 8
+    return Plan(whole, height, [*boxes.values(), *rest.values()], lines)
+
+
+def _rows(hosts: Mapping[str, list[int]], links: Sequence[_Link]) -> list[list[str]]:
+    """Names by their distance from hosts, hosts first."""
+    neighbours: dict[str, dict[str, None]] = defaultdict(dict)
+    for link in links:
+        neighbours[link.one][link.other] = neighbours[link.other][link.one] = None
+    rows, seen = [list(hosts)], set(hosts)
+    while True:
+        above = dict.fromkeys(one for name in rows[-1] for one in neighbours[name] if one not in seen)
+        if not above:
+            return rows
+        seen |= above.keys()
+        rows.append(list(above))
+
+
+def _row(
+    names: Sequence[str], hosts: Mapping[str, list[int]], y: float, tested: set[str], whole: float
+) -> Iterator[tuple[str, Box]]:
+    shown = names if len(names) <= ACROSS else names[: ACROSS - 1]
+    places = len(shown) + (len(names) > len(shown))
+    width = BOX_WIDTH
+    for at, name in enumerate(shown):
+        ranks = hosts.get(name)
+        below = _switch_in_words(name) if ranks is None else _ranks_in_words(ranks, width)
+        is_switch = ranks is None
+        yield name, Box(_middle(at, places, whole), y, width, _short(name, width), below, is_switch, name in tested)
+    if places > len(shown):
+        more = f"{len(names) - len(shown):,} more"
+        yield more, Box(_middle(len(shown), places, whole), y, width, "…", more, False, False, is_rest=True)
+
+
+def _middle(at: int, places: int, whole: float) -> float:
+    return round(whole * (at + 0.5) / places, 1)
+
+
+def _ranks_in_words(ranks: Sequence[int], width: float) -> str:
+    if not ranks:
+        return "no rank"
+    is_run = all(b == a + 1 for a, b in pairwise(ranks))
+    said = f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}" if is_run or len(ranks) < 4 else f"{len(ranks)} ranks"
+    return said if len(said) * 6 <= width else f"{len(ranks)} ranks"
+
+
+def _switch_in_words(name: str) -> str:
+    return "not described" if name == _ASSUMED else "switch"
+
+
+def _short(name: str, width: float) -> str:
+    most = max(3, int(width / 7))
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _line(link: _Link, boxes: Mapping[str, Box]) -> Line | None:
+    one, other = boxes.get(link.one), boxes.get(link.other)
+    if one is None or other is None:
+        return None
+    if one.y < other.y:
+        one, other = other, one
+    rim = BOX_HEIGHT / 2
+    is_level = one.y == other.y
+    return Line(
+        one.x, one.y if is_level else one.y - rim, other.x, other.y if is_level else other.y + rim, link.words()
+    )
+
+
+def _table(links: Sequence[_Link]) -> Table:
+    rows = []
+    for link in links[:LISTED]:
+        one, other = link.about["ends"]
+        latency = link.about.get("latency_ns")
+        mtu = link.about.get("mtu")
+        shown = NONE if latency is None else format_duration(latency)
+        rows.append([one, other, rate_in_words(link.about.get("rate_bps")), NONE if mtu is None else str(mtu), shown])
+    columns = [
+        Column("end", is_number=False),
+        Column("other end", is_number=False),
+        Column("rate"),
+        Column("MTU, bytes"),
+    ]
+    about = "" if len(links) <= LISTED else f"The first {LISTED} of {len(links):,} links; manifest.json has all."
+    return Table("links", "Links", [*columns, Column("latency")], rows, about)

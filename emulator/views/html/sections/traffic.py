@@ -1,0 +1,205 @@
+"""Who sent what to whom, how fast, and what the flows counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from emulator.statistics.collectives import to_ints
+from emulator.statistics.stats import Values, median, percentile
+from emulator.trace.model import BoolArray, IntArray
+from emulator.units import NS_PER_S, format_size
+from emulator.views.html.facts import RunFacts, Spans
+from emulator.views.html.page.document import Block, Chart, Column, Section, Table, Text
+from emulator.views.html.page.pictures import Columns, Picture, Rows
+from emulator.views.html.page.reduction import distribution_curve
+from emulator.views.terminal.summary_table import NONE, duration_cell, rate_cell
+
+CELLS = 64
+"""Ranks on a side of a heat map; of more ranks, blocks of neighbours."""
+ROWS = 24
+_COUNTED = (
+    ("packets", "packets"),
+    ("retransmits", "retransmits"),
+    ("timeouts", "timeouts"),
+    ("naks", "NAKs"),
+    ("ecn_marks", "ECN marks"),
+    ("cnps_received", "CNPs"),
+    ("out_of_order", "out of order"),
+)
+_EVENTS = ("retransmits", "timeouts", "naks", "ecn_marks", "cnps_received", "out_of_order")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Directed pairs of ranks that exchanged something, over the whole run, warm-up included.
+
+    Attributes:
+        bytes: payload.
+        goodput: float64, bytes per second of the time in which the sender had communication under way; NaN unknown.
+    """
+
+    src: IntArray
+    dst: IntArray
+    bytes: IntArray
+    goodput: npt.NDArray[np.float64]
+
+
+def pairs_of(facts: RunFacts) -> Pairs:
+    """The flows of every pair together."""
+    src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
+    ranks = facts.manifest.trace.ranks
+    keys, where = np.unique(src * ranks + dst, return_inverse=True)
+    total = np.bincount(where, weights=size, minlength=len(keys)).astype(np.int64)
+    busy = np.bincount(facts.usage["rank"], weights=facts.usage["communication_ns"], minlength=ranks)
+    time_ns = busy[keys // ranks]
+    goodput = np.where(time_ns > 0, total * NS_PER_S / np.maximum(time_ns, 1), np.nan)
+    return Pairs(keys // ranks, keys % ranks, total, goodput)
+
+
+def traffic(facts: RunFacts) -> Section:
+    """Heat maps, completion of flows, counters of flows."""
+    blocks: list[Block] = []
+    if facts.flows.num_rows:
+        pairs = pairs_of(facts)
+        blocks += [_heat_of_bytes(facts, pairs), _heat_of_goodput(facts, pairs)]
+    else:
+        why = "come when the run ends" if facts.is_running else "were not recorded: the run did not end by itself"
+        blocks.append(Text("no-flows", f"Bytes of flows {why}.", "note"))
+    counted = (facts.spans.iteration >= 0) & ~np.isin(facts.spans.iteration, sorted(facts.excluded))
+    if np.any(counted):
+        blocks.append(_completion(facts.spans, counted))
+    if facts.flows.num_rows:
+        blocks.append(_flows(facts))
+    return Section("traffic", "Traffic between ranks", blocks)
+
+
+def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
+    grid = _Grid(facts.manifest.trace.ranks)
+    cells = {at: total for at, (total, _) in grid.sums(pairs, pairs.bytes).items()}
+    largest = format_size(int(max(cells.values(), default=0)))
+    return Chart(
+        "heat-bytes",
+        "Bytes from rank to rank",
+        "Payload of the whole run, warm-up included, each byte once; "
+        f"colour from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
+        f"Heat map of payload bytes: sender by row, receiver by column; the largest value is {largest}.",
+        Picture("heat_bytes", grid.data(cells)),
+        _largest(pairs, pairs.bytes, "heat-bytes-table", "Bytes from rank to rank"),
+    )
+
+
+def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
+    grid = _Grid(facts.manifest.trace.ranks)
+    cells = {at: total / count for at, (total, count) in grid.sums(pairs, pairs.goodput).items()}
+    largest = rate_cell(max(cells.values(), default=0.0))
+    return Chart(
+        "heat-goodput",
+        "Goodput from rank to rank",
+        "Payload ÷ time in which the sender had any communication under way, whole run; "
+        f"colour from 0 to {largest} GB/s; n = {len(pairs.src):,} pairs.{grid.about('mean of the pairs')}",
+        f"Heat map of goodput: sender by row, receiver by column; the largest value is {largest} GB/s.",
+        Picture("heat_goodput", grid.data(cells)),
+        _largest(pairs, np.nan_to_num(pairs.goodput), "heat-goodput-table", "Goodput from rank to rank"),
+    )
+
+
+class _Grid:
+    """Cells of a heat map: pairs of ranks, or of blocks of neighbouring ranks where they are many."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._block = -(-ranks // CELLS)
+        self._names = [self._name(first) for first in range(0, ranks, self._block)]
+
+    def about(self, how: str) -> str:
+        """What a cell of blocks shows."""
+        return "" if self._block == 1 else f" A cell is {self._block} by {self._block} ranks: {how}."
+
+    def sums(self, pairs: Pairs, values: Values) -> Mapping[tuple[int, int], tuple[float, int]]:
+        """(row, column) → sum of its values and how many they are, unknown ones left out."""
+        side = len(self._names)
+        known = ~np.isnan(values)
+        cell = (pairs.src[known] // self._block) * side + pairs.dst[known] // self._block
+        total, count = np.bincount(cell, weights=values[known]), np.bincount(cell)
+        return {divmod(at, side): (float(total[at]), int(count[at])) for at in np.flatnonzero(count).tolist()}
+
+    def data(self, cells: Mapping[tuple[int, int], float]) -> Mapping[str, Columns]:
+        """What the picture draws."""
+        drawn = Rows()
+        for (row, column), value in cells.items():
+            drawn.add(src=self._names[row], dst=self._names[column], value=value)
+        return {"cells": drawn.columns, "ranks": {"name": self._names}}
+
+    def _name(self, first: int) -> str:
+        return str(first) if self._block == 1 else f"{first}-{min(first + self._block, self._ranks) - 1}"
+
+
+def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table:
+    order = np.argsort(-values, kind="stable")[:ROWS]
+    rows = [
+        [str(pairs.src[at]), str(pairs.dst[at]), f"{pairs.bytes[at]:,}", rate_cell(_known(pairs.goodput[at]))]
+        for at in order.tolist()
+    ]
+    columns = [Column("from rank"), Column("to rank"), Column("payload, bytes"), Column("goodput, GB/s")]
+    about = "" if len(values) <= ROWS else f"The {ROWS} largest of {len(values):,}."
+    return Table(identifier, title, columns, rows, about)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _completion(spans: Spans, counted: BoolArray) -> Chart:
+    """A rank's part of a communication, from its post to its own end."""
+    curves, table = Rows(), []
+    for code, kind in enumerate(spans.kinds):
+        rows = counted & (spans.kind == code)
+        taken = spans.done_ns[rows] - spans.post_ns[rows]
+        if len(taken):
+            curve = distribution_curve(taken)
+            curves.extend(len(curve.value), **{"class": kind}, time_ns=curve.value, share=curve.share)
+            quantiles = (median(taken), percentile(taken, 0.9), percentile(taken, 0.99), float(taken.max()))
+            table.append([kind, f"{len(taken):,}", *map(duration_cell, quantiles)])
+    columns = [Column("kind", is_number=False), *map(Column, ("n", "p50", "p90", "p99", "max"))]
+    return Chart(
+        "flow-completion",
+        "Completion as every rank saw it",
+        "From a rank's own post until its last byte had come and its last send was acknowledged, waiting for others "
+        f"included; n = {int(np.count_nonzero(counted)):,}. Messages are not timed one by one; what took 0 ns is left "
+        "of the scale.",
+        "Cumulative distribution of the durations of communications at each rank, a line for each kind.",
+        Picture("cct_cdf", {"curve": curves.columns}),
+        Table("flow-completion-table", "Completion as every rank saw it", columns, table),
+        is_wide=True,
+    )
+
+
+def _flows(facts: RunFacts) -> Table:
+    """The flows in which most happened, else those that carried most."""
+    flows = facts.flows
+    known = [(name, title) for name, title in _COUNTED if flows.num_rows > flows[name].null_count]
+    events = np.zeros(flows.num_rows, np.int64)
+    for name in _EVENTS:
+        events += to_ints(flows[name], null=0)
+    size = to_ints(flows["bytes"])
+    order = np.lexsort((-size, -events))[:ROWS].tolist()
+    columns = {name: to_ints(flows[name]) for name in ("src", "dst", "bytes", "messages", "rtt_ns")}
+    columns |= {name: to_ints(flows[name]) for name, _ in known}
+    rows = []
+    for at in order:
+        head = [str(columns["src"][at]), str(columns["dst"][at]), f"{size[at]:,}", f"{columns['messages'][at]:,}"]
+        counted = [_count(int(columns[name][at])) for name, _ in known]
+        rtt = columns["rtt_ns"][at]
+        rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
+    titles = ["from rank", "to rank", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
+    first = "those in which most happened" if events.any() else "those that carried most"
+    about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
+    return Table("flows", "Flows", [Column(title) for title in titles], rows, about, is_folded=True)
+
+
+def _count(value: int) -> str:
+    return NONE if value < 0 else f"{value:,}"

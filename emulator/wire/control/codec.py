@@ -1,0 +1,352 @@
+"""Control values into protobuf (proto/control.proto) and back.
+
+`encode_agent`, `encode_controller` and `decode` are inverse for every value. A message that cannot be understood is the
+peer's fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from emulator.control.conversation import (
+    Abort,
+    AgentValue,
+    Bound,
+    ClockQuery,
+    ClockReply,
+    ControllerValue,
+    Credit,
+    Directory,
+    Farewell,
+    Finish,
+    Hello,
+    IterationDone,
+    Places,
+    Prepare,
+    Progress,
+    RankPlace,
+    Ready,
+    Setup,
+    Start,
+    Wait,
+    Welcome,
+)
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.parameter import Parameter
+from emulator.errors import RemoteProtocolError
+from emulator.host.nic import NicFacts
+from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.trace.model import CommKind, Resource
+from emulator.wire._pb import control_pb2 as pb
+
+NO_ROOT = 0xFFFFFFFF
+
+
+def encode_agent(value: AgentValue) -> pb.AgentMessage:
+    """The message an agent sends for a value."""
+    message = pb.AgentMessage()
+    _fill(message, value)
+    return message
+
+
+def encode_controller(value: ControllerValue) -> pb.ControllerMessage:
+    """The message the controller sends for a value."""
+    message = pb.ControllerMessage()
+    _fill(message, value)
+    return message
+
+
+def decode(message: pb.AgentMessage | pb.ControllerMessage) -> Any:
+    """The value in a message.
+
+    Raises:
+        RemoteProtocolError: it holds nothing known here, columns that do not fit each other, or impossible numbers.
+    """
+    kind = message.WhichOneof("message")
+    if kind is None:
+        raise RemoteProtocolError("the peer sent a control message that this version does not know")
+    try:
+        return _DECODERS[kind](getattr(message, kind))
+    except (ValueError, TypeError) as error:
+        raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
+
+
+def _fill(message: Any, value: Any) -> None:
+    name, encoder = _ENCODERS[type(value)]
+    target = getattr(message, name)
+    target.SetInParent()
+    encoder(target, value)
+
+
+def _copy_fields(target: Any, value: Any) -> None:
+    """For values that have the same plain fields as their message; None is absent."""
+    for item in fields(value):
+        content = getattr(value, item.name)
+        if content is None:
+            continue
+        if isinstance(content, Mapping):
+            getattr(target, item.name).update(content)
+        elif isinstance(content, list | tuple):
+            getattr(target, item.name).extend(content)
+        else:
+            setattr(target, item.name, content)
+
+
+def _plain(kind: type[Any]) -> Callable[[Any], Any]:
+    names = [item.name for item in fields(kind)]
+
+    def decode_plain(message: Any) -> Any:
+        return kind(**{name: getattr(message, name) for name in names})
+
+    return decode_plain
+
+
+def _encode_places(target: Any, value: Bound | Directory) -> None:
+    for rank, (host, port) in value.places.items():
+        target.places.add(rank=rank, host=host, port=port)
+
+
+def _encode_bound(target: Any, value: Bound) -> None:
+    _encode_places(target, value)
+    for nic in value.nics:
+        _copy_fields(target.nics.add(), nic)
+
+
+def _decode_bound(message: Any) -> Bound:
+    return Bound(_decode_places(message), [_decode_nic(nic) for nic in message.nics])
+
+
+def _decode_nic(entry: Any) -> NicFacts:
+    return NicFacts(**{found.name: content for found, content in entry.ListFields()} | {"interface": entry.interface})
+
+
+def _decode_places(message: Any) -> Places:
+    return {place.rank: (place.host, place.port) for place in message.places}
+
+
+def _encode_setup(target: Any, value: Setup) -> None:
+    settings = value.settings
+    for place in value.ranks:
+        _copy_fields(target.ranks.add(), place)
+    for ranks in settings.groups:
+        target.groups.add(ranks=ranks)
+    target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
+    target.credits, target.instances = settings.credits, settings.instances
+    target.algorithms.extend(settings.algorithms)
+    target.transport_options.update(value.transport_options)
+    target.networks.extend(value.networks)
+
+
+def _decode_setup(message: Any) -> Setup:
+    settings = PlaySettings(
+        credits=message.credits,
+        instances=message.instances,
+        algorithms=tuple(message.algorithms),
+        groups=tuple(tuple(group.ranks) for group in message.groups),
+    )
+    places = [_plain(RankPlace)(place) for place in message.ranks]
+    options, networks = dict(message.transport_options), tuple(message.networks)
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks)
+
+
+def _encode_chunk(target: Any, value: Chunk) -> None:
+    target.rank, target.first_position = value.rank, value.first_position
+    for name in ("node_id", "resource", "duration_ns", "dependencies", "distance"):
+        getattr(target, name).extend(getattr(value, name).tolist())
+    for position, communication in value.communications.items():
+        target.communications.add(
+            position=position,
+            kind=communication.kind,
+            group=communication.group,
+            size_bytes=communication.size_bytes,
+            instance=communication.instance,
+            peer=max(communication.peer, 0),
+            root=communication.root if communication.root >= 0 else NO_ROOT,
+            algorithm=communication.algorithm,
+            send_splits=communication.send_splits,
+            recv_splits=communication.recv_splits,
+        )
+
+
+def _decode_chunk(message: Any) -> Chunk:
+    chunk = Chunk(
+        rank=message.rank,
+        first_position=message.first_position,
+        node_id=np.array(message.node_id, np.uint64),
+        resource=np.array(message.resource, np.uint32),
+        duration_ns=np.array(message.duration_ns, np.uint64),
+        dependencies=np.array(message.dependencies, np.uint32),
+        distance=np.array(message.distance, np.uint64),
+        communications={entry.position: _decode_communication(entry) for entry in message.communications},
+    )
+    if len({len(chunk.node_id), len(chunk.resource), len(chunk.duration_ns), len(chunk.dependencies)}) != 1:
+        raise ValueError("columns of unequal length")
+    if int(chunk.dependencies.sum()) != len(chunk.distance):
+        raise ValueError("dependencies do not add up")
+    on_network = np.flatnonzero(chunk.resource == Resource.NETWORK) + chunk.first_position
+    if sorted(chunk.communications) != on_network.tolist() or len(message.communications) != len(on_network):
+        raise ValueError("communications that are not those of its nodes")
+    return chunk
+
+
+def _decode_communication(entry: Any) -> PlannedCommunication:
+    kind = CommKind(entry.kind)
+    return PlannedCommunication(
+        kind=kind,
+        group=entry.group,
+        size_bytes=entry.size_bytes,
+        instance=entry.instance,
+        peer=-1 if kind.is_collective else entry.peer,
+        root=-1 if entry.root == NO_ROOT else entry.root,
+        algorithm=entry.algorithm,
+        send_splits=tuple(entry.send_splits) or None,
+        recv_splits=tuple(entry.recv_splits) or None,
+    )
+
+
+_COMPLETION_COLUMNS = {
+    "rank": np.int64,
+    "node_id": np.uint64,
+    "post_ns": np.int64,
+    "done_ns": np.int64,
+    "arrival_ns": np.int64,
+    "bytes_sent": np.int64,
+    "bytes_received": np.int64,
+    "early": np.bool_,
+}
+
+
+def _encode_completions(target: Any, value: Completions) -> None:
+    target.iteration = value.iteration
+    for name in _COMPLETION_COLUMNS:
+        getattr(target, name).extend(getattr(value, name).tolist())
+
+
+def _decode_completions(message: Any) -> Completions:
+    columns: dict[str, Any] = {
+        name: np.array(getattr(message, name), kind) for name, kind in _COMPLETION_COLUMNS.items()
+    }
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("columns of unequal length")
+    if any(np.any(columns[name] < 0) for name in ("bytes_sent", "bytes_received")):
+        raise ValueError("byte counts that no rank reaches")  # 2^63 and more wrap round
+    return Completions(message.iteration, **columns)
+
+
+_SPAN_COLUMNS = ("rank", "start_ns", "end_ns")
+
+
+def _encode_compute_spans(target: Any, value: ComputeSpans) -> None:
+    target.iteration = value.iteration
+    for name in _SPAN_COLUMNS:
+        getattr(target, name).extend(getattr(value, name).tolist())
+
+
+def _decode_compute_spans(message: Any) -> ComputeSpans:
+    columns = [np.array(getattr(message, name), np.int64) for name in _SPAN_COLUMNS]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("columns of unequal length")
+    return ComputeSpans(message.iteration, *columns)
+
+
+def _encode_iteration_done(target: Any, value: IterationDone) -> None:
+    target.iteration = value.iteration
+    for summary in value.ranks:
+        _copy_fields(target.ranks.add(), summary)
+
+
+def _decode_iteration_done(message: Any) -> IterationDone:
+    summary = _plain(RankSummary)
+    return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
+
+
+def _encode_farewell(target: Any, value: Farewell) -> None:
+    target.peak_rss_bytes = value.peak_rss_bytes
+    target.post_lateness_median_ns = value.post_lateness_median_ns
+    if value.steal_fraction is not None:
+        target.steal_fraction = value.steal_fraction
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+    for name, quantity in value.transport.items():
+        entry = target.transport[name]
+        entry.unit = quantity.unit
+        setattr(entry, _KIND_OF[type(quantity.value)], quantity.value)
+
+
+def _decode_farewell(message: Any) -> Farewell:
+    flows = [_decode_flow(entry) for entry in message.flows]
+    transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
+    steal = message.steal_fraction if message.HasField("steal_fraction") else None
+    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport, steal)
+
+
+_KIND_OF = {int: "number", float: "ratio", str: "text"}
+
+
+def _decode_quantity(entry: Any) -> Parameter:
+    kind = entry.WhichOneof("value")
+    return Parameter(getattr(entry, kind) if kind else None, entry.unit)
+
+
+def _decode_flow(entry: Message) -> FlowCounters:
+    return FlowCounters(**{descriptor.name: content for descriptor, content in entry.ListFields()} | _required(entry))
+
+
+def _required(entry: Any) -> dict[str, int]:
+    # Fields without presence are not listed when they are 0.
+    return {"src": entry.src, "dst": entry.dst, "bytes": entry.bytes, "messages": entry.messages}
+
+
+def _decode_abort(message: Any) -> Abort:
+    return Abort(message.reason, tuple(message.ranks))
+
+
+_ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
+    Hello: ("hello", _copy_fields),
+    Bound: ("bound", _encode_bound),
+    Credit: ("credit", _copy_fields),
+    Ready: ("ready", _copy_fields),
+    Completions: ("completions", _encode_completions),
+    ComputeSpans: ("compute_spans", _encode_compute_spans),
+    IterationDone: ("iteration_done", _encode_iteration_done),
+    Progress: ("progress", _copy_fields),
+    Farewell: ("farewell", _encode_farewell),
+    Abort: ("abort", _copy_fields),
+    ClockReply: ("clock_reply", _copy_fields),
+    ClockQuery: ("clock_query", _copy_fields),
+    Wait: ("wait", _copy_fields),
+    Welcome: ("welcome", _copy_fields),
+    Setup: ("setup", _encode_setup),
+    Directory: ("directory", _encode_places),
+    Chunk: ("chunk", _encode_chunk),
+    Prepare: ("prepare", _copy_fields),
+    Start: ("start", _copy_fields),
+    Finish: ("finish", _copy_fields),
+}
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
+    "bound": _decode_bound,
+    "credit": _plain(Credit),
+    "ready": _plain(Ready),
+    "completions": _decode_completions,
+    "compute_spans": _decode_compute_spans,
+    "iteration_done": _decode_iteration_done,
+    "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
+    "farewell": _decode_farewell,
+    "abort": _decode_abort,
+    "clock_reply": _plain(ClockReply),
+    "clock_query": _plain(ClockQuery),
+    "wait": _plain(Wait),
+    "welcome": _plain(Welcome),
+    "setup": _decode_setup,
+    "directory": lambda message: Directory(_decode_places(message)),
+    "chunk": _decode_chunk,
+    "prepare": _plain(Prepare),
+    "start": _plain(Start),
+    "finish": _plain(Finish),
+}

@@ -1,0 +1,49 @@
+"""A trace of any form that is read, as plain .et files in one folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from emulator.errors import HostError
+from emulator.wire.trace.compression import Encoding
+from emulator.wire.trace.generated import GROUP_FILE, trace_folder
+from emulator.wire.trace.load import LoadedTrace
+from emulator.wire.trace.rewrite import rewrite_trace
+
+_FORM = re.compile(r"(\.(et|json))?(\.(gz|zst))?$")
+
+
+def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
+    """Write every rank as `<prefix>.<rank>.et`: protobuf, not compressed. Records that were protobuf keep their bytes.
+
+    Args:
+        loaded: the trace; that it was read proves that it can be converted.
+        folder: made where it is absent.
+
+    Returns:
+        The files, in the order of the ranks, then comm_group.json where the trace has a group file.
+
+    Raises:
+        InputError: the folder is not empty.
+        HostError: something cannot be written; what was written is removed again.
+    """
+    prefix = _FORM.sub("", loaded.files.prefix) or "trace"
+    ranks = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
+    groups = loaded.group_file if loaded.groups else None
+    paths = ranks if groups is None else [*ranks, folder / GROUP_FILE]
+    with trace_folder(folder, paths):
+        for source, path in zip(loaded.files.paths, ranks, strict=True):
+            rewrite_trace(source, path, {}, metadata={}, encoding=Encoding.PLAIN)
+        if groups is not None:
+            _copy(groups, paths[-1])
+    return paths
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise HostError(f"cannot write {target}: {error.strerror or error}; choose another place") from error

@@ -1,0 +1,137 @@
+"""Record framing: a file is messages one after another, each with its length before it as a varint.
+
+A length is never trusted: a record longer than what is left, or than MAX_RECORD_BYTES, is an error before anything of
+its size is allocated. Records come in batches cut from one block, so that the cost of a record is that of a tight loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from emulator.errors import TraceError
+from emulator.wire.trace.compression import ByteSource, open_source
+
+MAX_RECORD_BYTES = 64 << 20
+MAX_VARINT_BYTES = 10
+MAX_LENGTH = 1 << 63
+
+
+class Frame(NamedTuple):
+    """One record: `offset` of its length in the uncompressed file, the message, and all its bytes with the length."""
+
+    offset: int
+    payload: bytes
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBatch:
+    """Consecutive whole records.
+
+    Attributes:
+        base: offset of data[0] in the uncompressed file; None where the records were made from another format.
+        data: the bytes, the records first.
+        starts: where in `data` each record begins, and at last where the last one ends.
+        payloads: the messages.
+    """
+
+    base: int | None
+    data: bytes
+    starts: list[int]
+    payloads: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def offset(self, index: int) -> int | None:
+        """Offset of a record in the uncompressed file, where it has one."""
+        return None if self.base is None else self.base + self.starts[index]
+
+    def raw(self, first: int, end: int) -> bytes:
+        """The bytes of records first … end-1, lengths included."""
+        return self.data[self.starts[first] : self.starts[end]]
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """Every record of a file; see `read_batches`."""
+    for batch in read_batches(path):
+        for index, payload in enumerate(batch.payloads):
+            yield Frame(batch.offset(index) or 0, payload, batch.raw(index, index + 1))
+
+
+def read_batches(path: Path) -> Iterator[FrameBatch]:
+    """Every record of a file, in batches, none of them empty; memory is bounded by the longest record.
+
+    Raises:
+        TraceError: the file cannot be read, is empty, cut short or corrupt; with the offset of the record.
+    """
+    with open_source(path) as source:
+        yield from _batches(source, path)
+
+
+def _batches(source: ByteSource, path: Path) -> Iterator[FrameBatch]:
+    base, pending, missing = 0, b"", 1
+    while block := source.read_at_least(missing):
+        data = pending + block if pending else block
+        batch, record_size = _cut(data, base, path)
+        if batch:
+            yield batch
+        used = batch.starts[-1]
+        base, pending = base + used, data[used:]
+        missing = max(1, record_size - len(pending))
+        if source.size is not None and base + record_size > source.size:
+            break
+    if pending:
+        problem = "the file ends inside the record that begins here: it is cut short or corrupt"
+        raise TraceError(problem, path=path, offset=base)
+    if base == 0:
+        raise TraceError("the file is empty", path=path, offset=0)
+
+
+def _cut(data: bytes, base: int, path: Path) -> tuple[FrameBatch, int]:
+    """The whole records at the front of `data`, and how long the incomplete one after them is (0 if there is none)."""
+    starts: list[int] = []
+    payloads: list[bytes] = []
+    size, start, record_size = len(data), 0, 0
+    while start < size:
+        length, body = data[start], start + 1
+        if length >= 0x80:
+            if body < size and data[body] < 0x80:  # nearly all nodes: 128 bytes to 16 KiB
+                length += data[body] - 1 << 7
+                body += 1
+            else:
+                length, body = _read_length(data, start, base, path)
+        end = body + length
+        if end > size:
+            record_size = end - start
+            break
+        if not length and base + start:
+            problem = "an empty record where a node belongs: the file is cut short or corrupt"
+            raise TraceError(problem, path=path, offset=base + start)
+        starts.append(start)
+        payloads.append(data[body:end])
+        start = end
+    starts.append(start)
+    return FrameBatch(base, data, starts, payloads), record_size
+
+
+def _read_length(data: bytes, start: int, base: int, path: Path) -> tuple[int, int]:
+    """A length of two bytes or more, and where the message begins; just past the end where the length is cut."""
+    value = 0
+    for index, byte in enumerate(data[start : start + MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            if value > MAX_RECORD_BYTES:
+                break
+            return value, start + index + 1
+    else:
+        if len(data) - start < MAX_VARINT_BYTES:
+            return 0, len(data) + 1
+        value = MAX_LENGTH
+    problem = "no length of a record: the file is corrupt"
+    if value < MAX_LENGTH:
+        problem = f"a record of {value:,} bytes, more than the {MAX_RECORD_BYTES:,} allowed: the file is corrupt"
+    raise TraceError(problem, path=path, offset=base + start)

@@ -1,0 +1,151 @@
+"""Generated workloads as files: `<name>.<rank>.et` and `comm_group.json` in one folder.
+
+Attribute types are those that every known reader of Chakra accepts. The same workload gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from emulator.errors import HostError, InputError
+from emulator.planner.workloads.node import WORLD_GROUP, SyntheticWorkload, WorkNode
+from emulator.trace.model import CommKind
+from emulator.wire._pb import et_pb2
+from emulator.wire.trace.compression import Encoding
+from emulator.wire.trace.output import frame_output
+from emulator.wire.trace.rewrite import write_trace
+
+GROUP_FILE = "comm_group.json"
+SCHEMA = "charkha.generate"
+
+
+def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = False) -> list[Path]:
+    """Write every rank's trace, and the process groups where there are any.
+
+    Args:
+        workload: what to write.
+        folder: made where it is absent.
+        force: write into a folder that has files; those of an earlier workload of the same name go.
+
+    Returns:
+        The files, in the order of the ranks, the group file last.
+
+    Raises:
+        InputError: the folder is not empty, or is no folder.
+        HostError: something cannot be written.
+    """
+    attributes: dict[str, int | str] = {"schema": SCHEMA, "workload": workload.name, **workload.parameters}
+    ranks = [folder / f"{workload.name}.{rank}.et" for rank in range(workload.ranks)]
+    paths = [*ranks, folder / GROUP_FILE] if workload.groups else ranks
+    with trace_folder(folder, paths, force=force):
+        _remove_earlier(folder, workload.name, keep=set(ranks))
+        for rank, path in enumerate(ranks):
+            write_trace(path, _encoded(workload, rank), attributes=attributes)
+        if workload.groups:
+            _write_groups(paths[-1], workload.groups)
+    return paths
+
+
+def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
+    """A generated node of `rank` as Chakra has it; all dependencies are data_deps, which every feeder follows."""
+    encoded = et_pb2.Node(
+        id=node.node_id,
+        name=node.name,
+        type=_node_type(node.kind),
+        data_deps=node.deps,
+        duration_micros=node.duration_micros,
+    )
+    encoded.attr.append(et_pb2.Attribute(name="is_cpu_op", bool_val=False))
+    encoded.attr.extend(_communication_attributes(node, rank))
+    return encoded
+
+
+def _encoded(workload: SyntheticWorkload, rank: int) -> Iterator[et_pb2.Node]:
+    return (encode_node(node, rank=rank) for node in workload.nodes(rank))
+
+
+def _node_type(kind: CommKind | None) -> et_pb2.NodeType:
+    if kind is None:
+        return et_pb2.COMP_NODE
+    if kind.is_collective:
+        return et_pb2.COMM_COLL_NODE
+    return et_pb2.COMM_SEND_NODE if kind is CommKind.SEND else et_pb2.COMM_RECV_NODE
+
+
+def _communication_attributes(node: WorkNode, rank: int) -> Iterator[et_pb2.Attribute]:
+    if node.kind is None:
+        return
+    yield et_pb2.Attribute(name="comm_size", int64_val=node.size_bytes)
+    if node.kind.is_collective:
+        yield et_pb2.Attribute(name="comm_type", int64_val=node.kind)
+        if node.group != WORLD_GROUP:
+            yield et_pb2.Attribute(name="pg_name", string_val=str(node.group))
+        return
+    src, dst = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
+    for name, value in (("comm_src", src), ("comm_dst", dst), ("comm_tag", node.tag)):
+        yield et_pb2.Attribute(name=name, int32_val=value)
+
+
+def _write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
+    lines = (f"  {json.dumps(str(number))}: {json.dumps(list(ranks))}" for number, ranks in groups.items())
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    with frame_output(path, encoding=Encoding.PLAIN) as output:
+        output.write(text.encode())
+
+
+@contextmanager
+def trace_folder(folder: Path, paths: Sequence[Path], *, force: bool | None = None) -> Iterator[None]:
+    """Make the folder of a trace, or take an empty one, for the body to write these files there.
+
+    Where the body fails they go, and the folder if it was made: the first ranks of a trace would pass for a whole one.
+
+    Args:
+        folder: of the files.
+        paths: what the body writes.
+        force: take a folder that is not empty; None: the command has no such option.
+
+    Raises:
+        InputError: the folder is not empty, or is no folder.
+        HostError: it cannot be made.
+    """
+    is_new = _prepare_folder(folder, force=force)
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink()
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _prepare_folder(folder: Path, *, force: bool | None) -> bool:
+    """Whether it had to be made."""
+    is_new = not folder.exists()
+    if not is_new and not folder.is_dir():
+        raise InputError(f"{folder} is no folder: name one for the trace")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
+    except OSError as error:
+        raise HostError(f"cannot write to {folder}: {error.strerror}; choose another place") from error
+    if not is_empty and not force:
+        also = "" if force is None else ", or --force to replace the trace in it"
+        raise InputError(f"{folder} is not empty: name another folder{also}")
+    return is_new
+
+
+def _remove_earlier(folder: Path, name: str, *, keep: set[Path]) -> None:
+    rank_file = re.compile(rf"{re.escape(name)}\.\d+\.et")
+    try:
+        for path in set(folder.iterdir()) - keep:
+            if path.name == GROUP_FILE or rank_file.fullmatch(path.name):
+                path.unlink()
+    except OSError as error:
+        raise HostError(f"cannot replace the trace in {folder}: {error.strerror}; choose another place") from error

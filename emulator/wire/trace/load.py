@@ -1,0 +1,92 @@
+"""From a path on the command line to the traces of all ranks and the process groups that go with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.errors import InputError
+from emulator.trace.groups import parse_group_file
+from emulator.trace.model import RankTrace
+from emulator.wire.trace.et import read_rank
+from emulator.wire.trace.files import TraceSet, find_trace
+
+_BLOCK_BYTES = 1 << 20
+MAX_GROUP_FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTrace:
+    """A trace as read, not yet understood.
+
+    Attributes:
+        path: as the user named it.
+        files: one per rank.
+        traces: one per rank.
+        groups: content of the group file; empty without one.
+        group_file: where they came from.
+    """
+
+    path: Path
+    files: TraceSet
+    traces: Sequence[RankTrace]
+    groups: Mapping[str, tuple[int, ...]]
+    group_file: Path | None
+
+    @property
+    def nodes(self) -> int:
+        """Over all ranks."""
+        return sum(len(trace) for trace in self.traces)
+
+
+def load_trace(
+    path: Path,
+    *,
+    ranks: int | None = None,
+    groups: Path | None = None,
+    on_rank: Callable[[int, int], None] | None = None,
+) -> LoadedTrace:
+    """Read every rank.
+
+    Args:
+        path: a folder, a prefix, or one file.
+        ranks: how many ranks there must be; None = as many as there are files.
+        groups: a group file; None = the one beside the trace, if any.
+        on_rank: called with (ranks read, ranks in all).
+
+    Raises:
+        TraceError: something is missing or broken; it names the file.
+        InputError: the group file cannot be read.
+    """
+    files = find_trace(path, ranks=ranks)
+    group_file = groups or files.group_file
+    traces = []
+    for rank, file in enumerate(files.paths):
+        traces.append(read_rank(file, rank))
+        if on_rank is not None:
+            on_rank(rank + 1, len(files))
+    return LoadedTrace(path, files, traces, _read_groups(group_file), group_file)
+
+
+def digest(files: TraceSet) -> str:
+    """SHA-256 over the files in rank order, in hex."""
+    state = hashlib.sha256()
+    for path in files.paths:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                state.update(block)
+    return state.hexdigest()
+
+
+def _read_groups(path: Path | None) -> Mapping[str, tuple[int, ...]]:
+    if path is None:
+        return {}
+    try:
+        if path.stat().st_size > MAX_GROUP_FILE_BYTES or not path.is_file():
+            raise InputError(f"{path}: is no group file: a regular file of at most 64 MiB is needed")
+        return parse_group_file(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        problem = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InputError(f"{path}: the group file cannot be read: {problem}") from error

@@ -1,0 +1,128 @@
+"""The records of a trace file as protobuf messages, and what tells a corrupt record from an unusual one.
+
+protobuf sets aside what it does not expect: a known field with the wrong wire type counts as absent there. Here that is
+an error; only fields that are not in the schema are let pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from emulator.errors import TraceError
+from emulator.wire._pb import et_pb2
+from emulator.wire.trace.frames import FrameBatch, read_batches
+from emulator.wire.trace.json_formats import is_json_name, read_json_batches
+
+WIRE_VARINT = 0
+OLD_ATTRIBUTE_FIELD = 11  # attributes in files of before October 2023; no field of today's Node
+
+_parse_node = et_pb2.Node.FromString
+
+
+def open_batches(path: Path) -> Iterator[FrameBatch]:
+    """The records of a trace file in whatever form: GlobalMetadata first, then Nodes; at least one batch.
+
+    Raises:
+        TraceError: not readable, cut short or corrupt.
+    """
+    return read_json_batches(path) if is_json_name(path) else read_batches(path)
+
+
+def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
+    """The nodes of a trace file in whatever form, one after another.
+
+    Raises:
+        TraceError: not readable, cut short or corrupt.
+    """
+    batches = open_batches(path)
+    first = next(batches)
+    parse_metadata(first, path)
+    yield from parse_nodes(FrameBatch(first.base, first.data, first.starts[1:], first.payloads[1:]), path)
+    for batch in batches:
+        yield from parse_nodes(batch, path)
+
+
+def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
+    """The first record of a file, whose first batch this is.
+
+    Raises:
+        TraceError: it is no GlobalMetadata; the wire format of before October 2023 is named.
+    """
+    payload, offset = batch.payloads[0], batch.offset(0)
+    wire_types = _wire_types(payload)
+    if wire_types.get(1) == WIRE_VARINT or wire_types.get(3) == WIRE_VARINT:
+        if OLD_ATTRIBUTE_FIELD in wire_types:
+            problem = "is in Chakra's wire format of before October 2023, which is not read: convert it to today's"
+        else:
+            problem = "begins with a node where the global metadata belongs: its first record is missing"
+        raise TraceError(problem, path=path, offset=offset)
+    try:
+        return et_pb2.GlobalMetadata.FromString(payload)
+    except DecodeError as error:
+        problem = "is no Chakra trace, or a corrupt one: its first record is no global metadata"
+        raise TraceError(problem, path=path, offset=offset) from error
+
+
+def parse_nodes(batch: FrameBatch, path: Path) -> list[et_pb2.Node]:
+    """The records of a batch as nodes.
+
+    Raises:
+        TraceError: one is no node, or has a known field in the wrong wire type (which protobuf would set aside).
+    """
+    try:
+        nodes = list(map(_parse_node, batch.payloads))
+    except DecodeError:
+        raise _first_bad_node(batch, path) from None
+    for index, node in enumerate(nodes):
+        unknown = UnknownFieldSet(node)
+        if len(unknown):
+            _check_wire_types(node, unknown, path=path, offset=batch.offset(index))
+    return nodes
+
+
+def check_attributes(node: et_pb2.Node, path: Path) -> None:
+    """Go over a node's attributes as `parse_nodes` goes over nodes: only worth its time where attributes matter.
+
+    Raises:
+        TraceError: an attribute has a field in the wrong wire type.
+    """
+    for attribute in node.attr:
+        unknown = UnknownFieldSet(attribute)
+        if len(unknown):
+            _check_wire_types(attribute, unknown, path=path, node=node.id)
+
+
+def _wire_types(payload: bytes) -> dict[int, int]:
+    """Field number → wire type of the top level of any message; empty where it is none."""
+    try:
+        message = Empty.FromString(payload)  # it knows no fields: all are unknown
+    except DecodeError:
+        return {}
+    unknown = UnknownFieldSet(message)
+    fields = (unknown[index] for index in range(len(unknown)))
+    return {field.field_number: field.wire_type for field in fields}
+
+
+def _first_bad_node(batch: FrameBatch, path: Path) -> TraceError:
+    for index, payload in enumerate(batch.payloads):
+        try:
+            _parse_node(payload)
+        except DecodeError as error:
+            found = TraceError("no Chakra node: the file is corrupt", path=path, offset=batch.offset(index))
+            found.__cause__ = error
+            return found
+    raise AssertionError("a batch failed to parse whose records all parse")
+
+
+def _check_wire_types(message: Message, unknown: UnknownFieldSet, **where: Any) -> None:
+    known = message.DESCRIPTOR.fields_by_number
+    for number in (unknown[index].field_number for index in range(len(unknown))):
+        if number in known:
+            name, kind = known[number].name, message.DESCRIPTOR.name
+            raise TraceError(f"field {name} of a {kind} has the wrong wire type: the file is corrupt", **where)

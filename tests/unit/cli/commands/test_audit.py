@@ -1,0 +1,57 @@
+"""`charkha audit`: what it prints and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.roce.opcodes import Opcode
+from tests.support.roce_capture import MTU, Conversation
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    return talk.save(tmp_path / "c.pcap")
+
+
+def test_a_capture_that_breaks_off_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+    assert main(["audit", str(path)]) == 0
+    assert "breaks off, or is damaged, after frame 2" in " ".join(capsys.readouterr().out.split())
+
+
+def test_violations_are_shown_with_their_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Conversation()
+    frame = talk.request(Opcode.RC_SEND_FIRST, payload=bytes(100))
+    assert main(["audit", str(talk.save(tmp_path / "c.pcap"))]) == 1
+    assert f"frame {frame}: path-mtu: FIRST has 100 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["absent.pcap"], "absent.pcap: No such file or directory"),
+        (["--port", "4792", "c.pcap"], "none of its 3 frames is for UDP port 4792"),
+    ],
+)
+def test_what_cannot_be_audited_ends_with_2(
+    path: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    assert main(["audit", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
+def test_what_is_no_port_ends_with_2(path: Path, port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", f"--port={port}", str(path)])
+    assert ended.value.code == 2
+    assert "is no UDP port" in capsys.readouterr().err

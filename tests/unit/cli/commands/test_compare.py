@@ -1,0 +1,222 @@
+"""`charkha compare` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import Failure, JUnitXml, Skipped
+
+from emulator.cli.main import main
+from emulator.control.parameter import Parameter
+from emulator.run_folder.record import RunWriter
+from tests.support.repeated import SIZES, write_runs
+from tests.support.runs import manifest
+
+CLASSES = len(SIZES) + 1  # and the iteration
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Groups of six runs made in turns: a and same are one firmware, slow and fast are 10 % off."""
+    root = tmp_path_factory.mktemp("store")
+    for turn, (name, slower) in enumerate({"a": 1.0, "same": 1.0, "slow": 1.1, "fast": 0.9}.items()):
+        write_runs(root / name, runs=6, seed=turn, slower=slower, turn=turn, dut={"firmware": f"fw-{name}"})
+    return root
+
+
+def compared(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
+    assert main(["compare", *map(str, arguments), "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def verdicts(found: dict[str, Any]) -> set[str]:
+    return {one["verdict"] for pair in found["pairs"] for one in pair["classes"]}
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    assert main(["compare", *map(str, arguments)]) == code
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 2) -> str:
+    assert main(["compare", *map(str, arguments)]) == code
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.count("\n") == 1
+    return streams.err
+
+
+def test_the_same_firmware_twice_shows_no_difference(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, store / "a", store / "same", "--gate=strict")
+    (pair,) = found["pairs"]
+    assert len(pair["classes"]) == CLASSES
+    for one in pair["classes"]:
+        assert max(one["baseline"]["variation"], one["other"]["variation"]) <= 0.01
+        assert one["verdict"] == "no difference shown"
+        assert 1 / 1.03 < one["ratio_low"] <= one["ratio"] <= one["ratio_high"] < 1.03
+    assert found["passes_gate"]
+    assert not any("one after the other" in note for note in found["notes"])
+
+
+def test_a_tenth_slower_is_found_in_every_class_and_closes_the_gate(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "compare.xml"
+    found = compared(capsys, store / "a", store / "slow", "--gate", "--junit", path, code=4)
+    assert verdicts(found) == {"slower"}
+    for one in found["pairs"][0]["classes"]:
+        assert one["ratio_low"] < 1.1 < one["ratio_high"]
+        assert one["holm_p"] < 0.05
+        assert one["p"] == pytest.approx(2 / 924)
+    (suite,) = JUnitXml.fromfile(str(path))
+    assert (suite.name, suite.tests, suite.failures) == ("slow against a", CLASSES, CLASSES)
+    cases = list(suite)
+    assert cases[0].name == "iteration (JCT)"
+    assert {case.name for case in cases[1:]} == {
+        "all_reduce, 2 ranks, 1000 B, ring",
+        "all_reduce, 2 ranks, 62.50 KiB, ring",
+        "all_reduce, 2 ranks, 976.56 KiB, ring",
+    }
+    assert all(isinstance(case.result[0], Failure) and "ratio 1.1" in case.result[0].message for case in cases)
+
+
+def test_a_gate_lets_pass_what_is_faster(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verdicts(compared(capsys, store / "a", store / "fast", "--gate=strict")) == {"faster"}
+
+
+def test_two_runs_a_side_are_inconclusive_and_say_how_many_are_needed(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    few = [f"{store}/{name}/0[12]" for name in ("a", "slow")]
+    found = compared(capsys, *few, "--gate")
+    assert verdicts(found) == {"inconclusive"}
+    assert {one["needs_runs"] for one in found["pairs"][0]["classes"]} == {5}
+    path = tmp_path / "compare.xml"
+    out = shown(capsys, *few, "--gate=strict", "--junit", path, code=4)
+    assert "inconclusive (n=2, needs ≥ 5)" in out
+    assert "4 classes: too few runs to decide 4 classes" in out
+    assert JUnitXml.fromfile(str(path)).failures == CLASSES
+    shown(capsys, *few, "--junit", path)
+    (suite,) = JUnitXml.fromfile(str(path))
+    assert all(isinstance(case.result[0], Skipped) for case in suite)
+
+
+def test_the_table_fits_the_width_and_says_what_was_compared(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, store / "a", store / "slow")
+    assert max(len(line) for line in out.splitlines()) <= 120
+    assert "slow against a: 6 runs against 6 runs" in out
+    assert "firmware fw-slow" in out
+    assert "4 slower" in out
+
+
+def test_a_wide_margin_makes_a_tenth_nothing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verdicts(compared(capsys, store / "a", store / "slow", "--margin", "20%")) == {"no difference shown"}
+
+
+def test_a_percentile_that_no_run_carries_is_inconclusive(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, store / "a", store / "slow", "--on", "p99")
+    assert "4 classes: a run needs 100 measurements for this percentile" in out
+    assert "4 inconclusive" in out
+    assert verdicts(compared(capsys, store / "a", store / "slow", "--on", "p90")) == {"slower"}
+
+
+def test_what_is_not_comparable_is_named_and_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_runs(tmp_path / "other", runs=6, seed=9, turn=1, parameters={"transport": Parameter("roce")})
+    error = refused(capsys, store / "a", tmp_path / "other")
+    assert "transport: none in a; roce in other" in error
+    assert "--force" in error
+    forced = compared(capsys, store / "a", tmp_path / "other", "--force")
+    assert forced["forced"]
+    assert [one["what"] for one in forced["differences"]] == ["transport"]
+    assert "FORCED: these runs are not comparable" in shown(capsys, store / "a", tmp_path / "other", "--force")
+
+
+def test_another_algorithm_is_another_class(store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_runs(tmp_path / "other", runs=6, seed=9, turn=1, algorithm="direct")
+    assert "class all_reduce, 2 ranks, 1000 B, ring: measured in a; not measured in other" in refused(
+        capsys, store / "a", tmp_path / "other"
+    )
+
+
+def test_a_group_is_a_run_a_folder_or_a_pattern(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, store / "a" / "01", store / "same", f"{store}/slow/0[1-3]")
+    assert [(one["name"], len(one["runs"])) for one in found["groups"]] == [("01", 1), ("same", 6), ("0[1-3]", 3)]
+    assert [(pair["baseline"], pair["other"]) for pair in found["pairs"]] == [("01", "same"), ("01", "0[1-3]")]
+
+
+def test_a_run_in_two_groups_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is in two groups" in refused(capsys, store / "a", f"{store}/*/01")
+    assert "is in two groups" in refused(capsys, store / "a", store / "a")
+
+
+def test_an_aborted_run_is_left_out_and_named(store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_runs(tmp_path / "b", runs=6, seed=9, turn=1)
+    with RunWriter(tmp_path / "b" / "07", replace(manifest(), run_id="broken")) as writer:
+        writer.close("aborted", reason="agent a0 is lost")
+    out = shown(capsys, store / "a", tmp_path / "b")
+    assert "6 of 7 runs count" in out
+    assert "07: aborted: agent a0 is lost" in " ".join(out.split())  # it wraps where paths are long
+    assert "no run of this group can be compared" in refused(capsys, store / "a", tmp_path / "b" / "07")
+
+
+def test_groups_made_one_after_the_other_get_a_word(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_runs(tmp_path / "later", runs=6, seed=9, turn=600)
+    assert "measured one after the other, not in turns" in shown(capsys, store / "a", tmp_path / "later")
+
+
+def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, store, "--trend")
+    (jct,) = (line for line in out.splitlines() if line.startswith("iteration"))
+    ratios = [word for word in jct.split() if word.startswith(("0.", "1."))]
+    assert [float(ratio) for ratio in ratios] == pytest.approx([1.0, 1.1, 0.9], abs=0.02)
+    assert [word for word in jct.split() if word in ("=", "?", "slower", "faster")] == ["=", "slower", "faster"]
+    assert "fw-same" in out
+    assert "one group is nothing to compare" in refused(capsys, store / "a", "--trend")
+
+
+def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "device under test within group" in refused(capsys, f"{store}/[as]*/0[12]", store / "fast")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("nowhere", "nowhere-else"), "nowhere: no such run folder, and no pattern that matches one"),
+        (("{store}/a",), "one group is nothing to compare"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    arguments: tuple[str, ...], problem: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused(capsys, *(one.format(store=store) for one in arguments))
+
+
+@pytest.mark.parametrize("option", ["--html", "--junit"])
+def test_a_place_for_a_file_is_looked_at_first(
+    option: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    groups, mine = (store / "a", store / "same"), tmp_path / "mine.txt"
+    mine.write_text("precious")
+    wrong = f"{option} /nowhere/file: cannot be written: there is no folder /nowhere"
+    assert wrong in refused(capsys, *groups, option, "/nowhere/file")
+    assert "Charkha did not make it" in refused(capsys, *groups, option, mine)
+    assert mine.read_text() == "precious"
+    for _ in range(2):  # its own file it replaces
+        shown(capsys, *groups, option, tmp_path / "file")
+
+
+@pytest.mark.parametrize("margin", ["x", "0", "-3%", "100%", "nan"])
+def test_a_wrong_margin_is_named(margin: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", str(store / "a"), str(store / "same"), f"--margin={margin}"])
+    assert caught.value.code == 2
+    assert "3% or 0.03" in capsys.readouterr().err

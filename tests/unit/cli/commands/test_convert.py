@@ -1,0 +1,99 @@
+"""`charkha convert` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.wire.trace.load import load_trace
+from tests.support.trace_files import collective, compute, parse_trace, trace_bytes
+
+NODES = [compute(1, duration_micros=5), collective(2, data_deps=[1])]
+GRAPH = {
+    "workload_graph": [
+        {"Id": 1, "NodeType": 4, "runtime": 5, "Name": "compute"},
+        {"Id": 2, "NodeType": 7, "data_deps": [1], "comm_type": 0, "comm_size": 64, "Name": "reduce"},
+    ]
+}
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A trace of two ranks, compressed, and its groups."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "a.0.et").write_bytes(gzip.compress(trace_bytes(NODES)))
+    (folder / "a.1.et").write_bytes(trace_bytes(NODES))
+    (folder / "comm_group.json").write_text('{"1": [0, 1]}')
+    return folder
+
+
+def test_compressed_files_become_plain_ones_with_the_same_bytes(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "made"
+    assert main(["convert", str(mixed), str(target)]) == 0
+    assert capsys.readouterr().out == f"4 nodes of 2 ranks\n{target}: a.0.et to a.1.et, comm_group.json\n"
+    assert [(target / f"a.{rank}.et").read_bytes() for rank in range(2)] == [trace_bytes(NODES)] * 2
+    assert load_trace(target).groups == {"1": (0, 1)}
+
+
+def test_json_becomes_protobuf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "graph.json"
+    source.write_text(json.dumps(GRAPH))
+    assert main(["convert", str(source), str(tmp_path / "made"), "--ranks", "1", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made == {"ranks": 1, "nodes": 2, "files": [str(tmp_path / "made" / "graph.0.et")]}
+    _, nodes = parse_trace(Path(made["files"][0]).read_bytes())
+    assert [(node.id, list(node.data_deps)) for node in nodes] == [(1, []), (2, [1])]
+    assert (nodes[0].duration_micros, {one.name for one in nodes[1].attr}) == (5, {"comm_type", "comm_size"})
+
+
+def test_what_cannot_be_converted_is_one_line(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = tmp_path / "kineto.json"
+    kineto.write_text('{"traceEvents": []}')
+    for words, problem in (
+        ([kineto, tmp_path / "made", "--ranks", 1], "is a Kineto trace, not yet a Chakra trace"),
+        ([mixed, mixed], "is not empty"),
+        ([mixed, tmp_path / ("x" * 300)], "File name too long"),
+        ([tmp_path / "none", tmp_path / "made"], "no such file or folder"),
+    ):
+        assert main(["convert", *map(str, words)]) == 2
+        streams = capsys.readouterr()
+        assert problem in streams.err
+        assert (streams.out, streams.err.count("\n")) == ("", 1)
+    assert not (tmp_path / "made").exists()
+
+
+@contextmanager
+def no_room_above(size_bytes: int) -> Iterator[None]:
+    """No file may grow beyond that."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_where_room_runs_out_no_rank_is_left_that_would_pass_for_the_whole_trace(
+    mixed: Path, tmp_path: Path, was_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mixed / "a.1.et").write_bytes(trace_bytes([compute(number) for number in range(10_000)]))
+    target = tmp_path / "made"
+    if was_there:
+        target.mkdir()
+    with no_room_above(10_000):
+        assert main(["convert", str(mixed), str(target)]) == 3
+    said = capsys.readouterr().err
+    assert (said.count("\n"), "cannot write" in said, "a.1.et" in said) == (1, True, True)
+    assert target.exists() == was_there
+    assert main(["convert", str(mixed), str(target)]) == 0

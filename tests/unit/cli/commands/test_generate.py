@@ -1,0 +1,105 @@
+"""`charkha generate` from arguments to files and table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.commands import generate
+from emulator.errors import InputError, PlanError
+from tests.support.et_files import read_et
+
+SMALL = ["--layers", "2", "--hidden", "8", "--sequence", "4", "--batch", "4", "--vocabulary", "16"]
+
+
+def _run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser(prog="charkha")
+    generate.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["generate", *arguments])
+    code = args.handler(args)
+    assert isinstance(code, int)
+    return code
+
+
+def test_transformer_prints_what_it_will_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    degrees = ["--tensor", "2", "--pipeline", "2", "--data", "2", "--micro-batches", "2", "--schedule", "gpipe"]
+    assert _run("transformer", *SMALL, *degrees, "--out", str(tmp_path / "t")) == 0
+    printed = capsys.readouterr().out
+    for word in ("tensor", "pipeline", "data", "embedding", "world", "all_reduce", "send", "recv", "comm_group.json"):
+        assert word in printed
+    assert len(list((tmp_path / "t").glob("transformer.*.et"))) == 8
+
+
+def test_json_totals_agree_with_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("transformer", *SMALL, "--tensor", "2", "--recompute", "--out", str(tmp_path / "t"), "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    nodes = [node for path in (tmp_path / "t").glob("*.et") for node in read_et(path)[1]]
+    assert summary["ranks"] == 2
+    assert summary["nodes"] == len(nodes)
+    assert summary["compute_micros"] == sum(node.duration_micros for node in nodes)
+    sizes = [attr.int64_val for node in nodes for attr in node.attr if attr.name == "comm_size"]
+    assert sum(entry["total_bytes"] for entry in summary["traffic"]) == sum(sizes)
+    assert summary["parameters"]["recompute"] == 1
+
+
+def test_every_option_reaches_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--micro-batches", "2", "--ffn-multiplier", "3", "--dtype-bytes", "4", "--data", "2", "--schedule"]
+    options += ["gpipe", "--shard-optimizer", "--tflops", "12.5", "--memory-gbytes", "7", "--out", str(tmp_path)]
+    assert _run("transformer", *SMALL, *options, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == {
+        **{"layers": 2, "hidden": 8, "sequence": 4, "batch": 4, "micro_batches": 2, "vocabulary": 16},
+        **{"ffn_multiplier": 3, "dtype_bytes": 4, "tensor": 1, "pipeline": 1, "data": 2, "schedule": "gpipe"},
+        **{"recompute": 0, "shard_optimizer": 1, "device_tflops": "12.5", "device_gbytes_per_s": "7"},
+    }
+
+
+def test_collective_takes_sizes_as_people_write_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["all_gather", "-n", "4", "-b", "64M", "--count", "3", "--gap-micros", "10", "--json"]
+    assert _run("collective", *arguments, "--out", str(tmp_path)) == 0
+    (traffic,) = json.loads(capsys.readouterr().out)["traffic"]
+    assert (traffic["operation"], traffic["size_bytes"], traffic["operations"]) == ("all_gather", 16 << 20, 3)
+    assert len(read_et(tmp_path / "all_gather.3.et")[1]) == 6
+
+
+def test_one_rank_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("collective", "barrier", "-n", "1", "--out", str(tmp_path)) == 0
+    assert "barrier.0.et\n" in capsys.readouterr().out
+
+
+def test_what_cannot_be_is_an_error_that_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="layers 2 is not divisible by pipeline 3"):
+        _run("transformer", *SMALL, "--pipeline", "3", "--out", str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_folder_with_files_needs_force(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="--force"):
+        _run("collective", "all_reduce", "-n", "2", "-b", "8", "--out", str(tmp_path))
+    assert _run("collective", "all_reduce", "-n", "2", "-b", "8", "--out", str(tmp_path), "--force") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["collective", "all_reduce", "-n", "2", "-b", "8X", "--out", "x"], "'8X' is no size"),
+        (["collective", "send", "-n", "2", "--out", "x"], "invalid choice: 'send'"),
+        (["transformer", "--layers", "2", "--out", "x"], "--hidden"),
+    ],
+)
+def test_bad_arguments_exit_with_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        _run(*arguments)
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["transformer"], ["collective"]])
+def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        _run(*arguments, "--help")
+    assert exit_.value.code == 0
+    assert "charkha generate " in capsys.readouterr().out.partition("example")[2]

@@ -1,0 +1,95 @@
+"""The fluid model against times worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulator.planner.network.fluid import fair_rates
+from emulator.planner.network.overhead import WireOverhead
+from emulator.planner.network.plan import OperationPlan, make_plan
+from emulator.planner.network.routing import Router
+from emulator.planner.network.traffic import traffic_of_collective
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology, default_loopback
+from emulator.trace.model import CommKind
+
+EIGHT = Path(__file__).parents[3] / "topologies" / "eight-hosts-switch.yaml"
+BYTE_NS = 80  # at 100 Mbit/s
+ONE_UPLINK = "fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, rate: 100Mbit}"
+
+
+def planned(topology: Topology, kind: CommKind, algorithm: str, *, size_bytes: int) -> OperationPlan:
+    ranks = topology.ranks
+    traffic = traffic_of_collective(
+        kind, ranks=ranks, size_bytes=size_bytes, group_size=ranks, overrides={kind.label: algorithm}
+    )
+    plan = make_plan(traffic, topology, router=Router(topology), overhead=WireOverhead(1, 1))
+    return plan.operations[0]
+
+
+def drawn(tmp_path: Path, text: str, ranks: int) -> Topology:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    return load_topology(path, ranks=ranks)
+
+
+def test_rates_are_max_min_fair() -> None:
+    paths = [np.array(links, dtype=np.int64) for links in ([0], [0, 1], [1], [])]
+    assert fair_rates(paths, np.array([1.0, 2.0])).tolist() == [0.5, 0.5, 1.5, np.inf]
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "direct", "bidirectional_ring"])
+def test_balanced_steps_reach_the_bound(algorithm: str) -> None:
+    found = planned(load_topology(EIGHT, ranks=8), CommKind.ALL_REDUCE, algorithm, size_bytes=8000)
+    assert found.fair_ns == found.ideal_ns == 14_000 * BYTE_NS
+
+
+def test_hops_of_a_chain_follow_each_other() -> None:
+    found = planned(load_topology(EIGHT, ranks=4), CommKind.BROADCAST, "ring", size_bytes=1000)
+    assert (found.ideal_ns, found.fair_ns) == (1000 * BYTE_NS, 3000 * BYTE_NS)
+
+
+def test_hops_of_a_tree_share_the_roots_port() -> None:
+    # The root sends to both children at once, which takes twice as long; then one of them sends to the last member.
+    found = planned(load_topology(EIGHT, ranks=4), CommKind.BROADCAST, "tree", size_bytes=1000)
+    assert (found.ideal_ns, found.fair_ns) == (2000 * BYTE_NS, 3000 * BYTE_NS)
+
+
+def test_flows_of_a_step_share_an_uplink(tmp_path: Path) -> None:
+    # Steps 1 and 3 have one flow on each uplink, step 2 has two.
+    found = planned(drawn(tmp_path, ONE_UPLINK, 4), CommKind.ALL_TO_ALL, "pairwise", size_bytes=4000)
+    assert found.fair_ns == found.ideal_ns == 4000 * BYTE_NS
+
+
+def test_steps_that_wait_take_longer_than_the_bound(tmp_path: Path) -> None:
+    # Neighbours in the second half of the steps wait for those that crossed the uplink: 6 ranks, 3 on a leaf.
+    text = ONE_UPLINK.replace("hosts_per_leaf: 2", "hosts_per_leaf: 3")
+    found = planned(drawn(tmp_path, text, 6), CommKind.ALL_TO_ALL, "pairwise", size_bytes=6000)
+    assert found.ideal_ns == 9000 * BYTE_NS
+    assert found.fair_ns is not None
+    assert found.fair_ns >= found.ideal_ns
+
+
+def test_what_comes_early_is_not_waited_for_again(tmp_path: Path) -> None:
+    # h2 takes 800 ns a byte, the others 80. 1 > 2 and 2 > 0 of the first step take h2's pace; 1, which heard from 0
+    # long before, has sent 1 > 0 of the second step meanwhile. Then 2 > 1 and 0 > 2 take h2's pace again.
+    text = """hosts:
+  - {name: h0, address: 10.0.0.1, rate: 100Mbit}
+  - {name: h1, address: 10.0.0.2, rate: 100Mbit}
+  - {name: h2, address: 10.0.0.3, rate: 10Mbit}
+"""
+    found = planned(drawn(tmp_path, text, 3), CommKind.ALL_TO_ALL, "pairwise", size_bytes=3000)
+    assert found.ideal_ns == found.fair_ns == 2 * 1000 * 800
+
+
+def test_within_a_host_nothing_takes_time() -> None:
+    assert planned(default_loopback(4), CommKind.ALL_REDUCE, "ring", size_bytes=400).fair_ns == 0
+
+
+def test_large_groups_and_unknown_rates_have_no_time(tmp_path: Path) -> None:
+    text = "hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]\n"
+    assert planned(drawn(tmp_path, text, 2), CommKind.ALL_REDUCE, "ring", size_bytes=400).fair_ns is None
+    assert planned(load_topology(EIGHT, ranks=48), CommKind.ALL_TO_ALL, "parallel", size_bytes=4800).fair_ns is None

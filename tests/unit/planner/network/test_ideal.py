@@ -1,0 +1,162 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from emulator.errors import PlanError
+from emulator.planner.network.ideal import (
+    TCP_1500,
+    UNKNOWN_NS,
+    IdealTimes,
+    WireOverhead,
+    ideal_per_instance,
+    serialisation_ns,
+)
+from emulator.planner.schedule import Collective
+from emulator.topology.model import Host, Topology
+from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+
+NO_OVERHEAD = WireOverhead(1, 1)
+GBIT = 10**9
+
+
+def topology(places: Sequence[int], rates: Sequence[int | None]) -> Topology:
+    hosts = [Host(f"h{number}", rate) for number, rate in enumerate(rates)]
+    return Topology("t", hosts, tuple(places), ("127.0.0.1",) * len(places))
+
+
+def members(kind: CommKind, count: int, size_bytes: int) -> list[Collective]:
+    return [Collective(kind, count, member, size_bytes) for member in range(count)]
+
+
+def ideal(places: Sequence[int], rates: Sequence[int | None], kind: CommKind, size: int, algorithm: str) -> int | None:
+    times = IdealTimes(topology(places, rates), NO_OVERHEAD)
+    return times.collective_ns(algorithm, members(kind, len(places), size), ranks=range(len(places)))
+
+
+def test_a_gigabit_carries_a_byte_in_eight_nanoseconds() -> None:
+    assert serialisation_ns([(1000, 10), (5, 700)], [GBIT, GBIT], NO_OVERHEAD) == 8000
+    assert serialisation_ns([(1000, 10), (5, 700)], [8 * GBIT, GBIT], NO_OVERHEAD) == 5600
+
+
+def test_headers_take_their_share_and_part_of_a_nanosecond_is_one() -> None:
+    assert serialisation_ns([(1448, 0)], [GBIT], TCP_1500) == 1538 * 8
+    assert serialisation_ns([(1, 0)], [1000 * GBIT], NO_OVERHEAD) == 1
+
+
+def test_a_ring_all_reduce_sends_twice_all_but_one_block() -> None:
+    assert ideal(range(4), [GBIT] * 4, CommKind.ALL_REDUCE, 4000, "ring") == 2 * 3 * 1000 * 8
+
+
+def test_the_slowest_port_bounds_a_ring() -> None:
+    assert ideal(range(4), [GBIT, GBIT, GBIT // 2, GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 2 * 2 * 3 * 1000 * 8
+
+
+def test_only_what_leaves_a_host_crosses_its_port() -> None:
+    # Rings of neighbours: of four ranks on two hosts one per host sends to the other host, 2 · 3 blocks of 1,000 bytes.
+    assert ideal([0, 0, 1, 1], [GBIT, GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 6000 * 8
+    # Placed in turn, every rank sends to the other host, and two share a port.
+    assert ideal([0, 1, 0, 1], [GBIT, GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 2 * 6000 * 8
+
+
+def test_ranks_of_one_host_share_its_port() -> None:
+    # Each of two ranks sends a quarter of its 4,000 bytes to each of the two ranks over there.
+    assert ideal([0, 0, 1, 1], [GBIT, GBIT], CommKind.ALL_TO_ALL, 4000, "pairwise") == 4000 * 8
+
+
+def test_what_comes_in_together_shares_the_port_of_who_gets_it() -> None:
+    # Shards of 1,000 bytes: three enter the root's host, at most two leave another.
+    assert ideal([0, 1, 1, 2], [GBIT] * 3, CommKind.GATHER, 1000, "parallel") == 3000 * 8
+
+
+def test_nothing_crosses_a_port_within_a_host() -> None:
+    assert ideal([0, 0, 0], [GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 0
+    assert ideal([0], [GBIT], CommKind.ALL_REDUCE, 4000, "ring") == 0
+
+
+@pytest.mark.parametrize("places", [[0, 1], [0, 0], [1, 1, 0]])
+def test_a_port_without_rate_has_no_ideal(places: list[int]) -> None:
+    assert ideal(places, [GBIT, None], CommKind.ALL_REDUCE, 4000, "ring") == (0 if places == [0, 0] else None)
+
+
+def test_equal_classes_on_other_hosts_are_worked_out_by_their_own_rates() -> None:
+    times = IdealTimes(topology([0, 1, 2, 3], [GBIT, GBIT, 2 * GBIT, 2 * GBIT]), NO_OVERHEAD)
+    found = [
+        times.collective_ns("ring", members(CommKind.ALL_GATHER, 2, 500), ranks=ranks)
+        for ranks in ((0, 1), (2, 3), (0, 1))
+    ]
+    assert found == [4000, 2000, 4000]
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(PlanError, match="magic"):
+        ideal([0, 0, 1], [GBIT, GBIT], CommKind.ALL_REDUCE, 4000, "magic")
+
+
+def test_a_pair_is_bound_by_the_slower_of_two_ports() -> None:
+    times = IdealTimes(topology([0, 1, 1, 2], [GBIT, 4 * GBIT, None]), NO_OVERHEAD)
+    assert times.pair_ns(size_bytes=1000, src=0, dst=1) == 8000
+    assert times.pair_ns(size_bytes=1000, src=1, dst=2) == 0
+    assert times.pair_ns(size_bytes=1000, src=0, dst=3) is None
+
+
+def program(rank: int, communications: Sequence[Communication]) -> RankProgram:
+    nothing = np.zeros(0, np.int64)
+    return RankProgram(rank, nothing, np.zeros(0, np.int8), nothing, nothing, nothing, dict(enumerate(communications)))
+
+
+def workload(nodes: Sequence[Sequence[Communication]], groups: Sequence[Group], instances: int) -> Workload:
+    programs = [program(rank, communications) for rank, communications in enumerate(nodes)]
+    return Workload(programs, groups, instances, window=1, warnings={}, deducted_ns=())
+
+
+def test_every_instance_of_a_workload_gets_its_time() -> None:
+    world, right = Group("", (0, 1, 2)), Group("right", (1, 2))
+    everyone = Communication(1, "", 0, CommKind.BROADCAST, 0, 1000, instance=0, index_in_group=0, root=2)
+    two = Communication(2, "", 0, CommKind.ALL_GATHER, 1, 1000, instance=1, index_in_group=0)
+    recv = Communication(3, "", 0, CommKind.RECV, 0, 250, instance=2, index_in_group=0, peer=2)
+    send = Communication(3, "", 0, CommKind.SEND, 0, 250, instance=2, index_in_group=0, peer=0)
+    found = ideal_per_instance(
+        workload([[recv, everyone], [everyone, two], [everyone, two, send]], [world, right], 3),
+        topology([0, 1, 2], [GBIT] * 3),
+        algorithm_of=lambda node: {CommKind.BROADCAST: "parallel", CommKind.ALL_GATHER: "ring"}[node.kind],
+        overhead=NO_OVERHEAD,
+    )
+    assert found.tolist() == [2 * 1000 * 8, 1000 * 8, 250 * 8]
+
+
+def test_an_uneven_all_to_all_is_summed_over_what_each_member_sends() -> None:
+    matrix = [[0, 10, 20], [300, 0, 0], [0, 4000, 0]]
+    nodes = [
+        [
+            Communication(
+                1,
+                "",
+                0,
+                CommKind.ALL_TO_ALL,
+                0,
+                sum(row),
+                instance=0,
+                index_in_group=0,
+                send_splits=tuple(row),
+                recv_splits=tuple(other[rank] for other in matrix),
+            )
+        ]
+        for rank, row in enumerate(matrix)
+    ]
+    for places, expected in (([0, 1, 2], 4010 * 8), ([0, 1, 1], 300 * 8)):
+        found = ideal_per_instance(
+            workload(nodes, [Group("", (0, 1, 2))], 1),
+            topology(places, [GBIT] * 3),
+            algorithm_of=lambda _: "pairwise",
+            overhead=NO_OVERHEAD,
+        )
+        assert found.tolist() == [expected]
+
+
+def test_unknown_rates_are_marked() -> None:
+    node = Communication(1, "", 0, CommKind.ALL_REDUCE, 0, 1000, instance=0, index_in_group=0)
+    found = ideal_per_instance(
+        workload([[node], [node]], [Group("", (0, 1))], 1), topology([0, 0], [None]), algorithm_of=lambda _: "ring"
+    )
+    assert found.tolist() == [UNKNOWN_NS]

@@ -1,0 +1,63 @@
+"""A run folder that Charkha 0.1.0 wrote, of a lab with a firmware that loses frames, reads back in full."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from emulator.run_folder.record import read_run
+from emulator.run_folder.schema import Part
+from emulator.statistics.collectives import to_ints
+from emulator.statistics.summary import summarise
+from emulator.trace.workload import build_workload
+from emulator.views.html.facts import read_facts
+from emulator.views.terminal.summary_table import to_json
+from emulator.wire.trace.load import load_trace
+
+FOLDER = Path(__file__).parents[2] / "data" / "run-0.1.0"
+RUN = read_run(FOLDER)
+
+
+@pytest.mark.parametrize("part", Part)
+def test_every_table_is_read_as_it_stands(part: Part) -> None:
+    written = pq.read_table(FOLDER / part.file_name)
+    assert written.num_rows > 0
+    read = RUN.table(part)
+    assert read.column_names == written.column_names
+    assert read.to_pylist() == written.to_pylist()
+
+
+def test_its_summary_stays_what_it_was() -> None:
+    wanted = json.loads((FOLDER.parent / "run-0.1.0.summary.json").read_text())
+    assert json.loads(json.dumps(to_json(summarise(RUN)))) == wanted
+    assert (wanted["totals"]["counters"]["retransmits"], wanted["totals"]["dut"]) == (193, {"profile_drops": 15})
+
+
+def test_its_facts_name_the_device_and_its_firmware() -> None:
+    manifest = RUN.manifest
+    assert (manifest.dut["model"], manifest.dut["firmware"], manifest.dut["profile"]["name"]) == (
+        "bridge",
+        "fw-b",
+        "fw-b",
+    )
+    assert manifest.topology["lab"]
+    assert [host.ranks for host in manifest.hosts] == [2, 2]
+    assert read_facts(RUN)
+
+
+def test_spans_of_compute_add_up_to_what_iterations_say() -> None:
+    spans, iterations = RUN.table(Part.COMPUTE), RUN.table(Part.ITERATIONS)
+    length = to_ints(spans["end_ns"]) - to_ints(spans["start_ns"])
+    busy: dict[tuple[int, int], int] = {}
+    for key, ns in zip(zip(to_ints(spans["iteration"]), to_ints(spans["rank"]), strict=True), length, strict=True):
+        busy[key] = busy.get(key, 0) + int(ns)
+    for row in iterations.to_pylist():
+        assert busy[row["iteration"], row["rank"]] == row["compute_ns"]
+    assert np.all(length > 0)
+
+
+def test_its_measured_trace_can_be_played_again() -> None:
+    loaded = load_trace(FOLDER / "trace")
+    assert len(build_workload(loaded.traces, groups=loaded.groups).programs) == 4

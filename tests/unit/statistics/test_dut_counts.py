@@ -1,0 +1,47 @@
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from emulator.run_folder.schema import COUNTERS_SCHEMA, to_batch
+from emulator.statistics.dut_counts import count_dut, growths, in_words
+from tests.support.runs import manifest
+
+
+def table(*rows: tuple[int, str, str, str, int]) -> pa.Table:
+    names = COUNTERS_SCHEMA.names
+    columns: dict[str, Any] = {name: [row[n] for row in rows] for n, name in enumerate(names)}
+    return pa.Table.from_batches([to_batch(COUNTERS_SCHEMA, columns)])
+
+
+ROWS = table(
+    (9, "sw0", "p0", "qdisc_drops", 7),
+    (1, "sw0", "p0", "qdisc_drops", 2),
+    (1, "sw0", "p1", "qdisc_drops", 4),
+    (9, "sw0", "p1", "qdisc_drops", 4),
+    (1, "sw0", "", "profile_drops", 0),
+    (9, "sw0", "", "profile_drops", 1200),
+    (1, "sw0", "", "profile_drops[lost]", 0),
+    (9, "sw0", "", "profile_drops[lost]", 1200),
+    (1, "h0", "eth0", "rx_dropped", 0),
+    (9, "h0", "eth0", "rx_dropped", 50),
+    (1, "sw0", "", "ecn_marked", 5),
+    (9, "sw0", "", "ecn_marked", 8),
+)
+
+
+def test_a_counter_grows_from_its_first_reading_to_its_last() -> None:
+    assert growths(ROWS)["sw0", "p0", "qdisc_drops"] == 5
+    assert growths(table()) == {}
+
+
+def test_frames_that_the_device_lost_and_marked_are_counted_and_no_others() -> None:
+    counts = count_dut(ROWS, replace(manifest(), dut={"nodes": ["sw0"]}))
+    assert counts == {"profile_drops": 1200, "qdisc_drops": 5, "ecn_marked": 3}
+    assert in_words(counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
+
+
+def test_switches_are_the_device_where_none_is_named() -> None:
+    network = {"network": {"switches": [{"name": "sw0", "kind": "bridge"}]}}
+    assert count_dut(ROWS, replace(manifest(), topology=network))["qdisc_drops"] == 5
+    assert count_dut(ROWS, manifest()) == {}

@@ -1,0 +1,55 @@
+"""What both ends of a flow counted becomes one row, and the rows one line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pyarrow as pa
+import pytest
+
+from emulator.control.observations import FlowCounters, join_ends
+from emulator.run_folder.schema import FLOWS_SCHEMA
+from emulator.statistics.flows import flows_in_words, sum_flows
+
+SENT = FlowCounters(
+    0, 1, bytes=5000, messages=2, packets=3, retransmits=1, timeouts=1, naks=0, qpn=17, source_port=50_000
+)
+RECEIVED = FlowCounters(0, 1, qpn=17, duplicates=1, ecn_marks=0, out_of_order=2, largest_displacement=2, cnps_sent=0)
+
+
+@pytest.mark.parametrize("ends", [[SENT, RECEIVED], [RECEIVED, SENT]], ids=["sender first", "receiver first"])
+def test_both_ends_of_a_flow_make_one_row(ends: list[FlowCounters]) -> None:
+    (flow,) = join_ends(ends)
+    assert (flow.bytes, flow.messages, flow.packets, flow.retransmits, flow.source_port) == (5000, 2, 3, 1, 50_000)
+    assert (flow.duplicates, flow.out_of_order, flow.largest_displacement, flow.ecn_marks) == (1, 2, 2, 0)
+    assert flow.dropped_icrc is None
+
+
+def test_directions_and_queue_pairs_stay_apart_and_flows_that_carried_nothing_go() -> None:
+    other = FlowCounters(0, 1, bytes=1, messages=1, qpn=18)
+    back = FlowCounters(1, 0, bytes=1, messages=1, qpn=17)
+    idle = FlowCounters(1, 0, qpn=18, packets=0, rtt_ns=None, source_port=50_001)
+    flows = join_ends([other, back, RECEIVED, idle, SENT])
+    assert [(flow.src, flow.dst, flow.qpn) for flow in flows] == [(0, 1, 17), (0, 1, 18), (1, 0, 17)]
+
+
+def test_what_came_to_a_flow_that_sent_nothing_is_kept() -> None:
+    """As where a stranger writes to its port."""
+    (flow,) = join_ends([FlowCounters(0, 1, qpn=17, dropped_icrc=4)])
+    assert (flow.messages, flow.dropped_icrc) == (0, 4)
+
+
+def test_counters_are_summed_and_displacements_are_not() -> None:
+    rows = [
+        asdict(one) for one in (*join_ends([SENT, RECEIVED]), FlowCounters(1, 0, packets=4, largest_displacement=9))
+    ]
+    counters = sum_flows(pa.Table.from_pylist(rows, schema=FLOWS_SCHEMA))
+    assert counters["packets"] == 7
+    assert counters["largest_displacement"] == 9
+    assert "dropped_icrc" not in counters, "nobody knows it, which is not 0"
+
+
+def test_the_line_shows_loss_always_and_the_rest_where_there_was_some() -> None:
+    counters = {"packets": 12_345, "retransmits": 0, "timeouts": 0, "naks": 0, "out_of_order": 3}
+    assert flows_in_words(counters) == "packets 12,345, retransmits 0, timeouts 0, out of order 3"
+    assert flows_in_words({}) == ""

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from emulator.statistics.stats import median, median_index, percentile, samples_needed, variation
+
+
+@pytest.mark.parametrize(("q", "needed"), [(0.5, 1), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000), (0.01, 100)])
+def test_a_percentile_needs_as_many_samples_as_its_tail_is_thin(q: float, needed: int) -> None:
+    assert samples_needed(q) == needed
+    assert percentile(np.arange(needed), q) is not None
+    assert percentile(np.arange(needed - 1), q) is None
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    values = np.arange(100, 0, -1)
+    assert [percentile(values, q) for q in (0.5, 0.9, 0.95, 0.99)] == [50, 90, 95, 99]
+
+
+def test_the_median_of_an_even_count_is_the_lower_one() -> None:
+    assert median(np.array([40, 10, 30, 20])) == 20
+    assert median(np.array([3, 1, 2])) == 2
+    assert median(np.array([], np.int64)) is None
+
+
+def test_the_median_stands_where_it_was_first_measured() -> None:
+    assert median_index(np.array([5, 9, 5, 1])) == 0
+    assert median_index(np.array([9, 1, 4])) == 2
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, 99])
+def test_what_is_no_quantile_is_refused(q: float) -> None:
+    with pytest.raises(ValueError, match="quantile"):
+        samples_needed(q)
+
+
+def test_variation_is_the_sample_deviation_over_the_mean() -> None:
+    assert variation(np.array([90, 110])) == pytest.approx(np.sqrt(200) / 100)
+    assert variation(np.array([100])) is None
+    assert variation(np.array([-1, 1])) is None

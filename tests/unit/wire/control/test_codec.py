@@ -1,0 +1,122 @@
+"""Control messages that are wrong are the peer's fault; those that are right keep their types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.control import conversation as control
+from emulator.control.observations import Completions
+from emulator.errors import RemoteProtocolError
+from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.trace.model import CommKind, Resource
+from emulator.wire._pb import control_pb2 as pb
+from emulator.wire.control.codec import NO_ROOT, decode, encode_agent, encode_controller
+
+
+def chunk_message(**changes: Any) -> pb.ControllerMessage:
+    """Two nodes, the second a collective that depends on the first, at positions 5 and 6."""
+    columns: dict[str, Any] = {
+        "rank": 1,
+        "first_position": 5,
+        "node_id": [10, 11],
+        "resource": [Resource.DEVICE, Resource.NETWORK],
+        "duration_ns": [7, 0],
+        "dependencies": [0, 1],
+        "distance": [1],
+        "communications": [pb.Communication(position=6, kind=CommKind.BARRIER, root=NO_ROOT)],
+    }
+    return pb.ControllerMessage(chunk=pb.Chunk(**columns | changes))
+
+
+def collective(position: int, kind: int = 0) -> pb.Communication:
+    return pb.Communication(position=position, kind=kind, root=NO_ROOT)
+
+
+def completion_message(**changes: Any) -> pb.AgentMessage:
+    """One completed node."""
+    columns: dict[str, Any] = {
+        "iteration": -1,
+        "rank": [0],
+        "node_id": [2**64 - 1],
+        "post_ns": [1],
+        "done_ns": [2],
+        "arrival_ns": [0],
+        "bytes_sent": [3],
+        "bytes_received": [0],
+        "early": [True],
+    }
+    return pb.AgentMessage(completions=pb.Completions(**columns | changes))
+
+
+def test_a_chunk_as_it_should_be() -> None:
+    chunk = decode(chunk_message())
+    assert isinstance(chunk, Chunk)
+    assert chunk.communications[6] == PlannedCommunication(CommKind.BARRIER, 0, 0, 0, peer=-1, root=-1, algorithm=0)
+    assert (chunk.distance.tolist(), chunk.duration_ns.dtype) == ([1], np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"node_id": [10]}, "columns of unequal length"),
+        ({"resource": [2, 3, 2]}, "columns of unequal length"),
+        ({"duration_ns": []}, "columns of unequal length"),
+        ({"dependencies": [1]}, "columns of unequal length"),
+        ({"dependencies": [1, 1]}, "dependencies do not add up"),
+        ({"distance": []}, "dependencies do not add up"),
+        ({"communications": []}, "communications that are not those of its nodes"),
+        ({"communications": [collective(5)]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6), collective(7)]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6), collective(6)]}, "communications that are not those of its nodes"),
+        ({"resource": [3, 3]}, "communications that are not those of its nodes"),
+        ({"communications": [collective(6, 77)]}, "77 is not a valid CommKind"),
+    ],
+)
+def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"the peer sent a malformed chunk message: {problem}"):
+        decode(chunk_message(**changes))
+
+
+def test_completions_as_they_should_be() -> None:
+    done = decode(completion_message())
+    assert isinstance(done, Completions)
+    assert (done.iteration, done.node_id.tolist(), done.early.tolist()) == (-1, [2**64 - 1], [True])
+
+
+@pytest.mark.parametrize("column", ["rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "early"])
+def test_completions_with_a_short_column_are_the_peers_fault(column: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed completions message: columns of unequal length"):
+        decode(completion_message(**{column: []}))
+
+
+@pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
+def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed completions message"):
+        decode(completion_message(**{column: [2**64 - 1]}))
+
+
+@pytest.mark.parametrize(
+    "message", [pb.AgentMessage(), pb.ControllerMessage(), pb.AgentMessage.FromString(b"\xfa\x01\x00")]
+)
+def test_a_message_of_a_kind_that_is_not_known_is_the_peers_fault(message: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="this version does not know"):
+        decode(message)
+
+
+def test_what_comes_out_is_plain_values() -> None:
+    hello = control.Hello(1, 1, "t", "a", 5, "h", "0.1", 9, {"kernel": "6"})
+    facts = decode(encode_agent(hello)).facts
+    assert type(facts) is dict
+    settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
+    setup = control.Setup([control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
+    decoded = decode(encode_controller(setup))
+    assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
+    assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
+
+
+@pytest.mark.parametrize(("nodes", "resident"), [(0, True), (8, True), (9, False)])
+def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) -> None:
+    assert control.RankPlace(0, "127.0.0.1", nodes, 8).is_resident is resident
