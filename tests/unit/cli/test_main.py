@@ -15,7 +15,7 @@ from emulator.cli.main import COMMANDS, _is_news, main
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_says_what_the_command_says(name: str) -> None:
     subparsers = argparse.ArgumentParser().add_subparsers()
-    import_module(f"emulator.cli.{name}").add_parser(subparsers)
+    import_module(f"emulator.cli.commands.{name}").add_parser(subparsers)
     (found,) = subparsers._choices_actions
     assert (found.dest, found.help) == (name, COMMANDS[name])
 
@@ -55,7 +55,7 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     names = loaded.rpartition("loaded ")[2].split()
-    assert f"emulator.cli.{arguments[0]}" in names
+    assert f"emulator.cli.commands.{arguments[0]}" in names
     assert not set(kept_away) & set(names)
 
 

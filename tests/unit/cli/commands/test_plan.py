@@ -9,7 +9,7 @@ import pytest
 
 from emulator.cli.main import main
 
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 LEAF_SPINE = str(TOPOLOGIES / "leaf-spine-2x2.yaml")
 ALL_TO_ALL = ["plan", "--collective", "all_to_all", "-n", "8", "-b", "8000", "--topology", LEAF_SPINE]
 MODEL = "layers=4,hidden=64,sequence=32,vocabulary=128,tensor=2,pipeline=2,data=2,micro-batches=2"

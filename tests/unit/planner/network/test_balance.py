@@ -13,7 +13,7 @@ from emulator.topology.model import default_loopback
 from emulator.topology.paths import Paths
 from emulator.trace.model import CommKind
 
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
 
 def test_balance_of_unequal_links() -> None:

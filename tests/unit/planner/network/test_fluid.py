@@ -16,7 +16,7 @@ from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import CommKind
 
-EIGHT = Path(__file__).parents[3] / "topologies" / "eight-hosts-switch.yaml"
+EIGHT = Path(__file__).parents[4] / "topologies" / "eight-hosts-switch.yaml"
 BYTE_NS = 80  # at 100 Mbit/s
 ONE_UPLINK = "fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, rate: 100Mbit}"
 

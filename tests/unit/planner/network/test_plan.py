@@ -25,7 +25,7 @@ from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
 
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 BARE = WireOverhead(1, 1)
 LEAF_SPINE = (TOPOLOGIES / "leaf-spine-2x2.yaml").read_text()
 PINNED = "routes:\n" + "".join(
