@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from emulator.schema import SchemaProblem, decode, format_path, json_schema
+
+
+class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    mtu: Annotated[int, msgspec.Meta(ge=576, le=65_535)] = 1500
+
+
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    ports: tuple[Port, ...] = ()
+
+
+def test_a_document_becomes_a_value_of_its_type() -> None:
+    assert decode({"name": "a", "ports": [{"name": "eth0", "mtu": 9000}]}, Host) == Host("a", (Port("eth0", 9000),))
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "problem"),
+    [
+        ({}, (), "object missing required field name"),
+        ({"name": 1}, ("name",), "expected str, got int"),
+        ({"name": "a", "ports": [{"name": "b"}, {"name": "c", "mtu": 9}]}, ("ports", 1, "mtu"), "expected int >= 576"),
+        ({"name": "a", "prots": []}, (), "unknown key 'prots'; did you mean 'ports'?"),
+        ({"name": "a", "ports": [{"name": "b", "zzz": 1}]}, ("ports", 0), "unknown key 'zzz'"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_path(document: object, path: tuple[str | int, ...], problem: str) -> None:
+    with pytest.raises(SchemaProblem) as caught:
+        decode(document, Host)
+    assert caught.value.path == path
+    assert caught.value.problem == problem
+
+
+def test_a_path_reads_as_people_write_it() -> None:
+    assert format_path(("hosts", 3, "ports", 0, "rate")) == "hosts[3].ports[0].rate"
+
+
+def test_the_exported_schema_refuses_unknown_keys() -> None:
+    schema = json_schema(Host)
+    assert schema["$defs"]["Port"]["additionalProperties"] is False
+    assert schema["$defs"]["Port"]["properties"]["mtu"]["minimum"] == 576
