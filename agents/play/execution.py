@@ -12,9 +12,7 @@ from agents.play.tags import MAX_LANES, credit_tag, data_tag
 from agents.transports.base import Endpoint
 from emulator.errors import LocalProtocolError
 from emulator.planner.schedule import Lane, Step, Transfer
-
-LOOKAHEAD_STEPS = 8
-"""How far ahead of the step it is in a lane grants credits; one credit serves all transfers of a peer."""
+from emulator.roce.constants import LOOKAHEAD_STEPS
 
 
 class _LaneState:

@@ -9,10 +9,11 @@ from emulator.audit.link import CapturedFrame, ip_offset, is_supported
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, FlowKey, sight
 from emulator.audit.superframe import LARGEST_PACKET, cut, is_beyond_a_packet, is_segment_intact
-from emulator.roce.headers import BTH_BYTES, P_KEYS, Bth
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
+from emulator.roce.headers import P_KEYS, Bth
 from emulator.roce.icrc import icrc_of_datagram
 from emulator.roce.opcodes import MEANINGS, Operation, Service
-from emulator.roce.packet import ICRC_BYTES, Packet, Problem, decode_body, is_congestion_notification
+from emulator.roce.packet import Packet, Problem, decode_body, is_congestion_notification
 
 _SERVICE_BITS = 0xE0
 _OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, the manufacturers' own

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Sighting
+from emulator.roce.constants import PATH_MTUS
 from emulator.roce.opcodes import Operation, Place
-
-PATH_MTUS = (256, 512, 1024, 2048, 4096)
 
 
 @dataclass(slots=True)

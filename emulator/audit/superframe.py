@@ -7,11 +7,9 @@ sender before the cut, that is one datagram. The packets in it have one length, 
 from __future__ import annotations
 
 from emulator.audit.datagram import Datagram
-from emulator.roce.headers import BTH_BYTES
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES, PATH_MTUS
 from emulator.roce.icrc import UdpPath, icrc, recover_ip_id
-from emulator.roce.messages import PATH_MTUS
 from emulator.roce.opcodes import MEANINGS, Place
-from emulator.roce.packet import ICRC_BYTES
 
 LARGEST_PACKET = 4096 + 3 + BTH_BYTES + 28 + ICRC_BYTES
 """No RoCEv2 packet is longer than the largest path MTU with all its headers."""

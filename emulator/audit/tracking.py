@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from emulator.audit.messages import PATH_MTUS, Sent
+from emulator.audit.messages import Sent
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.sighting import Flow, Sighting
+from emulator.roce.constants import PATH_MTUS
 from emulator.roce.headers import Syndrome
 from emulator.roce.opcodes import Operation, Service
 from emulator.roce.psn import PSN_SPACE, Psn, distance, wrap

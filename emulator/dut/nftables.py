@@ -21,10 +21,10 @@ from emulator.dut.opcodes import OpcodeClass
 from emulator.dut.profile import Above, Drop, Duplicate, Every, Mark, Match, Police, Rule, Selection, Share
 from emulator.lab.model import BRIDGE, ROUTER, Port
 from emulator.planner.network.overhead import ETHERNET_BYTES
+from emulator.roce.constants import UDP_PORT
 from emulator.units import BITS_PER_BYTE
 
 TABLE = "charkha"
-ROCE_PORT = 4791
 COPY_MARK = 0xC4A2
 """Of the kernel's own, on frames that were copied; it never leaves the switch."""
 LOSE_UNNOTICED = 'fwd to "lo"'
@@ -201,7 +201,7 @@ def _matches(match: Match) -> Iterator[str]:
     if match.is_any_traffic:
         yield addresses
         return
-    flow = f"{addresses}udp dport {ROCE_PORT} "
+    flow = f"{addresses}udp dport {UDP_PORT} "
     if match.source_port is not None:
         flow += f"udp sport {match.source_port} "
     if match.queue_pair is not None:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 
-from emulator.roce.packet import UDP_PORT
+from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import LOOPBACK_BLOCKS, default_loopback
 
 

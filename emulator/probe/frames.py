@@ -11,10 +11,11 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
+from emulator.roce.constants import ICRC_BYTES, UDP_PORT
 from emulator.roce.headers import Bth
 from emulator.roce.icrc import icrc_of_datagram
 from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import CNP_PAYLOAD, ICRC_BYTES, UDP_PORT, congestion_notification, pack_icrc, pack_packet
+from emulator.roce.packet import CNP_PAYLOAD, congestion_notification, pack_icrc, pack_packet
 from emulator.roce.psn import Psn
 
 MAGIC = b"charkha\x00"

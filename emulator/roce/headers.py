@@ -12,7 +12,6 @@ from typing import ClassVar, Self, TypeAlias
 
 from emulator.roce.psn import Psn
 
-BTH_BYTES = 12
 P_KEYS = (0xFFFF, 0x7FFF)
 """The default partition, as a full and as a limited member: all that RoCEv2 uses."""
 

@@ -20,9 +20,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES, UDP_PORT
 from emulator.roce.gf2 import U32Array, combine, shift_table, word_table
-from emulator.roce.headers import BTH_BYTES, Buffer
-from emulator.roce.packet import ICRC_BYTES, UDP_PORT
+from emulator.roce.headers import Buffer
 
 DONT_FRAGMENT = 0x4000
 """The IPv4 flags and fragment offset that RoCEv2 endpoints send."""

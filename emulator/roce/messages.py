@@ -13,8 +13,6 @@ from typing import NamedTuple
 from emulator.roce.opcodes import Operation
 from emulator.roce.psn import Psn
 
-PATH_MTUS = (256, 512, 1024, 2048, 4096)
-LARGEST_MESSAGE_BYTES = 1 << 31  # IBTA volume 1, section 9.4
 LEAST_REACH_PACKETS = 1 << 16
 """More than any endpoint has on its way, and a 256th of all PSNs."""
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from emulator.errors import PlanError
 from emulator.roce.congestion import CongestionControl, FixedRate
+from emulator.roce.constants import ACKS_PER_WINDOW, PATH_MTUS
 from emulator.roce.dcqcn import ReactionPoint, preset
-from emulator.roce.messages import PATH_MTUS, ConnectionSettings
+from emulator.roce.messages import ConnectionSettings
 from emulator.roce.rate_cap import NO_CAP, port_cap_bps
 from emulator.units import parse_rate, parse_size
 
@@ -94,7 +95,7 @@ class RoceOptions:
         return ConnectionSettings(
             path_mtu=self.path_mtu,
             window_packets=window_packets,
-            ack_interval=max(1, window_packets // 2),
+            ack_interval=max(1, window_packets // ACKS_PER_WINDOW),
             smallest_run=max(1, min(smallest_run, window_packets // 8)),
             timeout_exponent=self.qp_timeout,
             retry_count=self.retry_count,

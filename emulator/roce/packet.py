@@ -9,14 +9,10 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
-from emulator.roce.headers import BTH_BYTES, P_KEYS, Bth, Buffer, Extension
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
+from emulator.roce.headers import P_KEYS, Bth, Buffer, Extension
 from emulator.roce.opcodes import MEANINGS, Meaning, Opcode, Operation
 from emulator.roce.psn import Psn
-
-UDP_PORT = 4791
-"""The destination port IANA gave RoCEv2."""
-
-ICRC_BYTES = 4
 
 CNP_PAYLOAD = bytes(16)
 """What follows the BTH of a congestion notification packet."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.headers import Syndrome
 from emulator.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
 from emulator.roce.psn import Psn, add, unwrapped, wrap
@@ -18,8 +19,6 @@ from emulator.roce.window import PATIENCE_NS, SendWindow
 from emulator.units import format_duration
 
 NEVER = 1 << 62
-ASKING_SHARE = 8
-"""Where packets go slowly, an acknowledgement is asked for this many times within a timeout."""
 LONGEST_TIMEOUT_FACTOR = 4
 """The specification lets a timeout take one to four times its nominal value: repeated ones are stretched so far."""
 
@@ -96,7 +95,7 @@ class Requester:
         self._unacknowledged = 0  # the oldest packet without an acknowledgement
         self._ack_requested = 0  # packets up to the last one that asked for an acknowledgement
         self._asked_ns = 0  # when that one was sent
-        self._asking_ns = settings.timeout_ns // ASKING_SHARE
+        self._asking_ns = settings.timeout_ns // ACK_REQUESTS_PER_TIMEOUT
         self._progress_ns = 0
         self._silent_ns = 0  # when something was last heard, before the first of the timeouts in a row
         self._unmoved = (0, 0)  # _progress_ns as `held_up` left it, and what it was before

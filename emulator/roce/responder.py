@@ -11,16 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import (
-    LARGEST_MESSAGE_BYTES,
-    Arrival,
-    ConnectionSettings,
-    Delivered,
-    Reply,
-    ResponseRun,
-    packets_of,
-)
+from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Reply, ResponseRun, packets_of
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation
 from emulator.roce.psn import Psn, add, distance, wrap
 

@@ -16,11 +16,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.gf2 import U32Array, shift_table
-from emulator.roce.headers import BTH_BYTES, Buffer
+from emulator.roce.headers import Buffer
 from emulator.roce.icrc import IcrcTemplate, RunIcrc, UdpPath, recover_ip_id
 from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import ICRC_BYTES
 from emulator.roce.psn import Psn, add
 
 CONSTANT_BYTE = 0x5A

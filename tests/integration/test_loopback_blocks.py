@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from emulator.experiment.loopback import own_block
-from emulator.roce.packet import UDP_PORT
+from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import LOOPBACK_BLOCKS, default_loopback
 from tests.support.command import EXAMPLE, started
 

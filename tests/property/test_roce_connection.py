@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.roce.messages import PATH_MTUS, Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.constants import PATH_MTUS
+from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
 from emulator.roce.psn import PSN_SPACE
 from emulator.roce.responder import Responder
 from tests.support.full import examples

@@ -16,8 +16,7 @@ from agents.transports.roce.system_calls import (
     name_bytes,
     sendmmsg,
 )
-from emulator.roce.headers import BTH_BYTES
-from emulator.roce.packet import ICRC_BYTES
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.runs import Staging
 
 

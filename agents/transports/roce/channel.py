@@ -13,6 +13,7 @@ from agents.transports.roce.port import PortPacer
 from agents.transports.roce.shared import CALLS_AT_ONCE, Shared
 from agents.transports.roce.verification import Verification
 from emulator.errors import HostError
+from emulator.roce.constants import ACKS_PER_WINDOW
 from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Message
 from emulator.roce.opcodes import Opcode
 from emulator.roce.psn import Psn
@@ -81,7 +82,7 @@ class Channel:
         self._outlet, self._verification = Outlet(shared, ends), Verification(shared, ends)
         self._prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=ends.own_qpn)
         self._headers = shared.inspection.headers(shared.staging.stride)
-        self._ack_every = max(1, settings.window_packets // 2)
+        self._ack_every = max(1, settings.window_packets // ACKS_PER_WINDOW)
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self._ack_every // shared.payload.per_call))
         """Full calls that may be taken together: an acknowledgement does not wait for more than it is for."""
         self._is_free = port is None and not self.pair.is_paced  # nothing but the window holds up what is sent

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from agents.transports.base import Address, EndpointEvents, FlowCounters
 from agents.transports.roce.channel import Channel
 from agents.transports.roce.ends import FIRST_QPN
-from agents.transports.roce.link import LEAST_WINDOW_PACKETS, Link, window_bytes
+from agents.transports.roce.link import Link, window_bytes
 from agents.transports.roce.port import PortPacer
 from agents.transports.roce.receptions import CONTROL_BYTES, LARGEST_BYTES, Expected, Receptions
 from agents.transports.roce.sockets import IPV6_TCLASS, SO_RXQ_OVFL, Listener
 from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
+from emulator.roce.constants import LEAST_WINDOW_PACKETS, UDP_PORT
 from emulator.roce.headers import P_KEYS
 from emulator.roce.opcodes import Opcode
 from emulator.roce.psn import wrap
@@ -50,7 +51,7 @@ class RoceEndpoint:
         line_rate_bps: int = 0,
         port: PortPacer | None = None,
     ) -> None:
-        self.rank, self.address, self.port = rank, Address(listener.host, 4791), port
+        self.rank, self.address, self.port = rank, Address(listener.host, UDP_PORT), port
         self.make_congestion = transport.options.congestion_maker(line_rate_bps)
         self.cnp_gap_ns = transport.options.cnp_gap_ns(line_rate_bps)
         self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging

@@ -13,10 +13,11 @@ from agents.transports.roce.shared import Shared
 from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
 from agents.transports.roce.system_calls import cut_message
 from emulator.errors import HostError
+from emulator.roce.constants import UDP_PORT
 from emulator.roce.icrc import UdpPath
 from emulator.roce.messages import Message, Reply, Run, Verb
 from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import CNP_PAYLOAD, UDP_PORT
+from emulator.roce.packet import CNP_PAYLOAD
 from emulator.roce.psn import Psn, add
 from emulator.roce.runs import Framing
 from emulator.roce.single import WRITE, SinglePackets

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from agents.transports.roce.batch import Batch
 from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress, cut_message, socket_address
 from emulator.errors import HostError
+from emulator.roce.constants import UDP_PORT
 from emulator.roce.headers import Buffer
-from emulator.roce.packet import UDP_PORT
 
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h

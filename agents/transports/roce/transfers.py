@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from emulator.roce.messages import PATH_MTUS, Delivered, Message, Verb
+from emulator.roce.constants import PATH_MTUS
+from emulator.roce.messages import Delivered, Message, Verb
 
 LEAST_SHARE_BYTES = 1 << 20
 """A transfer is cut smaller than `message_bytes` so that every queue pair has a message of it, but not below this."""

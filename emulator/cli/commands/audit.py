@@ -11,13 +11,13 @@ from emulator.audit.audit import Audit
 from emulator.audit.capture import Capture
 from emulator.audit.report import AuditReport, to_json
 from emulator.errors import InputError
+from emulator.roce.constants import UDP_PORT
 from emulator.views.terminal.audit_table import render
 from emulator.views.terminal.console import console
 
 if TYPE_CHECKING:
     from emulator.cli.options.arguments import Subparsers
 
-ROCE_PORT = 4791
 BROKEN = 1
 """Exit code where a rule is broken."""
 
@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("capture", metavar="PCAP", type=Path, help="a pcap or pcapng file, plain or gzip")
-    parser.add_argument("--port", type=_port, default=ROCE_PORT, help="UDP destination port (default: 4791)")
+    parser.add_argument("--port", type=_port, default=UDP_PORT, help="UDP destination port (default: 4791)")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON on stdout")
     parser.set_defaults(handler=run)
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return BROKEN if report.violations else 0
 
 
-def audit_file(path: Path, *, port: int = ROCE_PORT) -> AuditReport:
+def audit_file(path: Path, *, port: int = UDP_PORT) -> AuditReport:
     """Audit a capture file.
 
     Raises:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.transports.roce.link import LEAST_WINDOW_PACKETS
 from emulator.cli.options.arguments import add_trace_options, argument, at_least
 from emulator.errors import InputError, PlanError
 from emulator.experiment.reading import read_workload
@@ -19,7 +18,6 @@ from emulator.planner.algorithms import parse_overrides
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
 from emulator.planner.network.overhead import (
-    DEFAULT_MESSAGE_BYTES,
     DEFAULT_MTU,
     WireOverhead,
     roce_path_mtu,
@@ -31,6 +29,7 @@ from emulator.planner.network.routing import Router, weights_of
 from emulator.planner.network.traffic import Traffic, traffic_of_collective, traffic_of_transformer, traffic_of_workload
 from emulator.planner.workloads.pipeline import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
+from emulator.roce.constants import DEFAULT_MESSAGE_BYTES, LEAST_WINDOW_PACKETS
 from emulator.roce.options import RoceOptions
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback

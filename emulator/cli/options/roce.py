@@ -10,8 +10,8 @@ from typing import Any
 from emulator.cli.options.arguments import argument, at_least
 from emulator.control.parameter import Parameter
 from emulator.errors import PlanError
+from emulator.roce.constants import PATH_MTUS
 from emulator.roce.dcqcn import PRESET_NAMES
-from emulator.roce.messages import PATH_MTUS
 from emulator.roce.options import (
     ECN_CODE_POINTS,
     FASTEST_BPS,

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import Topology
 from emulator.trace.model import IntArray
 
@@ -23,7 +24,7 @@ SourcePorts: TypeAlias = Callable[[IntArray, IntArray], IntArray]
 """UDP source ports of flows, by their senders and receivers (world ranks)."""
 
 ROUTER = "router"
-ROCE_PORT, _UDP = 4791, 17
+_UDP = 17
 _SOURCE_PORTS = 1 << 14
 _FIRST_SOURCE_PORT = 0xC000
 _FIRST_QPN, _QPNS_PER_PEER = 16, 2
@@ -71,7 +72,7 @@ class OwnHash:
         """See FlowHash: shape (flows,)."""
         pair = senders.view(np.uint64) << np.uint64(32) | receivers.view(np.uint64)
         ports = _mix(pair ^ self._seed) % np.uint64(_SOURCE_PORTS) + np.uint64(_FIRST_SOURCE_PORT)
-        kind = np.uint64(_UDP << 16 | ROCE_PORT)
+        kind = np.uint64(_UDP << 16 | UDP_PORT)
         return self._source[senders] + self._target[receivers] ^ (ports << np.uint64(32) | kind)
 
     def choose(self, tuples: HashArray, switches: IntArray, counts: IntArray) -> IntArray:
@@ -106,7 +107,7 @@ class LinuxHash:
         """
         source, target = self._address[senders], self._address[receivers]
         ours = self._source_ports(senders, receivers).astype(">u2").view("<u2").astype(np.uint64)
-        theirs = np.full(1, ROCE_PORT, dtype=">u2").view("<u2").astype(np.uint64)
+        theirs = np.full(1, UDP_PORT, dtype=">u2").view("<u2").astype(np.uint64)
         ports = np.minimum(ours, theirs) | np.maximum(ours, theirs) << np.uint64(16)
         shift = np.uint64(32)
         return np.stack([ports << shift, np.minimum(source, target) << shift, np.maximum(source, target)], axis=-1)

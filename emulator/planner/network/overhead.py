@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from emulator.errors import PlanError
+from emulator.roce.constants import BTH_BYTES, DEFAULT_MESSAGE_BYTES, ICRC_BYTES, PATH_MTUS, RETH_BYTES
 
 ETHERNET_BYTES = 14 + 4 + 8 + 12
 """Header, frame check sequence, preamble and start, and the gap to the next frame (IEEE 802.3)."""
-ROCE_PATH_MTUS = (256, 512, 1024, 2048, 4096)
 DEFAULT_MTU = 1500
-DEFAULT_MESSAGE_BYTES = 4 << 20
 _IPV4, _IPV6, _TCP, _TCP_TIMESTAMPS, _UDP = 20, 40, 20, 12, 8
-_BTH, _RETH, _ICRC = 12, 16, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,8 @@ def roce_path_mtu(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> int:
     Raises:
         PlanError: none does.
     """
-    room = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - _BTH - _RETH - _ICRC
-    fitting = [size for size in ROCE_PATH_MTUS if size <= room]
+    room = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - BTH_BYTES - RETH_BYTES - ICRC_BYTES
+    fitting = [size for size in PATH_MTUS if size <= room]
     if not fitting:
         raise PlanError(f"an MTU of {mtu} bytes has no room for a RoCEv2 packet")
     return fitting[-1]
@@ -84,12 +82,12 @@ def roce_overhead(
     packet_bytes = path_mtu or roce_path_mtu(mtu, ipv6=ipv6)
     packets = -(-message_bytes // packet_bytes)
     headers = roce_packet_bytes(0, ipv6=ipv6)
-    return WireOverhead(message_bytes, message_bytes + packets * headers + _RETH)
+    return WireOverhead(message_bytes, message_bytes + packets * headers + RETH_BYTES)
 
 
 def roce_packet_bytes(payload_bytes: int, *, ipv6: bool = False) -> int:
     """The time that a RoCEv2 packet without extension headers takes on the wire, in bytes."""
-    return ETHERNET_BYTES + (_IPV6 if ipv6 else _IPV4) + _UDP + _BTH + payload_bytes + _ICRC
+    return ETHERNET_BYTES + (_IPV6 if ipv6 else _IPV4) + _UDP + BTH_BYTES + payload_bytes + ICRC_BYTES
 
 
 def transport_overhead(

@@ -26,16 +26,19 @@ from emulator.planner.network.overhead import roce_packet_bytes
 from emulator.planner.network.routing import FloatArray, Router
 from emulator.planner.network.traffic import Operation
 from emulator.planner.schedule import Step
+from emulator.roce.constants import (
+    ACK_REQUESTS_PER_TIMEOUT,
+    ACKS_PER_WINDOW,
+    AETH_BYTES,
+    IMMDT_BYTES,
+    LOOKAHEAD_STEPS,
+    RETH_BYTES,
+)
 from emulator.trace.model import IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 MOST_FRAMES = 1 << 18
 """Frames times links over all groups of an operation that are walked: a second at worst."""
-LOOKAHEAD_STEPS = 8
-"""How many steps ahead a receiver says that it is there."""
-ACK_SHARE, REQUEST_SHARE, ASKING_SHARE = 4, 2, 8
-"""A receiver acknowledges after this part of a window, a sender asks for it after that of a window, or of a timeout."""
-_RETH_BYTES, _IMM_BYTES, _AETH_BYTES = 16, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +164,9 @@ class _Flow:
             message = min(left, sending.message_bytes)
             first, packets = self.posted + 1, -(-message // sending.path_mtu)
             self.posted += packets
-            last_bytes = message - (packets - 1) * sending.path_mtu + (_IMM_BYTES if left == message else 0)
+            last_bytes = message - (packets - 1) * sending.path_mtu + (IMMDT_BYTES if left == message else 0)
             self.odd_bytes[self.posted] = last_bytes
-            self.odd_bytes[first] = self.odd_bytes.get(first, sending.path_mtu) + _RETH_BYTES
+            self.odd_bytes[first] = self.odd_bytes.get(first, sending.path_mtu) + RETH_BYTES
             self.messages.add(self.posted)
         self.ends.append((self.posted, lane))
 
@@ -200,8 +203,8 @@ class _Group:
         self._ranks, self._fabric, self._sending, self._most = ranks.tolist(), fabric, sending, most_frames
         self._asks_first = operation.kind.is_collective
         self._header = roce_packet_bytes(0, ipv6=sending.ipv6)
-        self._ack_every = max(1, sending.window_packets // ACK_SHARE)
-        self._request_every = max(1, sending.window_packets // REQUEST_SHARE)
+        self._ack_every = max(1, sending.window_packets // ACKS_PER_WINDOW)
+        self._request_every = max(1, sending.window_packets // ACKS_PER_WINDOW)
         self._lanes = [[_Lane(iter(lane)) for lane in lanes_of(operation, one)] for one in range(operation.members)]
         self._welcome: list[set[int]] = [set() for _ in range(operation.members)]  # whom members have cleared
         self._cleared: list[set[int]] = [set() for _ in range(operation.members)]  # who has cleared them
@@ -310,7 +313,7 @@ class _Group:
             flow.heard_ns = now
         flow.sent += 1
         number = flow.sent
-        is_due = now - max(flow.asked_ns, flow.heard_ns) >= self._sending.timeout_ns / ASKING_SHARE
+        is_due = now - max(flow.asked_ns, flow.heard_ns) >= self._sending.timeout_ns / ACK_REQUESTS_PER_TIMEOUT
         if is_due or number in flow.messages or number - flow.asked >= self._request_every:
             flow.messages.discard(number)
             flow.requests.add(number)
@@ -349,7 +352,7 @@ class _Group:
             self._complete(flow.receiver, flow.ends.popleft()[1], flow.sender)
 
     def _answer(self, flow: _Flow, number: int) -> None:
-        self._send(_Frame(flow, number, self._header + _AETH_BYTES, is_answer=True))
+        self._send(_Frame(flow, number, self._header + AETH_BYTES, is_answer=True))
 
     def _acknowledged(self, flow: _Flow, number: int) -> None:
         if self._now - flow.heard_ns >= self._sending.timeout_ns:
@@ -391,7 +394,7 @@ class _Group:
         """Tell a peer, once, that it may send."""
         if self._asks_first and peer not in self._welcome[member]:
             self._welcome[member].add(peer)
-            size = self._header + _RETH_BYTES + _IMM_BYTES
+            size = self._header + RETH_BYTES + IMMDT_BYTES
             self._send(_Frame(self._flow(member, peer), 0, size, is_answer=False))
 
     def _is_cleared(self, member: int, peer: int) -> None:

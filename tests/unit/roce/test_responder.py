@@ -1,13 +1,8 @@
 """What a responder takes and refuses; that whole messages arrive is in property/test_roce_connection.py."""
 
+from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import (
-    LARGEST_MESSAGE_BYTES,
-    LEAST_REACH_PACKETS,
-    Arrival,
-    ConnectionSettings,
-    Delivered,
-)
+from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered
 from emulator.roce.opcodes import Opcode, Operation
 from emulator.roce.psn import Psn
 from emulator.roce.responder import Responder

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agents.play import tags
-from agents.play.execution import LOOKAHEAD_STEPS, Execution
+from agents.play.execution import Execution
 from emulator.errors import LocalProtocolError
 from emulator.planner.schedule import Step, Transfer
+from emulator.roce.constants import LOOKAHEAD_STEPS
 
 SERIAL = 5
 RANKS = (10, 11, 12, 13)  # the rank of member m is 10 + m

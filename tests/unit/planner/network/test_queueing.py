@@ -8,14 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.play import execution
-from agents.transports.base import DEFAULT_MESSAGE_BYTES
-from emulator.planner.network import overhead, queueing
+from emulator.planner.network import queueing
 from emulator.planner.network.queueing import Sending, queued_ns
 from emulator.planner.network.routing import Router
 from emulator.planner.network.traffic import traffic_of_collective
-from emulator.roce import requester
-from emulator.roce.options import RoceOptions
 from emulator.topology.load import load_topology
 from emulator.trace.model import CommKind
 
@@ -123,10 +119,3 @@ def test_what_is_too_much_to_walk_is_left_open(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(queueing, "MOST_FRAMES", 22)
     assert broadcast(tmp_path, 8) is not None
     assert broadcast(tmp_path, 9) is None
-
-
-def test_the_transport_does_what_the_model_has_of_it() -> None:
-    assert queueing.LOOKAHEAD_STEPS == execution.LOOKAHEAD_STEPS
-    assert queueing.ASKING_SHARE == requester.ASKING_SHARE
-    assert DEFAULT_MESSAGE_BYTES["roce"] == overhead.DEFAULT_MESSAGE_BYTES
-    assert RoceOptions().connection(window_packets=64).ack_interval == 64 // queueing.REQUEST_SHARE
