@@ -23,6 +23,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+from emulator import exit_codes
+
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 """Errors of a place that takes no more."""
 
@@ -30,13 +32,13 @@ FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 class EmulatorError(Exception):
     """Root of what a user may see: `str()` is one line saying what, where and what to do."""
 
-    exit_code = 1
+    exit_code = exit_codes.FAILED
 
 
 class InputError(EmulatorError):
     """What the user gave cannot be used."""
 
-    exit_code = 2
+    exit_code = exit_codes.BAD_INPUT
 
 
 class TraceError(InputError):
@@ -170,7 +172,7 @@ class ControllerRefusal(RunAborted):
 class RunInterrupted(RunAborted):
     """The user asked the run to stop."""
 
-    exit_code = 130
+    exit_code = exit_codes.INTERRUPTED
 
     def __init__(self) -> None:
         super().__init__("interrupted by the user")
@@ -179,7 +181,7 @@ class RunInterrupted(RunAborted):
 class HostError(EmulatorError):
     """The host lacks something: the message names it and what provides it."""
 
-    exit_code = 3
+    exit_code = exit_codes.HOST_LACKS
 
 
 def format_ranks(ranks: Sequence[int]) -> str:

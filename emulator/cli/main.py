@@ -14,38 +14,53 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from emulator.errors import FULL, EmulatorError, HostError, InputError
+from emulator import exit_codes
+from emulator.cli.parser import Parser
+from emulator.errors import FULL, EmulatorError
 from emulator.visible import visible
 
-_EPILOG = """example:
-  charkha run lab/examples/transformer-8r        play a trace over loopback and print the table
-
-exit codes: 0 done, 1 the run failed, 2 bad input, 3 the host lacks something, 4 a gate found a regression,
-  130 interrupted
-"""
 COMMANDS = {
-    "run": "play a trace and measure every collective",
-    "bench": "sweep one collective over sizes",
-    "report": "look at a run: one HTML file",
-    "check": "validate and summarise a trace",
-    "plan": "loads of links and ideal times of a trace on a topology",
-    "compare": "compare groups of runs, as of two firmware versions",
-    "runs": "list, show and prune run folders",
-    "generate": "make a synthetic trace",
-    "convert": "other forms of a trace into plain Chakra ET",
-    "audit": "check captured RoCEv2 frames",
-    "export": "hand a run on to another tool",
-    "lab": "raise a lab of namespaces with a software switch as DUT",
-    "controller": "as run, with agents that are all started by hand",
-    "agent": "play ranks on this machine for a controller",
-    "calibrate": "what the tester itself costs: rate, per-message cost, timer jitter, clock error",
-    "probe": "crafted frames into a device: what passes, what is altered, what is dropped",
-    "watch": "follow a run over MQTT",
+    "test": {
+        "run": "play a trace and measure every collective",
+        "bench": "sweep one collective over sizes",
+        "plan": "link loads and ideal times of a trace on a topology",
+        "probe": "send crafted frames into a device and see what comes out",
+        "calibrate": "measure the limits of this tester",
+    },
+    "traces": {
+        "check": "validate and summarise a trace",
+        "generate": "make a synthetic trace",
+        "convert": "rewrite a trace as plain Chakra ET",
+    },
+    "results": {
+        "runs": "list, show and prune run folders",
+        "compare": "compare groups of runs, for example of two firmware versions",
+        "report": "write a run as one HTML file",
+        "export": "write a run in the format of another tool",
+        "audit": "check captured RoCEv2 frames",
+        "watch": "follow a run over MQTT",
+    },
+    "lab and agents": {
+        "lab": "bring up a lab: network namespaces around a software switch",
+        "controller": "as run, but every agent is started by hand",
+        "agent": "play ranks on this machine for a controller",
+    },
 }
-"""Command → what the help says of it. The module of the same name adds its options."""
-INTERRUPTED = 130
-CUT_OFF = 141
-"""What a shell reports of a command that SIGPIPE ended."""
+"""Group → command → its line in the help."""
+_MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group}
+_LISTED = "\n".join(
+    "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
+    for title, group in COMMANDS.items()
+)
+_DESCRIPTION = f"""\
+Play MLCommons Chakra execution traces as network traffic and measure every collective.
+
+{_LISTED}
+"""
+_EPILOG = """\
+example: charkha run lab/examples/transformer-8r    (`charkha run --help` shows its options)
+exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 130 interrupted
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,19 +78,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("charkha: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         _drop_output()  # whoever read it has had enough: no failure of the run, and nothing to say
-        return CUT_OFF
+        return exit_codes.STDOUT_CLOSED
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG and error.filename is not None:
             print(f"charkha: {visible(os.fsdecode(error.filename))}: {error.strerror}", file=sys.stderr)
-            return InputError.exit_code
+            return exit_codes.BAD_INPUT
         if error.errno not in FULL or error.filename is not None:
             return _internal_error(error)
         _drop_output()
         print(f"charkha: the result cannot be written to stdout ({error.strerror})", file=sys.stderr)
-        return HostError.exit_code
+        return exit_codes.HOST_LACKS
     except Exception as error:  # the root: whatever this is, a user sees one line
         return _internal_error(error)
     return code
@@ -83,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    args = _parser(next((word for word in words if word in COMMANDS), None)).parse_args(words)
+    args = _parser(words).parse_args(words)
     log = logging.StreamHandler()
     log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     log.addFilter(_is_news)
@@ -105,27 +120,24 @@ class _Formatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
 
-def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser; of the commands only the chosen one is loaded: all of them would take a second."""
-    parser = argparse.ArgumentParser(
-        prog="charkha",
-        description="Play MLCommons Chakra execution traces as network traffic and measure every collective.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"charkha {version('charkha')}")
+def _parser(words: Sequence[str]) -> Parser:
+    """The parser. It loads the module of one command: all of them would take a second."""
+    chosen = next((word for word in words if word in _MODULES), None)
+    parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {version('charkha')}")
     parser.add_argument(
         "--log-level",
+        advanced=True,
         default="warning",
         choices=("debug", "info", "warning", "error"),
-        help="on stderr; info: agents and iterations of a run as lines, debug: also libraries (default: warning)",
+        help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
+    for name, module in _MODULES.items():
         if name == chosen:
-            import_module(f"emulator.cli.commands.{name}").add_parser(subparsers)
+            import_module(module).add_parser(subparsers)
         else:
-            subparsers.add_parser(name, help=summary)
+            subparsers.add_parser(name)
     return parser
 
 
@@ -141,4 +153,4 @@ def _internal_error(error: Exception) -> int:
         traceback.print_exception(error, file=details)
     what = visible(f"{type(error).__name__}: {error}")
     print(f"charkha: internal error: {what} (a bug; please report it with {details.name})", file=sys.stderr)
-    return 1
+    return exit_codes.FAILED

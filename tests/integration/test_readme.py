@@ -50,7 +50,7 @@ def test_the_commands_exist() -> None:
     help_text = subprocess.run(
         [sys.executable, "-m", "emulator", "--help"], capture_output=True, text=True, timeout=30, check=True
     ).stdout
-    assert table == set(re.findall(r"^    (\w+) ", help_text, re.MULTILINE))
+    assert table == set(re.findall(r"^  (\w+) ", help_text, re.MULTILINE))
 
 
 def test_every_linked_page_exists() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
 from emulator.cli.commands import generate
+from emulator.cli.main import main
+from emulator.cli.parser import Parser
 from emulator.errors import InputError, PlanError
 from tests.support.et_files import read_et
 
@@ -16,7 +17,7 @@ SMALL = ["--layers", "2", "--hidden", "8", "--sequence", "4", "--batch", "4", "-
 
 
 def _run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser(prog="charkha")
+    parser = Parser(prog="charkha")
     generate.add_parser(parser.add_subparsers())
     args = parser.parse_args(["generate", *arguments])
     code = args.handler(args)
@@ -91,9 +92,7 @@ def test_a_folder_with_files_needs_force(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_exit_with_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        _run(*arguments)
-    assert exit_.value.code == 2
+    assert main(["generate", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 

@@ -1,0 +1,153 @@
+"""The argument parser of every command: a short `--help`, everything behind `--help-all`, usage errors in one line.
+
+Options are common unless they are added with `advanced=True` or to a group from `add_advanced_group`. `--help` lists
+the common ones; `--help-all` lists all of them in their groups. The first paragraph of an epilog is the example, which
+both show.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from emulator.errors import InputError
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers returns, and it is not generic at run time.
+    Subparsers = argparse._SubParsersAction["Parser"]
+
+
+class Parser(argparse.ArgumentParser):
+    """An `argparse.ArgumentParser` with two levels of help.
+
+    Texts are shown as written. Options cannot be abbreviated: an abbreviation would change its meaning when a later
+    version adds an option.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._advanced: list[argparse.Action] = []
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings, allow_abbrev=False, add_help=False)
+        self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+        self.add_argument("--help-all", action=_FullHelp, help=argparse.SUPPRESS)
+
+    def add_argument(self, *names: str, advanced: bool = False, **settings: Any) -> argparse.Action:
+        """As in argparse; an `advanced` option is listed by `--help-all` only."""
+        return self._sorted(super().add_argument(*names, **settings), advanced=advanced)
+
+    def add_argument_group(self, title: str | None = None, *_: object, **settings: Any) -> Group:
+        """A group of common options."""
+        return self._add_group(Group(self, title, advanced=False, **settings))
+
+    def add_advanced_group(self, title: str, **settings: Any) -> Group:
+        """A group of options that `--help-all` lists."""
+        return self._add_group(Group(self, title, advanced=True, **settings))
+
+    def add_explain(self, table: str) -> None:
+        """Add `--explain`, which prints what every column means and ends.
+
+        Args:
+            table: a module of emulator.views.terminal with an `EXPLAIN` text; it is loaded on demand.
+        """
+        self.add_argument("--explain", action=_Explain, const=table, help="print what every column means")
+
+    def format_help(self) -> str:
+        """What `--help` shows: the common options and the example."""
+        return self._format(is_full=not self._advanced)
+
+    def format_full_help(self) -> str:
+        """What `--help-all` shows: every option in its group, and the whole epilog."""
+        return self._format(is_full=True)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As in argparse, but a command rejects words it does not know itself, so that the error names the command."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and self._subparsers is None:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{message} (see `{self.prog} --help`)")
+
+    def _sorted(self, action: argparse.Action, *, advanced: bool) -> argparse.Action:
+        if advanced:
+            self._advanced.append(action)
+        return action
+
+    def _add_group(self, group: Group) -> Group:
+        self._action_groups.append(group)
+        return group
+
+    def _format(self, *, is_full: bool) -> str:
+        formatter = self._get_formatter()
+        formatter.add_text(self._short_usage())
+        formatter.add_text(self.description)
+        for title, actions in self._groups() if is_full else self._common():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        epilog = self.epilog or ""
+        formatter.add_text(epilog if is_full else epilog.partition("\n\n")[0])
+        if not is_full:
+            formatter.add_text(f"{self.prog} --help-all shows {len(self._advanced)} more options")
+        return formatter.format_help()
+
+    def _short_usage(self) -> str:
+        """The arguments that must be given, in one line."""
+        formatter = self._get_formatter()
+        given = [action for action in self._actions if action.required or not action.option_strings]
+        formatter.add_usage(self.usage, given, [])
+        usage = formatter.format_help().strip()
+        return usage if self.usage or not any(self._options()) else f"{usage} [options]"
+
+    def _groups(self) -> Iterator[tuple[str | None, list[argparse.Action]]]:
+        return ((group.title, group._group_actions) for group in self._action_groups)
+
+    def _common(self) -> Iterator[tuple[str | None, list[argparse.Action]]]:
+        """Positional arguments in their groups, then the common options together."""
+        for title, actions in self._groups():
+            yield title, [action for action in actions if not action.option_strings]
+        yield "options", [action for action in self._options() if action not in self._advanced]
+
+    def _options(self) -> Iterator[argparse.Action]:
+        return (action for action in self._actions if action.option_strings and action.help != argparse.SUPPRESS)
+
+
+class Group(argparse._ArgumentGroup):
+    """A titled group of options."""
+
+    def __init__(self, parser: Parser, title: str | None, *, advanced: bool, **settings: Any) -> None:
+        super().__init__(parser, title, **settings)
+        self._parser, self._is_advanced = parser, advanced
+
+    def add_argument(self, *names: str, advanced: bool | None = None, **settings: Any) -> argparse.Action:
+        """As in argparse; `advanced` overrides what the group says."""
+        action = super().add_argument(*names, **settings)
+        return self._parser._sorted(action, advanced=self._is_advanced if advanced is None else advanced)
+
+
+class _FullHelp(argparse.Action):
+    """`--help-all`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **settings)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        assert isinstance(parser, Parser)
+        print(parser.format_full_help(), end="")
+        parser.exit()
+
+
+class _Explain(_FullHelp):
+    """`--explain`."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(import_module(f"emulator.views.terminal.{self.const}").EXPLAIN)
+        parser.exit()

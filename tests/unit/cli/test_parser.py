@@ -1,0 +1,100 @@
+"""Two levels of help, and usage errors in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.cli.parser import Parser
+from emulator.errors import InputError
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="charkha play", description="Play a trace.", epilog="example:\n  charkha play t\n\nMore to know."
+    )
+    made.add_argument("trace", metavar="TRACE", help="a folder")
+    made.add_argument("--ranks", metavar="N", required=True, help="how many")
+    made.add_argument("--quiet", action="store_true", advanced=True, help="no table")
+    pace = made.add_argument_group("pace")
+    pace.add_argument("--fast", action="store_true", help="at once")
+    roce = made.add_advanced_group("RoCE")
+    roce.add_argument("--dscp", metavar="D", help="code point")
+    roce.add_argument("--qps", metavar="Q", advanced=False, help="queue pairs")
+    return made
+
+
+def test_help_lists_common_options_and_the_example() -> None:
+    assert parser().format_help().splitlines() == [
+        "usage: charkha play --ranks N TRACE [options]",
+        "",
+        "Play a trace.",
+        "",
+        "positional arguments:",
+        "  TRACE      a folder",
+        "",
+        "options:",
+        "  --ranks N  how many",
+        "  --fast     at once",
+        "  --qps Q    queue pairs",
+        "",
+        "example:",
+        "  charkha play t",
+        "",
+        "charkha play --help-all shows 2 more options",
+    ]
+
+
+def test_help_all_lists_every_option_in_its_group() -> None:
+    text = parser().format_full_help()
+    titles = [line for line in text.splitlines() if line.endswith(":")]
+    assert titles == ["positional arguments:", "options:", "pace:", "RoCE:", "example:"]
+    assert text.index("RoCE:") < text.index("--dscp D") < text.index("--qps Q") < text.index("More to know.")
+    assert "--help-all" not in text
+
+
+def test_help_without_advanced_options_is_complete() -> None:
+    made = Parser(prog="charkha", epilog="example:\n  charkha x\n\nMore to know.")
+    made.add_argument("--fast", action="store_true")
+    assert made.format_help() == made.format_full_help()
+    assert "More to know." in made.format_help()
+
+
+@pytest.mark.parametrize("option", ["--help", "--help-all", "-h"])
+def test_help_needs_nothing_that_is_required(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parser().parse_args([option])
+    assert left.value.code == 0
+    assert ("--dscp" in capsys.readouterr().out) == (option == "--help-all")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["t"], "the following arguments are required: --ranks"),
+        (["t", "--ranks"], "argument --ranks: expected one argument"),
+        (["t", "--ranks", "1", "--rank", "2"], "unrecognized arguments: --rank 2"),
+        (["t", "u", "--ranks", "1"], "unrecognized arguments: u"),
+    ],
+)
+def test_usage_errors_name_the_command_to_look_at(words: list[str], problem: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parser().parse_args(words)
+    assert str(refused.value) == f"{problem} (see `charkha play --help`)"
+
+
+def test_an_action_of_a_command_names_itself() -> None:
+    made = Parser(prog="charkha lab")
+    made.add_subparsers().add_parser("up").add_argument("--force", action="store_true")
+    with pytest.raises(InputError, match=r"--fast \(see `charkha lab up --help`\)"):
+        made.parse_args(["up", "--fast"])
+
+
+def test_explain_prints_the_legend_of_a_table_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("emulator.views.terminal.sweep.EXPLAIN", "busbw  bus bandwidth, GB/s", raising=False)
+    made = parser()
+    made.add_explain("sweep")
+    with pytest.raises(SystemExit) as left:
+        made.parse_args(["--explain"])
+    assert (left.value.code, capsys.readouterr().out) == (0, "busbw  bus bandwidth, GB/s\n")
