@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from emulator.errors import InputError
 
-if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers returns, and it is not generic at run time.
-    Subparsers = argparse._SubParsersAction["Parser"]
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+"""What `add_subparsers` returns; argparse has no public name for it."""
 
 
 class Parser(argparse.ArgumentParser):

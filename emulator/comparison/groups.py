@@ -72,6 +72,26 @@ def read_groups(arguments: Sequence[str]) -> list[RunGroup]:
     return [_read_group(name, found) for name, found in zip(names, folders, strict=True)]
 
 
+def groups_to_compare(arguments: Sequence[str], *, by_firmware: bool) -> list[RunGroup]:
+    """At least two groups of runs.
+
+    Args:
+        arguments: as for `read_groups`.
+        by_firmware: if there is one argument only, make a group of each firmware in it.
+
+    Raises:
+        InputError: there is one group only, or as for `read_groups`.
+        ResultError: a run folder that cannot be read.
+    """
+    groups = read_groups(arguments)
+    if by_firmware and len(groups) == 1:
+        groups = split_by_firmware(groups[0])
+    if len(groups) < 2:
+        why = "all its runs are of one firmware" if by_firmware else "or split one by firmware with --trend"
+        raise InputError(f"{arguments[0]}: two groups are needed for a comparison: name another, {why}")
+    return groups
+
+
 def split_by_firmware(group: RunGroup) -> list[RunGroup]:
     """A group per firmware of its runs, by the time the first run of each was made."""
     versions: dict[str, list[MeasuredRun]] = {}

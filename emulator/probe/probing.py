@@ -6,13 +6,39 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from emulator.probe.frames import Probe
+from emulator.planner.network.overhead import DEFAULT_MTU
+from emulator.probe.frames import Probe, Wire, probes
 from emulator.probe.ports import ProbePort, Refusal
+from emulator.probe.side import Side
 from emulator.probe.verdict import Outcome, Verdict, judge
 
 WAIT_S, COPIES_S = 0.1, 0.005
 """How long a frame may be on its way, and how long copies of it may come after it."""
 _ETHERNET_BYTES = 14
+
+
+def probe_between(near: Side, far: Side, *, next_mac: str | None, interval_s: float, raises_mtu: bool) -> list[Verdict]:
+    """Send every probe from one interface to another.
+
+    Args:
+        near: where frames go in.
+        far: where they come out.
+        next_mac: MAC address of the first hop; None: from the lab, else that of `far`.
+        interval_s: least time from frame to frame.
+        raises_mtu: as for `probe_all`.
+
+    Raises:
+        HostError: an interface cannot be used, or goes down.
+    """
+    with ProbePort(near.device, near.namespace) as sender, ProbePort(far.device, far.namespace) as receiver:
+        wire = Wire(
+            source_mac=sender.mac,
+            next_mac=next_mac or near.next_mac(far.address) or receiver.mac,
+            source=near.address,
+            destination=far.address,
+            mtu=min(near.interface.mtu or sender.mtu or DEFAULT_MTU, sender.mtu),
+        )
+        return probe_all(sender, receiver, probes(wire), interval_s=interval_s, raises_mtu=raises_mtu)
 
 
 def probe_all(

@@ -12,7 +12,7 @@ from pathlib import Path
 from emulator.errors import HostError, InputError, ResultError
 from emulator.run_folder.manifest import RUNNING
 from emulator.run_folder.record import read_run
-from emulator.run_folder.store import StoredRun, stored_run
+from emulator.run_folder.store import RunFilter, StoredRun, list_runs, stored_run
 
 _OWN_FILES = ("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html")
 _OWN_FOLDERS = ("trace",)
@@ -25,6 +25,28 @@ class Removal:
     run: StoredRun
     size_bytes: int
     kept_because: str | None
+
+
+def choose_runs(folders: Sequence[Path], which: RunFilter, *, root: Path, keep: int = 0) -> list[StoredRun]:
+    """The runs to remove, newest first.
+
+    Args:
+        folders: run folders; or none, to choose by the filter.
+        which: chooses among the runs below `root`.
+        root: where the filter looks.
+        keep: number of the newest chosen runs to keep.
+
+    Raises:
+        InputError: folders and a filter, or nothing that limits the choice.
+    """
+    if folders and not which.is_empty:
+        raise InputError("give run folders or filters, not both")
+    if not folders and which.is_empty and not keep:
+        raise InputError("name run folders, a filter or --keep N: all runs at once are not pruned")
+    if not folders:
+        return list_runs(root, which)[keep:]
+    runs = {folder.absolute(): stored_run(folder) for folder in folders}
+    return sorted(runs.values(), key=lambda run: -(run.created.timestamp() if run.created else 0))[keep:]
 
 
 def plan_removal(runs: Sequence[StoredRun]) -> list[Removal]:

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert charkha("run", EXAMPLE, *options, cwd=scratch).code == 0
     exported = charkha("export", "run", "--to", "astra-sim", cwd=scratch)
     assert (exported.code, exported.stdout) == (0, "run.astra-sim\n")
-    assert exported.stderr.startswith("within a host, 8 ranks: ")
+    assert exported.stderr.startswith("charkha: within a host, 8 ranks: ")
     return scratch / "run.astra-sim"
 
 

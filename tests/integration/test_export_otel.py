@@ -85,6 +85,6 @@ def test_a_collector_that_refuses_is_named(run: Path, collector: Collector, tmp_
 
 
 def test_options_that_do_not_go_together_are_refused(run: Path, tmp_path: Path) -> None:
-    assert "needs the collector's URL" in charkha("export", run, "--to", "otel", cwd=tmp_path).error
+    assert "needs the URL of a collector" in charkha("export", run, "--to", "otel", cwd=tmp_path).error
     done = charkha("export", run, "--to", "csv", "--endpoint", "http://127.0.0.1:1", cwd=tmp_path)
-    assert (done.code, "goes with --to otel only" in done.error) == (2, True)
+    assert (done.code, "--endpoint is only for --to otel" in done.error) == (2, True)

@@ -1,35 +1,30 @@
-"""`charkha lab`: a lab of network namespaces with a software switch as device under test."""
+"""`charkha lab`: network namespaces around a software switch as device under test."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
+from emulator.cli.output import print_json, print_notes
+from emulator.cli.parser import Subparsers
 from emulator.errors import HostError, InputError
+from emulator.lab import entering
 from emulator.lab.capacity import judge
 from emulator.lab.labs import Labs, lab_id_of
-from emulator.lab.recipe import inside
 from emulator.lab.status import describe
 from emulator.topology.load import load_topology
 from emulator.views.terminal.console import console
 from emulator.views.terminal.lab_picture import draw
-from emulator.visible import visible
 
-if TYPE_CHECKING:
-    from emulator.cli.options.arguments import Subparsers
-
-_EXAMPLE = """example:
+_EPILOG = """example:
   charkha lab up topologies/two-hosts-switch.yaml
   charkha run lab/examples/transformer-8r --topology topologies/two-hosts-switch.yaml
   charkha lab status
   charkha lab exec h0 ip address
   charkha lab down
 
-A lab takes root. docs/lab.md says what it is made of.
+A lab needs root. docs/lab.md describes what it is made of.
 """
 
 
@@ -37,59 +32,55 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `lab` to the command line."""
     parser = subparsers.add_parser(
         "lab",
-        help="raise a lab of namespaces with a software switch as DUT",
-        description="A lab of network namespaces on this host: hosts, cables with rates, a real software switch.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="A lab on this host: network namespaces as hosts, links with rates, a real software switch.",
+        epilog=_EPILOG,
     )
-    commands = parser.add_subparsers(title="commands", metavar="up|down|exec|status", required=True)
-    _add_up(commands)
-    _add_down(commands)
-    _add_exec(commands)
-    _add_status(commands)
+    actions = parser.add_subparsers(title="actions", metavar="up|down|exec|status", required=True)
+    _add_up(actions)
+    _add_down(actions)
+    _add_exec(actions)
+    _add_status(actions)
 
 
-def _add_up(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_up(actions: Subparsers) -> None:
+    parser = actions.add_parser(
         "up",
-        help="raise the lab of a topology",
-        description="Raise the lab of a topology: its hosts, switches and links.",
+        help="bring up the lab of a topology",
+        description="Bring up the hosts, switches and links of a topology.",
         epilog="example:\n  charkha lab up topologies/eight-hosts-switch.yaml\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("topology", metavar="TOPOLOGY", type=Path, help="a topology file that draws links")
-    parser.add_argument("--id", metavar="ID", help="what the lab is called (default: the topology's name)")
+    parser.add_argument("topology", metavar="TOPOLOGY", type=Path, help="a topology file with links")
+    parser.add_argument("--id", metavar="ID", help="name of the lab (default: the topology's name)")
     parser.add_argument(
-        "--allow-network", metavar="PREFIX", action="append", default=[], help="as `charkha run --allow-network`"
+        "--allow-network", metavar="PREFIX", action="append", default=[], help="allow addresses of this prefix"
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="raise it although this host cannot carry all its rates at once; its runs are marked tester-limited",
+        help="bring it up even if this host cannot carry all its rates at once; its runs are marked tester-limited",
     )
     parser.set_defaults(handler=up)
 
 
-def _add_down(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_down(actions: Subparsers) -> None:
+    parser = actions.add_parser(
         "down",
-        help="remove a lab and all that runs in it",
-        description="Remove exactly what a lab made, and end what runs in it; a lab that is not there is no error.",
+        help="remove a lab and everything that runs in it",
+        description="Remove exactly what a lab made, and end what runs in it. A lab that is not there is not an error.",
         epilog="example:\n  charkha lab down --all\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="of the lab (default: the only one)")
-    parser.add_argument("--all", action="store_true", help="all labs of this host")
+    parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: the only one)")
+    parser.add_argument("--all", action="store_true", help="all labs on this host")
     parser.set_defaults(handler=down)
 
 
-def _add_exec(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_exec(actions: Subparsers) -> None:
+    parser = actions.add_parser(
         "exec",
+        usage="charkha lab exec [--lab ID] HOST CMD ...",
         help="run a command on a host or switch of a lab",
-        description="Run a command on a host or switch of a lab; its exit code is this command's.",
+        description="Run a command on a host or switch of a lab. Its exit code becomes that of this command.",
         epilog="example:\n  charkha lab exec h0 tcpdump -i eth0 -c 10 udp port 4791\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lab", metavar="ID", help="the lab (default: the only one)")
     parser.add_argument("host", metavar="HOST", help="a host or switch of the topology")
@@ -97,34 +88,32 @@ def _add_exec(commands: Subparsers) -> None:
     parser.set_defaults(handler=execute)
 
 
-def _add_status(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_status(actions: Subparsers) -> None:
+    parser = actions.add_parser(
         "status",
-        help="show labs as a picture, with rates and counters",
-        description="Show a lab as a picture: hosts, switches, rates, and what the kernel has counted.",
+        help="draw labs, with rates and counters",
+        description="Draw a lab: hosts, switches, rates, and the counters of the kernel.",
         epilog="example:\n  charkha lab status --json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="of the lab (default: all)")
-    parser.add_argument("--json", action="store_true", help="the same as JSON on stdout")
+    parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: all)")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
     parser.set_defaults(handler=status)
 
 
 def up(args: argparse.Namespace) -> int:
-    """Raise a lab; prints what it is made of.
+    """Bring up a lab and print its size.
 
     Raises:
-        InputError: the topology cannot be a lab.
+        InputError: the topology cannot become a lab.
         HostError: no root, a tool is missing, or the rates are more than this host carries.
     """
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     lab_id = lab_id_of(topology, args.id)
     limited = judge(topology.network)
     if limited is not None and not args.force:
-        raise HostError(f"{limited}; --force raises the lab all the same, and marks its runs tester-limited")
+        raise HostError(f"{limited}; --force brings the lab up anyway and marks its runs tester-limited")
     state = Labs().up(topology, lab_id=lab_id, limited=limited)
-    for note in (*topology.notes, *state.design.notes, *([limited] if limited else [])):
-        print(f"charkha: {visible(note)}", file=sys.stderr)
+    print_notes([*topology.notes, *state.design.notes, *([limited] if limited else [])])
     hosts = sum(node.is_host for node in state.design.nodes)
     switches = len(state.design.nodes) - hosts
     print(f"Lab {lab_id} is up: {hosts} hosts, {switches} switches, {len(state.design.cables)} links")
@@ -135,8 +124,8 @@ def down(args: argparse.Namespace) -> int:
     """Remove one lab or all.
 
     Raises:
-        InputError: several labs, and none named.
-        HostError: no root, or something stays.
+        InputError: there are several labs, and none is named.
+        HostError: no root, or something cannot be removed.
     """
     labs = Labs()
     ids = labs.store.ids()
@@ -148,28 +137,20 @@ def down(args: argparse.Namespace) -> int:
     return 0
 
 
-def execute(args: argparse.Namespace) -> int:
-    """Become a command inside a namespace; returns only where that fails.
+def execute(args: argparse.Namespace) -> NoReturn:
+    """Replace this process by a command inside a namespace.
 
     Raises:
-        InputError: no such lab or host, no command.
+        InputError: no such lab or host, or no command.
         HostError: no root.
     """
     if not args.command:
-        raise InputError("charkha lab exec HOST CMD: which command?")
-    design = Labs().only(args.lab).design
-    known = [node.name for node in design.nodes]
-    if args.host not in known:
-        raise InputError(f"lab {design.lab_id} has no host or switch {args.host!r}; it has {', '.join(known)}")
-    if os.geteuid() != 0:
-        raise HostError("entering a network namespace takes root: run the command with sudo")
-    sys.stdout.flush()
-    command = [*inside(design.node(args.host)), *args.command]
-    os.execvp(command[0], command)
+        raise InputError("a command is needed: charkha lab exec HOST CMD")
+    entering.execute(Labs().only(args.lab).design, args.host, args.command)
 
 
 def status(args: argparse.Namespace) -> int:
-    """Show one lab or all.
+    """Draw one lab or all.
 
     Raises:
         InputError: no such lab.
@@ -178,11 +159,11 @@ def status(args: argparse.Namespace) -> int:
     states = [labs.get(args.id)] if args.id is not None else list(labs.store.states())
     described = [describe(state) for state in states]
     if args.json:
-        print(json.dumps([one.to_json() for one in described], indent=2))
+        print_json([one.to_json() for one in described])
         return 0
     out = console()
     for one in described:
         out.print(draw(one), highlight=False, soft_wrap=True)
     if not described:
-        out.print("No lab is up. `charkha lab up FILE` raises one.")
+        out.print("No lab is up. `charkha lab up FILE` brings one up.")
     return 0

@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from emulator.cli.output import print_json
+from emulator.cli.parser import Subparsers
 from emulator.run_folder.places import HTML_MARK, check_file
 from emulator.run_folder.record import read_run
 
-if TYPE_CHECKING:
-    from emulator.cli.options.arguments import Subparsers
-
-_EXAMPLE = """example:
+_EPILOG = """example:
   charkha report runs/20261121-101500-transformer-8r
 
-Writes report.html into the run folder: one file that opens offline, in light and dark, on a phone and on paper.
-docs/report.md says what is in it.
+Writes report.html into the run folder: one file that opens offline, in light and dark, on a phone
+and on paper. docs/report.md describes its sections.
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `report` to the command line."""
-    parser = subparsers.add_parser(
-        "report",
-        help="look at a run: one HTML file",
-        description="Write the report of a run: one HTML file that needs nothing else.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = subparsers.add_parser("report", description="Write a run as one self-contained HTML file.", epilog=_EPILOG)
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the file (default: report.html in the run folder)")
-    parser.add_argument("--json", action="store_true", help="the facts of the report as JSON on stdout, and no file")
+    parser.add_argument("--json", action="store_true", help="print the facts of the report as JSON, write no file")
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report; prints its path, or the JSON.
+    """Write the report and print its path, or print the facts.
 
     Raises:
-        InputError: no run folder, or a damaged one; no place for a file, or one that Charkha did not write.
+        InputError: the run folder cannot be read, or the file must not be written.
         HostError: the file cannot be written.
     """
     from emulator.views.html.facts import read_facts
@@ -49,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     found = read_run(args.run)
     if args.json:
-        print(json.dumps(facts_to_json(read_facts(found)) | {"run_folder": str(found.folder)}, indent=2))
+        print_json(facts_to_json(read_facts(found)) | {"run_folder": str(found.folder)})
     else:
         check_file(args.out or args.run / REPORT, "--out", mark=HTML_MARK)
         print(write_report(found, args.out))

@@ -14,7 +14,7 @@ from emulator.cli.main import COMMANDS, _is_news, _parser, main
 from emulator.cli.parser import Parser
 
 NAMES = [name for group in COMMANDS.values() for name in group]
-TOO_LONG = set(NAMES)
+TOO_LONG = {"run", "bench", "plan", "calibrate", "controller", "agent"}
 """Commands whose options are not sorted yet."""
 
 

@@ -180,7 +180,7 @@ def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFix
     assert [float(ratio) for ratio in ratios] == pytest.approx([1.0, 1.1, 0.9], abs=0.02)
     assert [word for word in jct.split() if word in ("=", "?", "slower", "faster")] == ["=", "slower", "faster"]
     assert "fw-same" in out
-    assert "one group is nothing to compare" in refused(capsys, store / "a", "--trend")
+    assert "two groups are needed for a comparison" in refused(capsys, store / "a", "--trend")
 
 
 def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +191,7 @@ def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFi
     ("arguments", "problem"),
     [
         (("nowhere", "nowhere-else"), "nowhere: no such run folder, and no pattern that matches one"),
-        (("{store}/a",), "one group is nothing to compare"),
+        (("{store}/a",), "two groups are needed for a comparison"),
     ],
 )
 def test_what_is_not_there_is_one_line(
