@@ -1,21 +1,22 @@
-"""Every error that can reach a user, as one tree. Each carries fields and builds its one line here.
+"""Every error that a user can see, as one tree. Each class carries fields and builds its one-line message here.
 
 EmulatorError
-  InputError          what was given cannot be used                             exit code 2
+  InputError          the input cannot be used                                  exit code 2
     TraceError          a trace: file, and offset or node
-    TopologyError       a topology file: file, and key path
+    TopologyError       a topology file: file, key path, line
     ResultError         a run folder: file
-  PlanError           valid input that cannot run                               exit code 2
-  ProtocolError       somebody broke a protocol
-    LocalProtocolError    we did: a bug
-    RemoteProtocolError   a peer did: dropped and counted
-  RunError            the run failed                                            exit code 1
-    AgentLost           an agent went away in mid-run
+    PlanError           valid input that cannot be played
+  ProtocolError       a protocol was violated                                   exit code 1
+    LocalProtocolError    by Charkha: a bug
+    RemoteProtocolError   by a peer: the packet is dropped and counted
+  RunError            the run failed after it had begun                         exit code 1
+    AgentLost           an agent went away
     TransferFailed      two ranks cannot reach each other
-    RunTimeout          something was waited for too long
-    RunAborted          somebody asked to stop
-      ControllerRefusal   the controller does not let this agent in
-  HostError           the host lacks something, named with what to do           exit code 3
+    RunTimeout          nothing happened for too long
+    RunAborted          the run was stopped
+      ControllerRefusal   the controller rejected this agent
+      RunInterrupted      by the user                                           exit code 130
+  HostError           the host lacks something; the message names the remedy    exit code 3
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from collections.abc import Sequence
 from emulator import exit_codes
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
-"""Errors of a place that takes no more."""
+"""Values of errno for a full or failing disk."""
 
 
 class EmulatorError(Exception):
-    """Root of what a user may see: `str()` is one line saying what, where and what to do."""
+    """Root of all errors that a user can see. `str()` is one line: what is wrong, where, and what to do."""
 
     exit_code = exit_codes.FAILED
 
 
 class InputError(EmulatorError):
-    """What the user gave cannot be used."""
+    """The input cannot be used."""
 
     exit_code = exit_codes.BAD_INPUT
 
@@ -45,11 +46,11 @@ class TraceError(InputError):
     """A trace that cannot be read or played.
 
     Args:
-        problem: what is wrong, and where useful what to do.
-        path: the file (or folder), as the user named it.
-        offset: byte offset of the record, in the uncompressed file.
+        problem: what is wrong, and if useful what to do.
+        path: the file or folder, as the user named it.
+        offset: byte offset of the record in the uncompressed file.
         node: id of the node.
-        rank: the rank, where no single file says it.
+        rank: the rank, if the path does not identify it.
     """
 
     def __init__(
@@ -94,19 +95,19 @@ class ResultError(InputError):
 
 
 class PlanError(InputError):
-    """Valid input that cannot run: ranks without hosts, an unknown algorithm."""
+    """Valid input that cannot be played: ranks without hosts, an unknown algorithm."""
 
 
 class ProtocolError(EmulatorError):
-    """A protocol was broken."""
+    """A protocol was violated."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We broke a protocol: a bug in Charkha."""
+    """Charkha violated a protocol: a bug."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer broke a protocol."""
+    """A peer violated a protocol."""
 
 
 class RunError(EmulatorError):
@@ -114,7 +115,7 @@ class RunError(EmulatorError):
 
 
 class AgentLost(RunError):
-    """An agent went away in mid-run; `ranks` are those it played."""
+    """An agent went away during a run; `ranks` are the ranks it played."""
 
     def __init__(self, agent: str, *, ranks: Sequence[int], reason: str) -> None:
         self.agent, self.ranks, self.reason = agent, tuple(ranks), reason
@@ -122,7 +123,7 @@ class AgentLost(RunError):
 
 
 class TransferFailed(RunError):
-    """Two ranks cannot reach each other any more; `path` is what lies between them, where the topology says it."""
+    """Two ranks can no longer reach each other; `path` is the path between them, if the topology defines one."""
 
     def __init__(self, reason: str, *, agent: str, between: tuple[int, int], path: str | None = None) -> None:
         self.reason, self.agent, self.between, self.path = reason, agent, between, path
@@ -130,14 +131,14 @@ class TransferFailed(RunError):
 
 
 class RunTimeout(RunError):
-    """Something was waited for too long; the message names it.
+    """Nothing happened for too long.
 
     Args:
-        waiting_on: what was waited for, in words.
-        seconds: for so long nothing happened.
-        between: where they are known, a rank and the peer that has not answered it for longest.
-        silent_s: for how long it has not.
-        path: what lies between them, where the topology says it.
+        waiting_on: what the run was waiting for.
+        seconds: how long nothing happened.
+        between: a rank and the peer that has not answered it for the longest time, if known.
+        silent_s: seconds since the peer last answered.
+        path: the path between them, if the topology defines one.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class RunTimeout(RunError):
 
 
 class RunAborted(RunError):
-    """Somebody asked the run to stop."""
+    """The run was stopped."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -166,11 +167,11 @@ class RunAborted(RunError):
 
 
 class ControllerRefusal(RunAborted):
-    """The controller does not let this agent in: another token, another version."""
+    """The controller rejected this agent: wrong token, or another version."""
 
 
 class RunInterrupted(RunAborted):
-    """The user asked the run to stop."""
+    """The user interrupted the run."""
 
     exit_code = exit_codes.INTERRUPTED
 
@@ -179,13 +180,13 @@ class RunInterrupted(RunAborted):
 
 
 class HostError(EmulatorError):
-    """The host lacks something: the message names it and what provides it."""
+    """The host lacks something; the message names it and how to get it."""
 
     exit_code = exit_codes.HOST_LACKS
 
 
 def format_ranks(ranks: Sequence[int]) -> str:
-    """Ranks for people, runs folded: `0-3, 7`."""
+    """Write ranks for people, consecutive ones as a range: `0-3, 7`."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][1] + 1:

@@ -1,7 +1,7 @@
-"""Quantities that must not be mixed up, and how people write them.
+"""Types and units of quantities, and their text forms.
 
-Time is an integer number of nanoseconds everywhere (microseconds only inside .et files), sizes are bytes, rates are
-bits per second.
+Everywhere, times are integers in nanoseconds (microseconds only inside .et files), sizes are bytes, rates are bits per
+second.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from typing import NewType
 
 Ns = NewType("Ns", int)
-"""A point on a monotonic clock, or a span of time, in nanoseconds."""
+"""A reading of a monotonic clock, or a duration, in nanoseconds."""
 
 Rank = NewType("Rank", int)
-"""A member of the world, 0 … n-1."""
+"""A rank of the world, 0 … n-1."""
 
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
@@ -28,43 +28,52 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCI
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as nccl-tests takes it: `8`, `1K`, `64M`, `4GiB`; the letters are powers of 1,024.
+    """Read a size as nccl-tests does: `8`, `1K`, `64M`, `4GiB`. Letters are powers of 1,024.
+
+    Returns:
+        Bytes.
 
     Raises:
-        ValueError: not such a size.
+        ValueError: the text is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size: write a number of bytes, or one with K, M, G or T (1K = 1024)")
+        raise ValueError(f"{text!r} is not a size: write a number of bytes, or one with K, M, G or T (1K = 1024)")
     return int(match[1]) * _BINARY[match[2].upper()]
 
 
 def parse_rate(text: str) -> int:
-    """Bits per second of a rate with its unit: `100Gbit`, `400 Mbps`; the letters are powers of 1,000.
+    """Read a rate with its unit: `100Gbit`, `400 Mbps`. Letters are powers of 1,000.
+
+    Returns:
+        Bits per second.
 
     Raises:
-        ValueError: not such a rate.
+        ValueError: the text is not a rate.
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no rate: write one with its unit, as 100Gbit or 400Mbit")
+        raise ValueError(f"{text!r} is not a rate: write one with its unit, such as 100Gbit or 400Mbit")
     return round(float(match[1]) * _DECIMAL[match[2]])
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a span of time with its unit: `5us`, `1.5 ms`.
+    """Read a duration with its unit: `5us`, `1.5 ms`.
+
+    Returns:
+        Nanoseconds.
 
     Raises:
-        ValueError: not such a time.
+        ValueError: the text is not a duration.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no time: write one with its unit, as 5us or 1.5ms")
+        raise ValueError(f"{text!r} is not a time: write one with its unit, such as 5us or 1.5ms")
     return round(float(match[1]) * _UNIT_NS[match[2]])
 
 
 def format_size(size_bytes: int) -> str:
-    """A size for people: exact where a binary unit divides it, else three digits (`64 KiB`, `1.21 MiB`, `7 B`)."""
+    """Write a size for people: whole if a binary unit divides it, else with two decimals (`64 KiB`, `1.21 MiB`, `7 B`)."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= factor:
             value = size_bytes / factor
@@ -73,9 +82,9 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_ns: float) -> str:
-    """A duration for people, three digits and its unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
+    """Write a duration for people, with three digits and a unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(duration_ns) >= 0.9995 * factor:  # what rounds to 1000 of a unit is 1 of the next
+        if abs(duration_ns) >= 0.9995 * factor:  # a value that rounds to 1000 of a unit is 1 of the next
             value = duration_ns / factor
             return f"{value:.3g} {unit}" if abs(value) < 999.5 else f"{value:.0f} {unit}"
     return f"{duration_ns:.0f} ns"

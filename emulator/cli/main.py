@@ -1,4 +1,4 @@
-"""The `charkha` command: parser, exit codes, and the one place where errors become lines."""
+"""The `charkha` command: its parser, and the one place where errors become lines and exit codes."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regress
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. Results go to stdout, everything else to stderr."""
-    # numpy's and scipy's BLAS would start a thread a core each, here and in agents, which spin and have nothing to do.
+    """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
+    # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every locale has a dash, nor every path a text
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text
     try:
         code = _run(argv)
-        if sys.stdout is not None:  # None: it was closed, nobody wants the result
+        if sys.stdout is not None:  # None: closed before the start
             sys.stdout.flush()
     except EmulatorError as error:
-        print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names can hold line ends
+        print("charkha:", visible(" ".join(str(error).splitlines())), file=sys.stderr)  # names may contain line ends
         return error.exit_code
     except KeyboardInterrupt:
         print("charkha: interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # whoever read it has had enough: no failure of the run, and nothing to say
+        _drop_output()  # the reader has had enough: not a failure
         return exit_codes.STDOUT_CLOSED
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG and error.filename is not None:
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         print(f"charkha: the result cannot be written to stdout ({error.strerror})", file=sys.stderr)
         return exit_codes.HOST_LACKS
-    except Exception as error:  # the root: whatever this is, a user sees one line
+    except Exception as error:  # the root: a user sees one line, not a traceback
         return _internal_error(error)
     return code
 
@@ -108,20 +108,20 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a record says more than that a server which stops cancels its calls: gRPC calls that an exception."""
+    """False for the exceptions that gRPC logs for the calls of a server that stops."""
     kind = record.exc_info[0] if record.exc_info else None
     return not (record.name.startswith("grpc") and kind is not None and kind.__name__ == "CancelledError")
 
 
 class _Formatter(logging.Formatter):
-    """A line a record, whatever the names in it are."""
+    """One line per record, whatever names are in it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return visible(super().formatMessage(record))
 
 
 def _parser(words: Sequence[str]) -> Parser:
-    """The parser. It loads the module of one command: all of them would take a second."""
+    """Build the parser. It loads the module of one command only: all of them take a second."""
     chosen = next((word for word in words if word in _MODULES), None)
     parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", advanced=True, action="version", version=f"charkha {version('charkha')}")
@@ -142,7 +142,7 @@ def _parser(words: Sequence[str]) -> Parser:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from complaining when it flushes at exit."""
+    """Discard what is left, so that the interpreter does not complain when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -29,7 +29,7 @@ def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
 def test_what_is_no_size_is_refused_with_what_would_be(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"is no size: write a number of bytes, or one with K, M, G or T \(1K = 1024\)"
+        ValueError, match=r"is not a size: write a number of bytes, or one with K, M, G or T \(1K = 1024\)"
     ):
         parse_size(text)
 
@@ -52,7 +52,7 @@ def test_rates_have_a_unit_and_decimal_letters(text: str, rate: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "100", "100G", "100GB", "-1Gbit", "1 gbit", "1,5Gbit", "Gbit"])
 def test_what_is_no_rate_is_refused_with_what_would_be(text: str) -> None:
-    with pytest.raises(ValueError, match="is no rate: write one with its unit, as 100Gbit or 400Mbit"):
+    with pytest.raises(ValueError, match="is not a rate: write one with its unit, such as 100Gbit or 400Mbit"):
         parse_rate(text)
 
 
@@ -101,5 +101,5 @@ def test_a_span_of_time_is_read_with_its_unit(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["5", "us", "5 weeks", "-1us", ""])
 def test_a_span_of_time_without_a_unit_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: write one with its unit"):
+    with pytest.raises(ValueError, match="is not a time: write one with its unit"):
         parse_duration(text)

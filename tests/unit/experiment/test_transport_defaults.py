@@ -169,7 +169,7 @@ def test_packets_fit_the_links(name: str, arguments: list[str], path_mtu: int | 
         ({"name": "roce", "flow_rate": "5G"}, "t.yaml: transport: flow-rate '5G': a rate with its unit"),
         ({"name": "roce", "payload": True}, "t.yaml: transport: payload on: there are constant, random"),
         ({"name": "zmq", "qps": 2}, "t.yaml: transport zmq has no parameter 'qps'; it has message_bytes"),
-        ({"name": "zmq", "message_bytes": "much"}, "t.yaml: transport message_bytes: 'much' is no size"),
+        ({"name": "zmq", "message_bytes": "much"}, "t.yaml: transport message_bytes: 'much' is not a size"),
         ({"name": "zmq", "message_bytes": 0}, "t.yaml: transport message_bytes: 0 is outside"),
     ],
 )

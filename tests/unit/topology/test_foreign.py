@@ -178,7 +178,7 @@ def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
         ("topology:\n  nodes: {a: }\n  links:\n  - endpoints: [a, b]", ":4, topology.links[0].endpoints[0]: 'a' is no"),
         ("topology: {nodes: {a: {kind: linux}}}", "has no hosts that are linked"),
         ("topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: ['a:0', 'b:0']]", "there is no node 'b'"),
-        (CLAB.replace("10Gbit", "fast"), "'fast' is no rate"),
+        (CLAB.replace("10Gbit", "fast"), "'fast' is not a rate"),
         (CLAB.replace("10.0.0.1/24", "8.8.8.8/24"), "8.8.8.8 is outside"),
     ],
 )
