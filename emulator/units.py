@@ -73,7 +73,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """Write a size for people: whole if a binary unit divides it, else with two decimals (`64 KiB`, `1.21 MiB`, `7 B`)."""
+    """Write a size for people: whole if a binary unit divides it, else two decimals (`64 KiB`, `1.21 MiB`, `7 B`)."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= factor:
             value = size_bytes / factor
