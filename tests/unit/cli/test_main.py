@@ -2,16 +2,22 @@
 
 import argparse
 import asyncio
+import errno
 import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from emulator.cli.main import COMMANDS, _is_news, _parser, main
 from emulator.cli.parser import Parser
+from emulator.errors import HostError, InputError, RunInterrupted
+from tests.support.command import refused
 
 NAMES = [name for group in COMMANDS.values() for name in group]
 TOO_LONG = {"run", "bench", "plan", "calibrate", "controller", "agent"}
@@ -110,3 +116,50 @@ def test_calls_that_end_with_their_server_are_not_told_as_exceptions(
     about = (type(problem), problem, None)
     record = logging.LogRecord(name, logging.ERROR, __file__, 1, "a call ended", (), about)
     assert _is_news(record) is is_shown
+
+
+def failing(error: BaseException) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (HostError("no room\nfor it"), 3, "charkha: no room for it"),
+        (RunInterrupted(), 130, "charkha: aborted: interrupted by the user"),
+        (KeyboardInterrupt(), 130, "charkha: interrupted"),
+        (InputError("\x1b[2Jgone"), 2, r"charkha: \x1b[2Jgone"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x"), 2, "charkha: x: File name too long"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_error_is_one_line_and_an_exit_code(
+    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("emulator.cli.commands.check.read_workload", failing(error))
+    assert main(["check", "t"]) == code
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("odd\nvalue"), OSError(errno.EACCES, "Permission denied", "f")], ids=["bug", "system"]
+)
+def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("emulator.cli.commands.check.read_workload", failing(error))
+    assert main(["check", "t"]) == 1
+    (details,) = tmp_path.iterdir()
+    assert "Traceback" in details.read_text()
+    err = capsys.readouterr().err
+    assert err.startswith(f"charkha: internal error: {type(error).__name__}: ")
+    assert (err.count("\n"), str(details) in err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [[], ["--log-level", "loud", "check", "t"], ["chek", "t"]], ids=" ".join)
+def test_usage_errors_are_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "(see `charkha --help`)" in refused(*words, capsys=capsys)

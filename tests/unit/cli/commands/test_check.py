@@ -1,0 +1,44 @@
+"""`charkha check` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from tests.support.command import EXAMPLE, refused
+from tests.support.trace_files import collective, compute, write
+
+
+def test_the_example_can_be_played(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(EXAMPLE)]) == 0
+    shown = capsys.readouterr().out
+    assert "can finish" in shown
+    assert main(["check", str(EXAMPLE), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["ranks"] == 8
+    assert f"{facts['nodes']:,}" in shown
+
+
+def test_payload_is_scaled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        write(tmp_path / f"t.{rank}.et", [collective(1)])
+
+    def payload(*options: str) -> int:
+        assert main(["check", str(tmp_path), "--json", *options]) == 0
+        (operation,) = json.loads(capsys.readouterr().out)["operations"]
+        size: int = operation["payload_bytes"]
+        return size
+
+    plain = payload()
+    assert payload("--scale-bytes", "1/2") == plain // 2
+    assert payload("--element-bytes", "4") == 4 * plain
+
+
+def test_missing_dependencies_are_dropped_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "t.0.et", [compute(1), compute(2, data_deps=[1, 7])])
+    assert "node 2" in refused("check", tmp_path, "--ranks", 1, capsys=capsys)
+    assert main(["check", str(tmp_path), "--ranks", "1", "--lenient", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["dropped"] == 1

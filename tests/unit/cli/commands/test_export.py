@@ -1,0 +1,65 @@
+"""`charkha export` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from tests.support.command import refused
+from tests.support.runs import collective, ranks, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder below the current folder."""
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "runs" / "one", collective([0, 0], [70, 80]), iterations={0: ranks((0, 100), (5, 110))})
+    return Path("runs/one")
+
+
+def test_a_file_is_named_after_the_run_and_its_path_is_printed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(run.iterdir())
+    assert main(["export", str(run), "--to", "junit"]) == 0
+    streams = capsys.readouterr()
+    assert (streams.out, streams.err) == ("one.junit.xml\n", "")
+    assert Path("one.junit.xml").read_text().startswith("<testsuites ")
+    assert sorted(run.iterdir()) == before
+    assert "it is there already" in refused("export", run, "--to", "junit", capsys=capsys)
+
+
+def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run), "--to", "csv", "--out", "tables"]) == 0
+    assert capsys.readouterr().out == "tables\n"
+    assert Path("tables", "samples.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "the following arguments are required: --to"),
+        (["--to", "excel"], "invalid choice: 'excel'"),
+        (["--to", "csv", "--endpoint", "http://localhost"], "--endpoint is only for --to otel"),
+        (["--to", "otel"], "needs the URL of a collector"),
+        (["--to", "otel", "--endpoint", "localhost:4318"], "needs the URL of a collector"),
+        (["--to", "otel", "--endpoint", "http://localhost", "--out", "x"], "writes no file"),
+        (["--to", "csv", "--out", "nowhere/x"], "there is no folder nowhere"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused("export", run, *options, capsys=capsys)
+
+
+def test_only_run_folders_are_exported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "runs: is no" in refused("export", "runs", "--to", "csv", capsys=capsys).replace("is not a", "is no")
+
+
+def test_the_help_describes_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    shown = capsys.readouterr().out
+    for name in ("perfetto", "nccl-tests", "nccl-tests-json", "astra-sim", "csv", "junit", "otel"):
+        assert f"\n  {name} " in shown

@@ -1,0 +1,105 @@
+"""`charkha lab`: what it prints and refuses, without making a namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.lab.design import make_design
+from emulator.lab.labs import Labs
+from emulator.lab.state import UP, LabState, LabStore, Owner
+from emulator.topology.load import load_topology
+from tests.support.command import ROOT, refused
+
+SWITCH = ROOT / "topologies" / "two-hosts-switch.yaml"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabStore:
+    """An empty store, which the commands use instead of that of this host."""
+    store = LabStore(tmp_path / "labs")
+    monkeypatch.setattr("emulator.cli.commands.lab.Labs", lambda: Labs(store))
+    return store
+
+
+def record(store: LabStore, lab_id: str) -> None:
+    """A lab that is up, as far as the store knows."""
+    design = make_design(load_topology(SWITCH, ranks=0), lab_id)
+    owner = Owner(pid=1, began=0)
+    store.claim(lab_id)
+    store.write(LabState(design, str(SWITCH), "00", "two-hosts-switch", "2026-01-02T03:04:05+00:00", owner, phase=UP))
+
+
+def test_without_labs_status_names_the_command_that_brings_one_up(
+    store: LabStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "status"]) == 0
+    assert "charkha lab up" in capsys.readouterr().out
+    assert main(["lab", "status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["status", "missing"], "there is no lab 'missing'"),
+        (["exec", "h0", "true"], "no lab is up"),
+        (["exec", "h0"], "a command is needed"),
+        (["up", "missing.yaml"], "missing.yaml"),
+        (["up", str(SWITCH), "--id", "a b"], "--id 'a b'"),
+        ([], "required: up|down|exec|status"),
+        (["up", str(SWITCH), "--force=yes"], "--force"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], problem: str, store: LabStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused("lab", *words, capsys=capsys)
+
+
+def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
+    record(store, "a")
+    record(store, "b")
+    assert "name one or give --all: a, b" in refused("lab", "down", capsys=capsys)
+    assert "name one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
+    assert store.ids() == ["a", "b"]
+
+
+def test_only_hosts_and_switches_of_the_lab_are_entered(store: LabStore, capsys: pytest.CaptureFixture[str]) -> None:
+    record(store, "a")
+    assert "lab a has no host or switch 'h9'; it has h0, h1, sw0" in refused("lab", "exec", "h9", "true", capsys=capsys)
+
+
+def test_options_of_the_command_inside_stay_its_own(
+    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, "a")
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "execvp", lambda program, words: started.append(words))
+    main(["lab", "exec", "--lab", "a", "h0", "ip", "--json", "address"])
+    (words,) = started
+    assert words[:3] == ["ip", "netns", "exec"]
+    assert words[-3:] == ["ip", "--json", "address"]
+
+
+def test_entering_needs_root(
+    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, "a")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["lab", "exec", "h0", "true"]) == 3
+    assert "sudo" in capsys.readouterr().err
+
+
+def test_rates_above_what_the_host_carries_need_force(
+    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("emulator.cli.commands.lab.judge", lambda network: "2 cores carry 3 Gbit/s, not 9")
+    assert main(["lab", "up", str(SWITCH)]) == 3
+    assert "2 cores carry 3 Gbit/s, not 9; --force" in capsys.readouterr().err
+    assert store.ids() == []

@@ -1,0 +1,44 @@
+"""`charkha report` as a user meets it, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from tests.support.command import refused
+from tests.support.runs import collective, ranks, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder."""
+    samples = collective([0, 0], [70, 80])
+    return write_run(tmp_path / "one", samples, iterations={0: ranks((0, 100), (5, 110))}).folder
+
+
+def test_the_page_is_written_into_the_run_folder_again_and_again(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["report", str(run)]) == 0
+        assert capsys.readouterr().out == f"{run / 'report.html'}\n"
+    assert "<html" in (run / "report.html").read_text()
+
+
+def test_the_page_goes_where_the_user_wants_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").is_file()
+    assert not (run / "report.html").exists()
+
+
+def test_files_of_others_are_not_replaced(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "report.html").write_text("mine")
+    assert "Charkha did not make it" in refused("report", run, capsys=capsys)
+    assert (run / "report.html").read_text() == "mine"
+
+
+def test_json_writes_no_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run_folder"] == str(run)
+    assert not (run / "report.html").exists()

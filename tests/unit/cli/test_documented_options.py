@@ -1,0 +1,48 @@
+"""Command lines in the documentation use options that the commands have."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import COMMANDS, _parser
+from tests.support.command import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"charkha (\w+)((?: [^`\n#|]*)?)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Options of a command and of its actions."""
+    found: set[str] = set()
+    for action in parser._actions:
+        found |= set(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            found |= {option for inner in action.choices.values() for option in options_of(inner)}
+    return found
+
+
+def used_in(page: Path) -> Iterator[tuple[str, str]]:
+    """(command, option) of every command line; words behind `lab exec HOST` belong to another program."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for command, rest in COMMAND.findall(text):
+        if not rest.startswith(" exec "):
+            yield from ((command, option) for option in OPTION.findall(rest))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_in_the_documentation_exist(page: Path) -> None:
+    names = {name for group in COMMANDS.values() for name in group}
+    for command, option in used_in(page):
+        assert command in names, (command, option)
+        (subparsers,) = _parser([command])._subparsers._group_actions  # type: ignore[union-attr]
+        assert option in options_of(subparsers.choices[command]), f"charkha {command} has no {option}"  # type: ignore[index, call-overload]
+
+
+def test_pages_have_command_lines() -> None:
+    assert sum(1 for page in PAGES for _ in used_in(page)) > 30
