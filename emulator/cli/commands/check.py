@@ -28,20 +28,13 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_trace_options(parser)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Check a trace and print its summary.
-
-    Raises:
-        TraceError: the trace cannot be read or played.
-        InputError: the group file cannot be read.
-    """
+def _run(args: argparse.Namespace) -> None:
     loaded, workload = read_workload(args)
     summary = summarise(workload, loaded.traces, groups=loaded.groups)
     if args.json:
         print_json(to_json(summary))
     else:
         print_tables(render(summary))
-    return 0

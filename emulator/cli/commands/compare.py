@@ -75,7 +75,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with pictures, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
 def _margin(text: str) -> float:
@@ -89,13 +89,7 @@ def _margin(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    """Compare runs and print the tables.
-
-    Raises:
-        InputError: runs that cannot be read or, without --force, not be compared; a file that must not be written.
-        HostError: a file cannot be written.
-    """
+def _run(args: argparse.Namespace) -> int:
     for path, option, mark in ((args.html, "--html", HTML_MARK), (args.junit, "--junit", JUNIT_MARK)):
         if path is not None:
             check_file(path, option, mark=mark)

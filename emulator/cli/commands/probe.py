@@ -46,7 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
     )
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
 def _rate(text: str) -> float:
@@ -60,12 +60,7 @@ def _rate(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    """Probe, and print the matrix.
-
-    Raises:
-        EmulatorError: the topology has no such interface, or it cannot be used.
-    """
+def _run(args: argparse.Namespace) -> None:
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     near, far = find_sides(topology, find_place(topology, args.lab), args.source, args.destination)
     try:
@@ -79,4 +74,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         headline = f"{len(verdicts)} frames from {args.source} to {args.destination}"
         print_tables(headline, "", render(verdicts, every=args.all))
-    return 0
