@@ -23,8 +23,8 @@ from emulator.statistics.measurements import whole_iterations
 from emulator.statistics.stats import median
 from emulator.statistics.summary import read_measured
 from emulator.units import format_duration
+from emulator.views.figures import NONE
 from emulator.views.terminal.console import console
-from emulator.views.terminal.summary_table import NONE
 from emulator.visible import visible
 
 _ALLOWED_FAILURES = 2

@@ -96,7 +96,8 @@ def _play(args: argparse.Namespace, sweep: Sweep, folder: Path) -> Run:
 
 
 def _show(run: Run, sweep: Sweep, args: argparse.Namespace) -> None:
-    from emulator.views.terminal.sweep import render_sweep, sweep_table, sweep_to_json
+    from emulator.statistics.sweep import sweep_table, sweep_to_json
+    from emulator.views.terminal.sweep import render_sweep
 
     table = sweep_table(run, kind=sweep.kind, ranks=sweep.ranks, sizes=sweep.sizes)
     if args.json:

@@ -22,8 +22,8 @@ from emulator.statistics.calibration import FORMAT, LOOPBACK, Calibration, defau
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from emulator.units import format_duration
+from emulator.views.figures import NONE, number_cell, rate_cell
 from emulator.views.terminal.console import console
-from emulator.views.terminal.summary_table import NONE, number_cell, rate_cell
 from emulator.visible import visible
 
 if TYPE_CHECKING:

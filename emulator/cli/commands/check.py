@@ -9,7 +9,8 @@ from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.experiment.reading import read_workload
 from emulator.trace.summary import summarise
-from emulator.views.terminal.trace_summary import render, to_json
+from emulator.views.as_json.trace import trace_to_json
+from emulator.views.terminal.trace_summary import render
 
 _EPILOG = """example:
   charkha check lab/examples/transformer-8r
@@ -35,6 +36,6 @@ def _run(args: argparse.Namespace) -> None:
     loaded, workload = read_workload(args)
     summary = summarise(workload, loaded.traces, groups=loaded.groups)
     if args.json:
-        print_json(to_json(summary))
+        print_json(trace_to_json(summary))
     else:
         print_tables(render(summary))

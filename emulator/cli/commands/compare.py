@@ -120,6 +120,6 @@ def _write_files(comparison: Comparison, args: argparse.Namespace) -> None:
 
         write_text(args.html, render_page(comparison_page(comparison)))
     if args.junit is not None:
-        from emulator.views.comparison_junit import to_xml
+        from emulator.views.junit.comparison import comparison_to_xml
 
-        write_text(args.junit, to_xml(comparison, is_strict=args.gate == "strict"))
+        write_text(args.junit, comparison_to_xml(comparison, is_strict=args.gate == "strict"))

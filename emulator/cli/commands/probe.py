@@ -65,12 +65,13 @@ def _run(args: argparse.Namespace) -> None:
     near, far = find_sides(topology, find_place(topology, args.lab), args.source, args.destination)
     try:
         from emulator.probe.probing import probe_between
-        from emulator.views.terminal.probe_table import render, to_json
+        from emulator.views.as_json.probe import probe_to_json
+        from emulator.views.terminal.probe_table import render
     except ImportError as error:
         raise HostError("probes need scapy: pip install 'charkha[audit]'") from error
     verdicts = probe_between(near, far, next_mac=args.next_mac, interval_s=1 / args.rate, raises_mtu=args.raise_mtu)
     if args.json:
-        print_json({"from": args.source, "to": args.destination} | to_json(verdicts))
+        print_json({"from": args.source, "to": args.destination} | probe_to_json(verdicts))
     else:
         headline = f"{len(verdicts)} frames from {args.source} to {args.destination}"
         print_tables(headline, "", render(verdicts, every=args.all))

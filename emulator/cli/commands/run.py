@@ -82,13 +82,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(run: Run, args: argparse.Namespace) -> None:
     from emulator.statistics.summary import summarise
+    from emulator.views.as_json.summary import summary_to_json
     from emulator.views.terminal.console import console
-    from emulator.views.terminal.summary_table import render, to_json
+    from emulator.views.terminal.summary_table import render
 
     summary = summarise(run)
     if args.json:
-        print(json.dumps(to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
+        print(json.dumps(summary_to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
         return
     out = console()
-    out.print(render(summary, width=out.width))
+    out.print(render(summary))
     out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)

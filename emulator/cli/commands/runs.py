@@ -18,15 +18,14 @@ from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements
 from emulator.statistics.stragglers import lateness
 from emulator.statistics.summary import summarise
-from emulator.views.terminal.console import console
+from emulator.views.as_json.store import runs_to_json, statistics_to_json
+from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.store_table import (
     render_removals,
     render_runs,
     render_statistics,
-    runs_to_json,
-    statistics_to_json,
 )
-from emulator.views.terminal.summary_table import render, to_json
+from emulator.views.terminal.summary_table import render
 from emulator.visible import visible
 
 _AGO = re.compile(r"(\d{1,6})([hdw])")
@@ -138,10 +137,10 @@ def _show(args: argparse.Namespace) -> None:
     classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
     if args.json:
         statistics = statistics_to_json(classes, late, incomplete=found.incomplete)
-        print_json(to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
+        print_json(summary_to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
     else:
         statistics_table = render_statistics(classes, late, incomplete=found.incomplete)
-        print_tables(render(summary, width=console().width), "", statistics_table)
+        print_tables(render(summary), "", statistics_table)
 
 
 def _prune(args: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def test_a_run_in_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         rows += pair(0, 50, iteration=iteration, instance=1, size_bytes=8, algorithm="")
     run = write_run(tmp_path / "run", rows, iterations={n: ranks((0, 2_000), (0, 2_000 + n)) for n in range(10)})
     out = shown(capsys, "show", run.folder)
-    assert "rank 3: last in 10 of 10 collectives where chance gives 2.5, by 700 ns" in out
+    assert "rank 3: last in 10 of 10 collectives (2.5 expected by chance), 700 ns behind" in out
     assert "gradient (all_reduce, group world): rank 3 last in 10 of 10" in out
     (line,) = (line for line in out.splitlines() if line.startswith("all_reduce, 4 ranks"))
     assert line.split("  ")[-1].strip().endswith("%")
