@@ -1,4 +1,4 @@
-"""The commands: what the help says of each, without loading them all."""
+"""The `charkha` command: help, errors, exit codes, and what it loads."""
 
 import argparse
 import asyncio
@@ -110,7 +110,7 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
         ("emulator.views.html.live", asyncio.CancelledError(), True),
     ],
 )
-def test_calls_that_end_with_their_server_are_not_told_as_exceptions(
+def test_calls_that_end_with_their_server_are_not_logged_as_exceptions(
     name: str, problem: BaseException, *, is_shown: bool
 ) -> None:
     about = (type(problem), problem, None)
