@@ -35,6 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--port", metavar="N", type=at_least(1, most=65_535), default=UDP_PORT, help=f"UDP port (default: {UDP_PORT})"
     )
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    parser.add_explain("audit_table")
     parser.set_defaults(handler=_run)
 
 

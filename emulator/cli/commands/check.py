@@ -29,6 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_trace_options(parser)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
+    parser.add_explain("trace_summary")
     parser.set_defaults(handler=_run)
 
 

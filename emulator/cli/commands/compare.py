@@ -75,6 +75,7 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with pictures, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)
 
 

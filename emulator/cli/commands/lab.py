@@ -97,6 +97,7 @@ def _add_status(actions: Subparsers) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: all)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_explain("lab_picture")
     parser.set_defaults(handler=_status)
 
 

@@ -46,6 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
     )
+    parser.add_explain("probe_table")
     parser.set_defaults(handler=_run)
 
 

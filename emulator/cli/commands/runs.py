@@ -62,6 +62,7 @@ def _add_list(actions: Subparsers) -> None:
     parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, default=RUNS, help="a folder (default: runs)")
     _add_filters(parser)
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_explain("store_table")
     parser.set_defaults(handler=_list)
 
 
@@ -74,6 +75,7 @@ def _add_show(actions: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_explain("summary_table", "store_table")
     parser.set_defaults(handler=_show)
 
 

@@ -67,6 +67,13 @@ def test_help_is_short_and_help_all_is_complete(
     assert max(map(len, brief.splitlines())) <= 100
 
 
+@pytest.mark.parametrize("words", [words for words, parser in leaves() if "--explain" in parser._option_string_actions])
+def test_explain_describes_every_column(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, *words, "--explain").splitlines()
+    assert sum(bool(re.match(r"  \S.*  \S", line)) for line in lines) >= 3
+    assert max(map(len, lines)) <= 100
+
+
 def test_the_global_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "--help")
     assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == NAMES
