@@ -47,7 +47,9 @@ COMMANDS = {
     },
 }
 """Group → command → its line in the help."""
-_MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group}
+_MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
+    "agent": "agents.command"  # by name: nothing in emulator imports agents
+}
 _LISTED = "\n".join(
     "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
     for title, group in COMMANDS.items()
@@ -103,8 +105,8 @@ def _run(argv: Sequence[str] | None) -> int:
     log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     log.addFilter(_is_news)
     logging.basicConfig(level=args.log_level.upper(), handlers=[log])
-    handler: Callable[[argparse.Namespace], int | None] = args.handler
-    return handler(args) or exit_codes.DONE
+    handler: Callable[[argparse.Namespace], int] = args.handler
+    return handler(args)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -27,9 +27,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         self._advanced: list[argparse.Action] = []
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _Formatter)
         super().__init__(**settings, allow_abbrev=False, add_help=False)
-        self._positionals.title = "arguments"
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.add_argument("--help-all", action=_FullHelp, help=argparse.SUPPRESS)
 
@@ -45,13 +44,13 @@ class Parser(argparse.ArgumentParser):
         """A group of options that `--help-all` lists."""
         return self._add_group(Group(self, title, advanced=True, **settings))
 
-    def add_explain(self, *tables: str) -> None:
+    def add_explain(self, table: str) -> None:
         """Add `--explain`, which prints what every column means and ends.
 
         Args:
-            tables: modules of emulator.views.terminal with an `EXPLAIN` text; they are loaded on demand.
+            table: a module of emulator.views.terminal with an `EXPLAIN` text; it is loaded on demand.
         """
-        self.add_argument("--explain", action=_Explain, const=tables, help="print what every column means, and end")
+        self.add_argument("--explain", action=_Explain, const=table, help="print what every column means")
 
     def format_help(self) -> str:
         """What `--help` shows: the common options and the example."""
@@ -96,8 +95,7 @@ class Parser(argparse.ArgumentParser):
         epilog = self.epilog or ""
         formatter.add_text(epilog if is_full else epilog.partition("\n\n")[0])
         if not is_full:
-            count = len(self._advanced)
-            formatter.add_text(f"{self.prog} --help-all shows {count} more option{'s' * (count > 1)}")
+            formatter.add_text(f"{self.prog} --help-all shows {len(self._advanced)} more options")
         return formatter.format_help()
 
     def _short_usage(self) -> str:
@@ -119,6 +117,13 @@ class Parser(argparse.ArgumentParser):
 
     def _options(self) -> Iterator[argparse.Action]:
         return (action for action in self._actions if action.option_strings and action.help != argparse.SUPPRESS)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps an option and its help on one line for longer than argparse does."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
 
 
 class Group(argparse._ArgumentGroup):
@@ -150,5 +155,5 @@ class _Explain(_FullHelp):
     """`--explain`."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print("\n\n".join(import_module(f"emulator.views.terminal.{name}").EXPLAIN for name in self.const))
+        print(import_module(f"emulator.views.terminal.{self.const}").EXPLAIN)
         parser.exit()

@@ -6,8 +6,10 @@ know how a trace is written.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +23,8 @@ from emulator.statistics.collectives import MERGE_COLUMNS, UNKNOWN, labels_and_c
 from emulator.statistics.summary import measured_rows, read_measured
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_US
+from emulator.wire.trace.load import LoadedTrace
+from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
 
 Attribute: TypeAlias = int | str | Sequence[int]
 TIME_BASE = "iteration_start"
@@ -66,6 +70,46 @@ def annotate(run: Run, *, block_rows: int = BLOCK_ROWS) -> Iterator[tuple[int, d
     context = _Context(run.manifest.run_id, _median_cct(run), _iteration_starts(run))
     for low, high in _rank_blocks(run, block_rows):
         yield from _Rows(_rows_of_ranks(run, low, high)).annotations(context)
+
+
+def write_measured_trace(run: Run, loaded: LoadedTrace, folder: Path) -> None:
+    """Write the trace again with the measured times in its communication nodes; one file per rank.
+
+    Args:
+        run: its samples.
+        loaded: the trace that was played.
+        folder: must not exist.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+        HostError: a file cannot be written.
+    """
+    folder.mkdir()
+    metadata = trace_metadata(run.manifest)
+    unmeasured = set(range(len(loaded.files)))
+    for rank, annotated in annotate(run):
+        unmeasured.remove(rank)
+        _rewrite(loaded, rank, folder, {node_id: _change(one) for node_id, one in annotated.items()}, metadata)
+    for rank in sorted(unmeasured):
+        _rewrite(loaded, rank, folder, {}, metadata)
+    if loaded.group_file is not None and loaded.groups:
+        shutil.copyfile(loaded.group_file, folder / "comm_group.json")
+
+
+def _rewrite(
+    loaded: LoadedTrace,
+    rank: int,
+    folder: Path,
+    changes: Mapping[int, NodeChange],
+    metadata: Mapping[str, str | float],
+) -> None:
+    source = loaded.files.paths[rank]
+    stem, json, _ = source.name.rpartition(".json")  # JSON becomes .et
+    rewrite_trace(source, folder / (f"{stem}.et" if json else source.name), changes, metadata=metadata)
+
+
+def _change(annotation: NodeAnnotation) -> NodeChange:
+    return NodeChange(annotation.start_micros, annotation.duration_micros, annotation.attributes)
 
 
 def trace_metadata(manifest: Manifest) -> dict[str, str | float]:

@@ -26,13 +26,13 @@ from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
 from emulator.controller.grpc_output import print_no_tracebacks
 from emulator.controller.launch import LocalAgents
 from emulator.controller.listening import Listening
-from emulator.controller.scratch import scratch_folder
 from emulator.controller.service import SERVER_OPTIONS, AgentChannel, ControlService
 from emulator.controller.stream import ProgramStream
 from emulator.errors import AgentLost, EmulatorError, HostError, RunAborted, RunTimeout
 from emulator.host.clock_id import clock_id
 from emulator.host.nic import NicFacts
 from emulator.host.priority import behind_agents
+from emulator.host.scratch import scratch_folder
 from emulator.planner.choice import AlgorithmChoice
 from emulator.planner.network.capping import PortShare
 from emulator.planner.program import PlaySettings

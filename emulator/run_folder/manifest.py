@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from emulator.control.parameter import Parameter
+from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
 from emulator.run_folder.schema import FORMAT_VERSION
 from emulator.validation import first_problem
@@ -149,6 +149,8 @@ class Manifest:
         roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
         warnings: what was odd in the trace → how many times.
+        spec: the run spec, as plain values; None in runs written before it was stored.
+        settings: every setting with its unit and where it comes from.
         status: running, complete or aborted; `reason` says why, where it is neither running nor complete.
     """
 
@@ -168,6 +170,8 @@ class Manifest:
     roofline_ns: int | None = None
     sequential_roofline_ns: int | None = None
     warnings: Mapping[str, int] = field(default_factory=dict)
+    spec: Mapping[str, Any] | None = None
+    settings: tuple[Setting, ...] = ()
     versions: Mapping[str, str] = field(default_factory=software_versions)
     observation_point: str = OBSERVATION_POINT
     status: str = RUNNING
@@ -250,6 +254,7 @@ def _build(document: Json) -> Manifest:
             "trace": TraceFacts(**_known(TraceFacts, document["trace"])),
             "hosts": tuple(_host(host) for host in document["hosts"]),
             "parameters": _parameters(document["parameters"]),
+            "settings": tuple(Setting(**_known(Setting, one)) for one in document.get("settings", ())),
             "scaling": Scaling(**_known(Scaling, document["scaling"])),
             "trials": Trials(
                 **_known(Trials, trials)

@@ -93,12 +93,12 @@ def test_both_sides_show_certificates(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east dial in from their hosts: say where"),
-        (("controller", EXAMPLE), "agents that are started by hand need an address to dial"),
+        (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east connect from their hosts: give the address"),
+        (("controller", EXAMPLE), "agents started by hand need an address to connect to"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1"), "--listen on a network needs a token"),
         (("run", EXAMPLE, "--token-file", "token"), "--token-file is for --listen"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
-        (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token has at least 16 characters"),
+        (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token needs at least 16 characters"),
         (("agent", "--controller", "127.0.0.1:1"), "a token is needed"),
         (("agent", "--controller", "127.0.0.1"), "write HOST:PORT"),
     ],

@@ -100,7 +100,7 @@ def test_impossible_sweeps_are_refused(
 def test_the_log_names_agents_and_iterations(tmp_path: Path) -> None:
     sweep = ("bench", "all_reduce", "-n", 1, "-b", 8, "-e", 8, "--iterations", 1, "--warmup", 1, "--out", "run")
     finished = charkha("--log-level", "info", *sweep, cwd=tmp_path)
-    said = [line.removeprefix("INFO emulator.experiment.logged: ") for line in finished.stderr.splitlines()]
+    said = [line.removeprefix("INFO emulator.experiment.log: ") for line in finished.stderr.splitlines()]
     assert said[:2] == ["waiting for agents: agent-0", "iteration -1 begins (a warm-up)"]
     assert said[2].startswith("iteration -1 took ")
     assert said[3] == "iteration 0 begins"

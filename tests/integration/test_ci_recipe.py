@@ -78,6 +78,6 @@ def test_the_gate_stops_what_is_slower(slower: float, code: int, tmp_path: Path)
 
 def test_the_gate_plays_with_options_that_exist() -> None:
     command = _commands("charkha-gate.yml", "gate")["Play the new firmware"]
-    done = _run(f"{command} --help", ROOT)
+    done = _run(f"{command} --help-all", ROOT)
     assert done.returncode == 0
     assert all(option in done.stdout for option in command.split() if option.startswith("--"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.experiment.loopback import own_block
+from emulator.experiment.testbed import reserved_block
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.model import LOOPBACK_BLOCKS, default_loopback
 from tests.support.command import EXAMPLE, started
@@ -18,19 +18,19 @@ from tests.support.command import EXAMPLE, started
 
 def test_a_block_is_taken_until_it_is_given_back() -> None:
     with ExitStack() as held:
-        first = held.enter_context(own_block())
-        second = held.enter_context(own_block())
+        first = held.enter_context(reserved_block())
+        second = held.enter_context(reserved_block())
         assert first % LOOPBACK_BLOCKS != second % LOOPBACK_BLOCKS
-    with own_block() as again:
+    with reserved_block() as again:
         assert again % LOOPBACK_BLOCKS == first % LOOPBACK_BLOCKS
 
 
 def test_a_block_that_somebody_else_listens_at_is_passed_over() -> None:
-    with own_block() as free:
+    with reserved_block() as free:
         pass
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind((default_loopback(1, block=free).address_of(0), UDP_PORT))
-        with own_block() as other:
+        with reserved_block() as other:
             assert other % LOOPBACK_BLOCKS != free % LOOPBACK_BLOCKS
 
 
@@ -54,5 +54,5 @@ def test_processes_whose_numbers_fall_together_still_keep_apart(
         blocks = []
         for pid in pids:
             monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
-            blocks.append(held.enter_context(own_block()) % LOOPBACK_BLOCKS)
+            blocks.append(held.enter_context(reserved_block()) % LOOPBACK_BLOCKS)
     assert len(set(blocks)) == 2

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.cli.options.reporting import Place, live_page
+from emulator.experiment.live_address import LiveAddress
+from emulator.experiment.live_report import live_page
 from emulator.run_folder.record import read_run
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
@@ -131,7 +132,7 @@ def test_the_command_writes_the_page_and_gives_the_same_facts(tmp_path: Path) ->
 
 @pytest.mark.parametrize("host", ["attacker.example", "localhost"])
 def test_the_live_page_answers_to_its_own_name_only(tmp_path: Path, host: str) -> None:
-    with live_page(Place(), tmp_path / "run") as url:
+    with live_page(LiveAddress(), tmp_path / "run") as url:
         request = urllib.request.Request(url, headers={"Host": f"{host}:1234"})
         if host == "localhost":
             with urllib.request.urlopen(request) as answer:

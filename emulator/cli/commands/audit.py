@@ -8,7 +8,7 @@ from pathlib import Path
 from emulator import exit_codes
 from emulator.audit.file import audit_file
 from emulator.audit.report import to_json
-from emulator.cli.options.arguments import at_least
+from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.roce.constants import UDP_PORT
@@ -35,11 +35,16 @@ def add_parser(subparsers: Subparsers) -> None:
         "--port", metavar="N", type=at_least(1, most=65_535), default=UDP_PORT, help=f"UDP port (default: {UDP_PORT})"
     )
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
-    parser.add_explain("audit_table")
-    parser.set_defaults(handler=_run)
+    parser.set_defaults(handler=run)
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Audit a capture and print the report.
+
+    Raises:
+        InputError: the capture cannot be read, or holds nothing to audit.
+        HostError: the library that reads captures is not installed.
+    """
     report = audit_file(args.capture, port=args.port)
     if args.json:
         print_json(to_json(report))

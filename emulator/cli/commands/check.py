@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from emulator.cli.options.arguments import add_trace_options
+from emulator.cli.options.run import TRACE, trace_argument
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
-from emulator.experiment.reading import read_workload
+from emulator.cli.playing import status
+from emulator.experiment.workload import load_from_files
 from emulator.trace.summary import summarise
-from emulator.views.as_json.trace import trace_to_json
-from emulator.views.terminal.trace_summary import render
+from emulator.views.terminal.trace_summary import render, to_json
 
+GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
 _EPILOG = """example:
   charkha check lab/examples/transformer-8r
 
@@ -27,16 +29,25 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Read a trace, prove that playing it ends, and summarise it. Sends no traffic.",
         epilog=_EPILOG,
     )
-    add_trace_options(parser)
+    add_options(parser, GROUPS)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
-    parser.add_explain("trace_summary")
-    parser.set_defaults(handler=_run)
+    parser.set_defaults(handler=run)
 
 
-def _run(args: argparse.Namespace) -> None:
-    loaded, workload = read_workload(args)
-    summary = summarise(workload, loaded.traces, groups=loaded.groups)
+def run(args: argparse.Namespace) -> int:
+    """Check a trace and print its summary.
+
+    Raises:
+        TraceError: the trace cannot be read or played.
+        InputError: the group file cannot be read.
+    """
+    trace = build(spec_part(args, GROUPS), GROUPS).job.trace
+    assert trace is not None
+    with status() as on_step:
+        job = load_from_files(trace, on_step=on_step)
+    summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
     if args.json:
-        print_json(trace_to_json(summary))
+        print_json(to_json(summary))
     else:
         print_tables(render(summary))
+    return 0

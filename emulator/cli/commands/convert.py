@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from emulator.cli.options.arguments import at_least
+from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.run_folder.places import check_folder
@@ -31,10 +31,17 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    parser.set_defaults(handler=_run)
+    parser.set_defaults(handler=run)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
+    """Convert a trace and print what was written.
+
+    Raises:
+        TraceError: the trace cannot be read, or its format is not supported.
+        InputError: the folder is not empty or cannot be made, or the group file cannot be read.
+        HostError: a file cannot be written.
+    """
     from emulator.views.terminal.written_trace import files_line
     from emulator.wire.trace.convert import convert_trace
     from emulator.wire.trace.load import load_trace
@@ -46,3 +53,4 @@ def _run(args: argparse.Namespace) -> None:
         print_json({"ranks": ranks, "nodes": loaded.nodes, "files": [str(path) for path in paths]})
     else:
         print_tables(f"{loaded.nodes:,} nodes of {ranks:,} rank{'s' * (ranks != 1)}", files_line(paths))
+    return 0

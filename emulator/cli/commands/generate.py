@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from emulator.cli.options.arguments import argument
+from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Group, Parser, Subparsers
 from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
@@ -49,7 +49,14 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_collective(workloads)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
+    """Make the trace and print what it will move.
+
+    Raises:
+        PlanError: parameters that do not fit together.
+        InputError: the folder is not empty, or cannot be made.
+        HostError: a file cannot be written.
+    """
     check_folder(args.out, "--out")
     workload: SyntheticWorkload = args.workload(args)
     paths = write_workload(workload, args.out, force=args.force)
@@ -57,6 +64,7 @@ def _run(args: argparse.Namespace) -> None:
         print_json(to_json(workload, paths))
     else:
         print_tables(render(workload), files_line(paths))
+    return 0
 
 
 def _add_transformer(workloads: Subparsers) -> None:
@@ -84,7 +92,7 @@ def _add_transformer(workloads: Subparsers) -> None:
     _add_number(device, "tflops", tflops, default=200.0, dest="device_tflops")
     _add_number(device, "memory_gbytes", gbytes, default=1500.0, dest="device_gbytes_per_s")
     _add_output(parser)
-    parser.set_defaults(handler=_run, workload=_transformer)
+    parser.set_defaults(handler=run, workload=_transformer)
 
 
 def _add_parallelism(parser: Parser) -> None:
@@ -132,7 +140,7 @@ def _add_collective(workloads: Subparsers) -> None:
         "--gap-micros", metavar="US", type=int, default=0, help="compute time before each, µs (default: 0)"
     )
     _add_output(parser)
-    parser.set_defaults(handler=_run, workload=_collective)
+    parser.set_defaults(handler=run, workload=_collective)
 
 
 def _add_output(parser: Parser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from emulator.cli.options.arguments import argument
+from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.errors import HostError
@@ -46,8 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
     )
-    parser.add_explain("probe_table")
-    parser.set_defaults(handler=_run)
+    parser.set_defaults(handler=run)
 
 
 def _rate(text: str) -> float:
@@ -61,18 +60,23 @@ def _rate(text: str) -> float:
     return value
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
+    """Probe, and print the matrix.
+
+    Raises:
+        EmulatorError: the topology has no such interface, or it cannot be used.
+    """
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     near, far = find_sides(topology, find_place(topology, args.lab), args.source, args.destination)
     try:
         from emulator.probe.probing import probe_between
-        from emulator.views.as_json.probe import probe_to_json
-        from emulator.views.terminal.probe_table import render
+        from emulator.views.terminal.probe_table import render, to_json
     except ImportError as error:
         raise HostError("probes need scapy: pip install 'charkha[audit]'") from error
     verdicts = probe_between(near, far, next_mac=args.next_mac, interval_s=1 / args.rate, raises_mtu=args.raise_mtu)
     if args.json:
-        print_json({"from": args.source, "to": args.destination} | probe_to_json(verdicts))
+        print_json({"from": args.source, "to": args.destination} | to_json(verdicts))
     else:
         headline = f"{len(verdicts)} frames from {args.source} to {args.destination}"
         print_tables(headline, "", render(verdicts, every=args.all))
+    return 0

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from emulator.cli.options.arguments import add_compute_option, add_play_options, add_trace_options
-from emulator.cli.options.dut import add_profile_option
-from emulator.cli.options.repeat import add_repeat_options, is_repeated
-from emulator.cli.options.roce import add_roce_options
-from emulator.cli.options.telemetry import add_telemetry_options
-from emulator.errors import RunInterrupted
-from emulator.visible import visible
+from emulator.cli.options.run import COMPUTE, TRACE, play_groups, trace_argument
+from emulator.cli.options.table import OptionGroup, add_options, build, merge, spec_part
+from emulator.cli.playing import add_output_options, play_and_show
+from emulator.errors import InputError
+from emulator.experiment.spec import Experiment
 
 if TYPE_CHECKING:
-    from emulator.cli.options.arguments import Subparsers
-    from emulator.run_folder.record import Run
+    from emulator.cli.parser import Parser, Subparsers
 
+GROUPS = [OptionGroup("", (trace_argument(is_optional=True),)), TRACE, COMPUTE, *play_groups(iterations=5, warmup=1)]
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
 
-Checks the trace, starts agents on this host, plays it over loopback, and writes a run folder with all samples and the
-measured trace. docs/results.md says what every number means.
+Checks the trace, starts agents on this host, plays it over loopback, and writes a run folder with
+all samples and the measured trace. docs/results.md explains every number. A run spec (-f) holds the
+same settings as the options; an option overrides it: docs/experiment.md.
 """
 
 
@@ -34,62 +32,54 @@ def add_parser(subparsers: Subparsers) -> None:
         help="play a trace and measure every collective",
         description="Play a trace as network traffic and measure when every collective completed.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_run_options(parser, is_by_hand=False)
+    add_run_options(parser)
+    parser.set_defaults(handler=run)
 
 
-def add_run_options(parser: argparse.ArgumentParser, *, is_by_hand: bool) -> None:
-    """All that `run` takes; `is_by_hand` where it starts no agents."""
-    add_trace_options(parser)
-    add_play_options(parser, iterations=5, warmup=1)
-    add_repeat_options(parser)
-    add_roce_options(parser)
-    add_telemetry_options(parser)
-    add_compute_option(parser)
-    add_profile_option(parser)
-    parser.set_defaults(handler=run, is_by_hand=is_by_hand)
+def add_run_options(parser: Parser) -> None:
+    """All that `run` takes."""
+    add_options(parser, GROUPS)
+    source = parser.add_argument_group("run spec")
+    source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
+    source.add_argument("--again", metavar="RUN", type=Path, help="repeat the run of a run folder")
+    add_output_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Play a trace; prints the table, or the JSON.
+def run(args: argparse.Namespace, *, by_hand: bool = False) -> int:
+    """Play a trace, a run spec or a stored run again; prints the table, or JSON.
 
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    # What playing needs takes most of a second to load: the help does without.
-    from emulator.experiment.playing import play, run_folder, show_interrupted
-    from emulator.experiment.reading import read_workload
-    from emulator.experiment.repeating import repeat
-    from emulator.statistics.classes import count_classes
-
-    loaded, workload = read_workload(args)
-    folder = run_folder(args, name=Path(args.trace).name)
-    if is_repeated(args):
-
-        def play_one(own: argparse.Namespace, at: Path) -> Run:
-            return play(own, loaded, workload, folder=at)
-
-        return repeat(args, play_one, root=folder, classes=count_classes(workload))
-    try:
-        finished = play(args, loaded, workload, folder=folder)
-    except RunInterrupted:
-        show_interrupted(folder, lambda stopped: _show(stopped, args))
-        raise
-    _show(finished, args)
-    return 0
+    return play_and_show(experiment_of(args, by_hand=by_hand), args)
 
 
-def _show(run: Run, args: argparse.Namespace) -> None:
-    from emulator.statistics.summary import summarise
-    from emulator.views.as_json.summary import summary_to_json
-    from emulator.views.terminal.console import console
-    from emulator.views.terminal.summary_table import render
+def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experiment:
+    """The run spec that the arguments give.
 
-    summary = summarise(run)
-    if args.json:
-        print(json.dumps(summary_to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
-        return
-    out = console()
-    out.print(render(summary))
-    out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)
+    Raises:
+        InputError: not exactly one of TRACE, -f and --again was given, or a value does not fit.
+    """
+    given = spec_part(args, GROUPS)
+    trace = given.get("job", {}).get("trace", {}).get("path")
+    if sum(one is not None for one in (trace, args.file, args.again)) != 1:
+        raise InputError("give one of TRACE, -f FILE and --again RUN (see `charkha run --help`)")
+    if by_hand:
+        given = merge(given, {"agents": {"by_hand": True}})
+    return build(merge(_base(args), given), GROUPS)
+
+
+def _base(args: argparse.Namespace) -> dict[str, Any]:
+    """The run spec that the options override."""
+    from emulator.experiment.document import experiment_of_run, read_experiment
+    from emulator.run_folder.record import read_run
+
+    if args.file is not None:
+        found = read_experiment(args.file)
+    elif args.again is not None:
+        found = experiment_of_run(read_run(args.again))
+    else:
+        return {}
+    plain = found.to_plain()
+    return {**plain, "job": plain["jobs"][0]}

@@ -8,7 +8,7 @@ import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from emulator.cli.options.arguments import argument, at_least
+from emulator.cli.options.converters import argument, at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.run_folder.pruning import choose_runs, plan_removal, remove
@@ -18,14 +18,15 @@ from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements
 from emulator.statistics.stragglers import lateness
 from emulator.statistics.summary import summarise
-from emulator.views.as_json.store import runs_to_json, statistics_to_json
-from emulator.views.as_json.summary import summary_to_json
+from emulator.views.terminal.console import console
 from emulator.views.terminal.store_table import (
     render_removals,
     render_runs,
     render_statistics,
+    runs_to_json,
+    statistics_to_json,
 )
-from emulator.views.terminal.summary_table import render
+from emulator.views.terminal.summary_table import render, to_json
 from emulator.visible import visible
 
 _AGO = re.compile(r"(\d{1,6})([hdw])")
@@ -45,7 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "runs", description="List, show and prune the run folders below a root.", epilog=_EPILOG
     )
-    parser.set_defaults(handler=_list, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
+    parser.set_defaults(handler=list_command, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
     actions = parser.add_subparsers(title="actions", metavar="ACTION", help="default: list")
     _add_list(actions)
     _add_show(actions)
@@ -62,8 +63,7 @@ def _add_list(actions: Subparsers) -> None:
     parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, default=RUNS, help="a folder (default: runs)")
     _add_filters(parser)
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("store_table")
-    parser.set_defaults(handler=_list)
+    parser.set_defaults(handler=list_command)
 
 
 def _add_show(actions: Subparsers) -> None:
@@ -75,8 +75,7 @@ def _add_show(actions: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_explain("summary_table", "store_table")
-    parser.set_defaults(handler=_show)
+    parser.set_defaults(handler=show_command)
 
 
 def _add_prune(actions: Subparsers) -> None:
@@ -91,7 +90,7 @@ def _add_prune(actions: Subparsers) -> None:
     _add_filters(parser)
     parser.add_argument("--keep", metavar="N", type=at_least(0), default=0, help="keep the N newest of them")
     parser.add_argument("--yes", action="store_true", help="remove them")
-    parser.set_defaults(handler=_prune)
+    parser.set_defaults(handler=prune_command)
 
 
 def _add_filters(parser: Parser) -> None:
@@ -125,30 +124,49 @@ def _filter(args: argparse.Namespace) -> RunFilter:
     return RunFilter(**{field.name: getattr(args, field.name) for field in dataclasses.fields(RunFilter)})
 
 
-def _list(args: argparse.Namespace) -> None:
+def list_command(args: argparse.Namespace) -> int:
+    """List runs.
+
+    Raises:
+        InputError: the root is not a folder.
+    """
     runs = list_runs(args.root, _filter(args))
     if args.json:
         print_json(runs_to_json(runs))
     else:
         print(render_runs(runs, args.root) if runs else f"no such run below {visible(str(args.root))}")
+    return 0
 
 
-def _show(args: argparse.Namespace) -> None:
+def show_command(args: argparse.Namespace) -> int:
+    """Show a run.
+
+    Raises:
+        ResultError: the folder is not a run folder, or is damaged.
+    """
     run = read_run(args.run)
     summary, found = summarise(run), measurements(run)
     classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
     if args.json:
         statistics = statistics_to_json(classes, late, incomplete=found.incomplete)
-        print_json(summary_to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
+        print_json(to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
     else:
         statistics_table = render_statistics(classes, late, incomplete=found.incomplete)
-        print_tables(render(summary), "", statistics_table)
+        print_tables(render(summary, width=console().width), "", statistics_table)
+    return 0
 
 
-def _prune(args: argparse.Namespace) -> None:
+def prune_command(args: argparse.Namespace) -> int:
+    """Remove runs, or list those that would be removed.
+
+    Raises:
+        InputError: neither runs nor filters were given, or both.
+        HostError: a folder cannot be removed.
+    """
     removals = plan_removal(choose_runs(args.runs, _filter(args), root=args.root, keep=args.keep))
     if args.yes:
         for one in removals:
             if one.kept_because is None:
                 remove(one)
     print_tables(render_removals(removals, is_done=args.yes))
+    return 0

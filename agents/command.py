@@ -1,0 +1,115 @@
+"""`charkha agent`: what runs next to a NIC, started by hand."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import InputError
+from emulator.visible import visible
+from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, tls_files
+
+if TYPE_CHECKING:
+    from emulator.telemetry.metrics import AgentMetrics
+
+_EXAMPLE = """example:
+  charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --token-file token
+
+Connects to the controller over the management network, plays the ranks of its host at eth1, and
+waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the length of a
+run. docs/physical.md walks through it.
+"""
+
+
+_SECURITY = {
+    "--token-file": f"secret that the controller demands (default: {TOKEN_VARIABLE})",
+    "--tls-cert": "own certificate, PEM; encrypts control",
+    "--tls-key": "key of the certificate, PEM",
+    "--tls-ca": "authority that must have issued the controller's certificate, PEM",
+}
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `agent` to the command line."""
+    parser = subparsers.add_parser(
+        "agent",
+        help="play ranks on this machine for a controller",
+        description="Play the ranks of this machine, one run after another, for a controller that runs elsewhere.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument(
+        "--controller", metavar="HOST:PORT", required=True, help="controller to connect to; or unix:PATH"
+    )
+    parser.add_argument(
+        "--interface",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="port under test that all traffic leaves through (repeatable; default: loopback only)",
+    )
+    parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
+    parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
+    security = parser.add_argument_group("security")
+    for name, text in _SECURITY.items():
+        security.add_argument(name, metavar="FILE", type=Path, help=text)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play runs until interrupted.
+
+    Raises:
+        EmulatorError: no token, an interface that cannot be used, a controller that refuses the agent; interrupted.
+    """
+    # No other command needs what an agent is made of.
+    from agents.host.ports import Ports
+    from agents.process import run_staying_agent
+    from agents.service import StayingAgent
+
+    target: str = args.controller
+    secret = read_token(args.token_file)
+    if not target.startswith("unix:"):
+        _check(target)
+        if secret is None:
+            raise InputError(f"a token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
+    name = args.name or socket.gethostname()
+
+    def tell(line: str) -> None:
+        print(f"charkha agent {visible(name)}: {visible(line)}", file=sys.stderr, flush=True)
+
+    with contextlib.ExitStack() as stack:
+        run_staying_agent(
+            StayingAgent(
+                target,
+                name,
+                secret or "",
+                ports=Ports(tuple(args.interface)),
+                tls=tls_files(args.tls_cert, args.tls_key, args.tls_ca),
+                told=tell,
+                metrics=_metrics(args.metrics, name, stack),
+            )
+        )
+    return 0
+
+
+def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> AgentMetrics | None:
+    """Metrics that are served until the stack is left; None where nobody asked for them."""
+    if address is None:
+        return None
+    from emulator.telemetry.metrics import AgentMetrics, MetricsEndpoint, new_registry, parse_address
+
+    registry = new_registry()
+    metrics = AgentMetrics(registry, name)
+    endpoint = stack.enter_context(MetricsEndpoint(registry, parse_address(address)))
+    print(f"charkha agent {visible(name)}: metrics at {endpoint.url}", file=sys.stderr, flush=True)
+    return metrics
+
+
+def _check(target: str) -> None:
+    host, colon, port = target.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise InputError(f"--controller {target}: write HOST:PORT, as 192.0.2.1:4790 or [2001:db8::1]:4790")

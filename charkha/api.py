@@ -1,0 +1,142 @@
+"""The functions behind `import charkha`. Heavy libraries are loaded when a function needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import InputError
+from emulator.experiment.spec import Experiment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from emulator.comparison.verdicts import Comparison
+    from emulator.run_folder.manifest import Manifest
+    from emulator.statistics.summary import RunSummary as Summary
+else:
+    Comparison = Summary = Any
+
+TABLES = ("samples", "iterations", "flows", "counters", "compute")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run folder.
+
+    Attributes:
+        folder: where it is.
+        manifest: the facts besides the numbers: command line, settings, versions, hosts, topology.
+    """
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def experiment(self) -> Experiment:
+        """The run spec it was made from.
+
+        Raises:
+            InputError: the run is older than run specs, or its trace or topology has changed since.
+        """
+        from emulator.experiment.document import experiment_of_run
+        from emulator.run_folder.record import read_run
+
+        return experiment_of_run(read_run(self.folder))
+
+    def summary(self) -> Summary:
+        """What the table of `charkha run` shows: classes of collectives, iterations, flows.
+
+        Raises:
+            ResultError: a table of the run is missing or damaged.
+        """
+        from emulator.run_folder.record import read_run
+        from emulator.statistics.summary import summarise
+
+        return summarise(read_run(self.folder))
+
+    def table(self, name: str) -> pa.Table:
+        """One of TABLES, a row per sample, iteration, flow …; docs/results.md explains the columns.
+
+        Raises:
+            InputError: there is no such table.
+            ResultError: it is missing or damaged.
+        """
+        from emulator.run_folder.record import read_run
+        from emulator.run_folder.schema import Part
+
+        if name not in TABLES:
+            raise InputError(f"there is no table {name!r}; choose from {', '.join(TABLES)}")
+        return read_run(self.folder).table(Part(name))
+
+
+def play(
+    experiment: Experiment,
+    folder: str | Path | None = None,
+    *,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Play an experiment, and return its run.
+
+    Args:
+        experiment: what to play; its campaign, if any, is ignored.
+        folder: run folder to make; None: runs/<time>-<name>.
+        notify: receives lines for the user, for example what limits the tester.
+
+    Raises:
+        InputError: bad input; nothing was sent.
+        RunError: the run failed; the folder keeps what was measured.
+        HostError: this host lacks something.
+    """
+    from emulator.experiment import play as playing
+
+    run = playing.play(experiment, folder=None if folder is None else Path(folder), notify=notify)
+    return Run(run.folder, run.manifest)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Open a run folder of this version or an earlier one.
+
+    Raises:
+        ResultError: it is not a run folder, is damaged, or was written by a newer version.
+    """
+    from emulator.run_folder.record import read_run
+
+    run = read_run(Path(folder))
+    return Run(run.folder, run.manifest)
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    """Read a run spec from a YAML file.
+
+    Raises:
+        InputError: it cannot be read, or does not fit; the error names file, line and key.
+    """
+    from emulator.experiment.document import read_experiment as read
+
+    return read(Path(path))
+
+
+def compare(before: str | Path, after: str | Path, *, margin: float = 0.03) -> Comparison:
+    """Compare two groups of runs, class by class.
+
+    Args:
+        before, after: a run folder, a folder of run folders, or a pattern of either.
+        margin: smallest relative difference of times that counts.
+
+    Raises:
+        InputError: there is no run, or the runs are not comparable.
+        ResultError: a run cannot be read.
+    """
+    from emulator.comparison.comparability import check_comparability
+    from emulator.comparison.groups import groups_to_compare
+    from emulator.comparison.verdicts import Rules
+    from emulator.comparison.verdicts import compare as compare_groups
+
+    groups = groups_to_compare([str(before), str(after)], by_firmware=False)
+    comparability = check_comparability(groups)
+    if comparability.refused:
+        raise InputError(f"the runs are not comparable: {' | '.join(map(str, comparability.refused))}")
+    return compare_groups(groups, comparability, Rules(margin=margin))

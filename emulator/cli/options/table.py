@@ -1,0 +1,193 @@
+"""Options as a table: every option names the part of a run spec that it sets.
+
+The table works both ways: it builds the parser, turns parsed arguments into a run spec, and turns a run spec back into
+arguments. Nothing is derived here: an option that is not given leaves its part of the run spec unset.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.cli.options.converters import argument
+from emulator.cli.parser import Group, Parser
+from emulator.errors import InputError
+from emulator.experiment.spec import Experiment
+from emulator.schema import SchemaProblem, decode
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of the command line.
+
+    Attributes:
+        flags: as `-n`, `--ranks`; a positional argument has its name without dashes.
+        path: of the value in a run spec, as `network.topology`; `job` is its one job.
+        help: what it sets, in a few words.
+        metavar: stands for the value.
+        read: text → plain value of the run spec; raises ValueError with what is needed.
+        choices: all texts there are; empty: any that `read` takes.
+        constant: the option takes no value and sets this.
+        is_list: repeatable; values form a list.
+        is_mapping: repeatable NAME=VALUE; values form a mapping.
+        is_required: it must be given.
+        is_common: `--help` lists it; all others are listed by `--help-all`.
+        nargs: "?" for a positional argument that can be left out.
+    """
+
+    flags: tuple[str, ...]
+    path: str
+    help: str
+    metavar: str | None = None
+    read: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    constant: Any = None
+    is_list: bool = False
+    is_mapping: bool = False
+    is_required: bool = False
+    is_common: bool = False
+    nargs: str | None = None
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether it is given by its place."""
+        return not self.flags[0].startswith("-")
+
+    def add_to(self, group: Parser | Group) -> None:
+        """Add it to a parser or a group of one."""
+        how: Plain = {"help": self.help, "metavar": self.metavar, "default": None}
+        if self.constant is not None:
+            how = {"help": self.help, "action": "store_const", "const": self.constant, "default": None}
+        elif self.choices:
+            how |= {"choices": self.choices}
+        elif self.is_list or self.is_mapping:
+            how |= {"action": "append", "type": argument(_split if self.is_mapping else self.read)}
+        else:
+            how |= {"type": argument(self.read)}
+        if self.is_positional:
+            group.add_argument(self.path, **(how | ({"nargs": self.nargs} if self.nargs else {})))
+        else:
+            group.add_argument(
+                *self.flags, dest=self.path, required=self.is_required, advanced=not self.is_common, **how
+            )
+
+    def value(self, args: argparse.Namespace) -> Any:
+        """What was given, as a plain value of the run spec; None if it was not given."""
+        given = getattr(args, self.path, None)
+        if given is not None and self.is_mapping:
+            return dict(given)
+        return self.read(given) if given is not None and self.choices else given
+
+    def arguments(self, value: Any) -> list[str]:
+        """The words that set this value."""
+        if self.constant is not None:
+            return [self.flags[-1]] if value == self.constant else []
+        texts = (
+            [f"{name}={one}" for name, one in value.items()] if self.is_mapping else value if self.is_list else [value]
+        )
+        words = [_text(one, self.choices) for one in texts]
+        return words if self.is_positional else [word for text in words for word in (self.flags[-1], text)]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionGroup:
+    """Options under one title."""
+
+    title: str
+    options: Sequence[Option]
+
+
+def add_options(parser: Parser, groups: Iterable[OptionGroup]) -> None:
+    """Add all options, under their titles."""
+    for group in groups:
+        target = parser.add_argument_group(group.title) if group.title else parser
+        for option in group.options:
+            option.add_to(target)
+
+
+def spec_part(args: argparse.Namespace, groups: Iterable[OptionGroup]) -> Plain:
+    """What was given, as a part of a run spec in plain values; `job` stands for its one job."""
+    part: Plain = {}
+    for option in _options(groups):
+        value = option.value(args)
+        if value is not None:
+            _set(part, option.path.split("."), value)
+    return part
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
+    """Two parts of a run spec; where both set a value, `over` wins."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def build(part: Mapping[str, Any], groups: Iterable[OptionGroup]) -> Experiment:
+    """A run spec from its parts.
+
+    Raises:
+        InputError: a value does not fit; it names the option.
+    """
+    document = {key: value for key, value in part.items() if key != "job"} | {"jobs": [part.get("job", {})]}
+    try:
+        return decode(document, Experiment)
+    except SchemaProblem as problem:
+        raise InputError(f"{_flag(problem.path, groups)}{problem.problem}") from problem
+
+
+def to_arguments(experiment: Experiment, groups: Iterable[OptionGroup]) -> list[str]:
+    """The words of a command line that give this run spec; positional arguments first."""
+    plain = experiment.to_plain()
+    document = {**plain, "job": plain["jobs"][0]}
+    words: list[str] = []
+    for option in sorted(_options(groups), key=lambda one: not one.is_positional):
+        value = _get(document, option.path.split("."))
+        if value is not None:
+            words += option.arguments(value)
+    return words
+
+
+def _options(groups: Iterable[OptionGroup]) -> Iterator[Option]:
+    return (option for group in groups for option in group.options)
+
+
+def _flag(path: Sequence[str | int], groups: Iterable[OptionGroup]) -> str:
+    """The option that sets a value of a run spec, as the beginning of an error."""
+    keys = ["job", *path[2:]] if path[:1] == ("jobs",) else list(path)
+    for option in _options(groups):
+        if option.path.split(".") == keys and not option.is_positional:
+            return f"{option.flags[-1]}: "
+    return f"{'.'.join(map(str, keys))}: " if keys else ""
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise ValueError(f"{text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _text(value: Any, choices: Sequence[str]) -> str:
+    if isinstance(value, bool) and "on" in choices:
+        return "on" if value else "off"
+    return str(value)
+
+
+def _set(part: Plain, keys: Sequence[str], value: Any) -> None:
+    for key in keys[:-1]:
+        part = part.setdefault(key, {})
+    part[keys[-1]] = value
+
+
+def _get(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    for key in keys:
+        if not isinstance(document, Mapping) or key not in document:
+            return None
+        document = document[key]
+    return document

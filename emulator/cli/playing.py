@@ -1,0 +1,186 @@
+"""What `run`, `bench` and `controller` share: play an experiment, show progress on stderr and the result on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emulator.errors import RunInterrupted
+from emulator.experiment.spec import Experiment
+from emulator.visible import visible
+
+if TYPE_CHECKING:
+    from emulator.cli.parser import Parser
+    from emulator.experiment.campaign import CampaignProgress
+    from emulator.experiment.workload import LoadedJob
+    from emulator.run_folder.record import Run
+
+
+def add_output_options(parser: Parser) -> None:
+    """Where the run goes, and how it is shown."""
+    from emulator.cli.options.converters import argument
+    from emulator.experiment.live_address import LiveAddress, parse_live_address
+
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="DIR", type=Path, help="run folder (default: runs/<time>-<name>)")
+    output.add_argument("--json", action="store_true", help="print the facts of the table as JSON")
+    output.add_argument(
+        "--print-spec", action="store_true", advanced=True, help="print the run spec as YAML and exit; no traffic"
+    )
+    output.add_argument(
+        "--live",
+        metavar="PORT",
+        nargs="?",
+        type=argument(parse_live_address),
+        const=LiveAddress(),
+        advanced=True,
+        help="serve the report during the run, at 127.0.0.1 or [ADDRESS:]PORT (default: a free port)",
+    )
+    output.add_argument(
+        "--resume", action="store_true", advanced=True, help="with --repeat: keep the complete runs in --out"
+    )
+
+
+def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
+    """Play one run or a campaign, and print its table or JSON.
+
+    Args:
+        experiment: what to play.
+        args: those of `add_output_options`.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something.
+    """
+    # Playing takes most of a second to load, which help does not need.
+    from emulator.experiment.document import to_yaml
+    from emulator.experiment.play import has_samples, name_of, new_run_folder
+    from emulator.experiment.workload import load_job
+    from emulator.run_folder.places import check_folder
+    from emulator.run_folder.record import read_run
+
+    if args.print_spec:
+        print(to_yaml(experiment), end="")
+        return 0
+    if args.out is not None:
+        check_folder(args.out, "--out")
+    with contextlib.ExitStack() as stack:
+        with status() as on_step:
+            job = stack.enter_context(load_job(experiment.job, on_step=on_step))
+        folder = args.out or new_run_folder(name_of(experiment))
+        play_one = partial(_play, job, args)
+        if experiment.campaign is not None:
+            return _play_campaign(experiment, play_one, job, folder, args)
+        try:
+            run = play_one(experiment, folder)
+        except RunInterrupted:
+            if has_samples(folder):
+                _show(read_run(folder), experiment, args)
+            raise
+        _show(run, experiment, args)
+    return 0
+
+
+def notify(line: str) -> None:
+    """A line for the user on stderr."""
+    print(f"charkha: {visible(line)}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def status() -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says what is going on; gives the function that changes it."""
+    from rich.console import Console
+    from rich.status import Status
+
+    with Status("", console=Console(stderr=True)) as status:
+        yield status.update
+
+
+def _play(job: LoadedJob, args: argparse.Namespace, experiment: Experiment, folder: Path) -> Run:
+    from emulator.experiment.log import RunLog
+    from emulator.experiment.play import prepare
+    from emulator.views.terminal.progress import RunProgress
+
+    with prepare(experiment, job, notify=notify) as prepared:
+        facts = prepared.facts
+        progress = RunProgress(
+            nodes=facts.nodes // facts.iterations,
+            iterations=facts.iterations,
+            dialling=prepared.connecting,
+            address=experiment.agents.listen or "",
+        )
+        with progress:
+            return prepared.play(folder, observers=[progress, RunLog()], live=args.live)
+
+
+def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
+    sweep = experiment.job.sweep
+    if sweep is not None:
+        from emulator.experiment.workload import planned_sweep
+        from emulator.views.terminal.sweep import render_sweep, sweep_table, sweep_to_json
+
+        planned = planned_sweep(sweep)
+        table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
+        if args.json:
+            print(json.dumps(sweep_to_json(table) | {"run_folder": str(run.folder)}, indent=2))
+        else:
+            print(render_sweep(table))
+            print(f"# Run folder: {visible(str(run.folder))}")
+        return
+    from emulator.statistics.summary import summarise
+    from emulator.views.terminal.console import console
+    from emulator.views.terminal.summary_table import render, to_json
+
+    summary = summarise(run)
+    if args.json:
+        print(json.dumps(to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
+        return
+    out = console()
+    out.print(render(summary, width=out.width))
+    out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)
+
+
+def _play_campaign(
+    experiment: Experiment,
+    play_one: Callable[[Experiment, Path], Run],
+    job: LoadedJob,
+    root: Path,
+    args: argparse.Namespace,
+) -> int:
+    from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
+    from emulator.statistics.classes import count_classes
+
+    assert experiment.campaign is not None
+    progress = CampaignProgress(root, schedule(experiment.campaign, classes=count_classes(job.workload)))
+
+    def on_turn(number: int, turn: Turn) -> None:
+        notify(f"run {number} of {len(progress.turns)}: {turn.folder(root)}")
+
+    try:
+        play_campaign(experiment, play_one, progress, resume=args.resume, on_turn=on_turn)
+    finally:
+        if progress.outcomes:
+            _show_campaign(progress, args)
+    return 1 if progress.complete < len(progress.outcomes) else 0
+
+
+def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> None:
+    from emulator.views.terminal.campaign_table import render
+    from emulator.views.terminal.console import console
+
+    plain = progress.to_plain()
+    if args.json:
+        print(json.dumps(plain, indent=2))
+        return
+    one_group = progress.groups == [progress.root]
+    folders = f"{progress.root} OTHER" if one_group else " ".join(plain["groups"])
+    advice = f"Compare them{' with others' if one_group else ''}: charkha compare {folders}"
+    out = console()
+    out.print(render(plain["runs"]))
+    line = f"{progress.complete} of {len(progress.turns)} runs are complete. {visible(advice)}"
+    out.print(line, soft_wrap=True, highlight=False)

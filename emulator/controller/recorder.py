@@ -1,0 +1,96 @@
+"""From what a session reports to rows of the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.control.observations import Completions, ComputeSpans, RankSummary
+from emulator.controller.companion import RunCompanion
+from emulator.run_folder.catalogue import Catalogue
+from emulator.run_folder.manifest import Exclusion, Trials
+from emulator.run_folder.observer import RunObserver
+from emulator.run_folder.record import BROKEN, RunWriter
+
+
+class Recorder:
+    """Writes what a session reports into the run folder, and passes it on. Implements SessionObserver.
+
+    Args:
+        writer: of the open run folder.
+        catalogue: the fixed columns of every communication node.
+        observers: called in order, after the rows are written.
+        companion: watches the device under test.
+    """
+
+    def __init__(
+        self, writer: RunWriter, catalogue: Catalogue, observers: Sequence[RunObserver], companion: RunCompanion
+    ) -> None:
+        self._writer, self._catalogue, self._observers, self._companion = writer, catalogue, observers, companion
+        self._done: dict[int, list[RankSummary]] = {}
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """See SessionObserver."""
+        for observer in self._observers:
+            observer.waiting_for(agents)
+
+    def iteration_started(self, iteration: int) -> None:
+        """See SessionObserver."""
+        if not self._done:
+            self._companion.begin()
+        self._done[iteration] = []
+        for observer in self._observers:
+            observer.iteration_started(iteration)
+
+    def completed(self, completions: Completions) -> None:
+        """See SessionObserver."""
+        samples = self._catalogue.samples(completions)
+        self._writer.add_samples(samples)
+        for observer in self._observers:
+            observer.completed(len(completions.rank))
+            observer.recorded(samples)
+
+    def computed(self, spans: ComputeSpans) -> None:
+        """See SessionObserver."""
+        self._writer.add_compute(spans)
+
+    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
+        """See SessionObserver."""
+        self._writer.add_iteration(iteration, summaries)
+        done = self._done[iteration]
+        done += summaries
+        if len(done) == self._catalogue.ranks:
+            start_ns, end_ns = min(one.start_ns for one in done), max(one.end_ns for one in done)
+            for observer in self._observers:
+                observer.iteration_done(iteration, end_ns - start_ns)
+
+    def moved(self, bytes_sent: int) -> None:
+        """See SessionObserver."""
+        self._add_counters()
+        self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
+        for observer in self._observers:
+            observer.moved(bytes_sent)
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """See SessionObserver."""
+        for observer in self._observers:
+            observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
+
+    def flush(self) -> None:
+        """Put everything on disk."""
+        self._add_counters()
+        self._writer.flush()
+
+    def _add_counters(self) -> None:
+        counters = self._companion.counters()
+        if counters is not None:
+            self._writer.add_counters(counters)
+
+    def trials(self, ranks: int) -> Trials:
+        """Accounting of iterations; one that not all ranks completed is excluded."""
+        broken = [one for one, done in self._done.items() if one >= 0 and len(done) < ranks]
+        return Trials(
+            attempted=len(self._done),
+            warmup=sum(one < 0 for one in self._done),
+            included=sum(one >= 0 for one in self._done) - len(broken),
+            excluded=tuple(Exclusion(one, BROKEN) for one in broken),
+        )

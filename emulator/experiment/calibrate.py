@@ -1,0 +1,171 @@
+"""What the tester alone can do, measured with its own runs: ranks in pairs, over loopback or over cables."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from emulator.experiment.calibration import deciding_parameters
+from emulator.experiment.play import prepare
+from emulator.experiment.spec import Agents, Experiment, Job, Network, Observe, Pairs, Transport
+from emulator.experiment.workload import load_job
+from emulator.host.scratch import scratch_folder
+from emulator.host.timer import TimerfdClock
+from emulator.lab.labs import Labs
+from emulator.run_folder.record import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.calibration import CABLES, LOOPBACK, AgentClock, Calibration, TimerJitter, TransportCost
+from emulator.statistics.collectives import MERGE_COLUMNS, merge
+from emulator.statistics.stats import percentile, variation
+from emulator.statistics.summary import read_measured
+from emulator.statistics.tester import find_ceiling, sent_meanwhile
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+
+COUNTS = {16: 40, 16 << 10: 20, 256 << 10: 12, 1 << 20: 8, 4 << 20: 4}
+"""Bytes of a collective → how many of them, one after the other."""
+ITERATIONS = 4
+MOST_HOSTS = 16
+RING_STEPS = 2
+"""Of an all-reduce of two ranks."""
+ALARMS, ALARM_NS = 1000, 500_000
+
+
+def calibrate(
+    topology: Topology | None, *, transports: Sequence[str], ranks: int | None, agents: Agents | None = None
+) -> Calibration:
+    """Measure the tester; takes some seconds per transport.
+
+    Args:
+        topology: its MTU, transport parameters and number of hosts count; None: loopback.
+        transports: by name.
+        ranks: in pairs; None: one per host, or two per core.
+        agents: how agents of the topology connect, to look at their clocks; None: none does.
+
+    Raises:
+        EmulatorError: as a run.
+    """
+    with scratch_folder() as scratch, _testbed(topology, ranks, scratch) as (where, count, network):
+        costs = tuple(_cost(name, count, network, scratch) for name in transports)
+        clocks = _clocks(topology, agents, scratch) if topology is not None and agents is not None else ()
+    return Calibration(
+        created=datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds"),
+        where=where,
+        topology=None if topology is None else topology.source,
+        topology_digest=None if topology is None else topology.digest,
+        transports=costs,
+        timer=measure_timer(),
+        clocks=clocks,
+    )
+
+
+def can_be_cabled(topology: Topology) -> bool:
+    """Whether its hosts are namespaces of this machine in a lab: cables between two of them show what they can do."""
+    kinds = {switch.kind for switch in topology.network.switches}
+    return topology.network.is_drawn and not topology.agents and "physical" not in kinds
+
+
+@contextmanager
+def _testbed(topology: Topology | None, ranks: int | None, scratch: Path) -> Iterator[tuple[str, int, Network]]:
+    """(where, number of ranks, network of a run there)."""
+    if topology is None or not can_be_cabled(topology) or os.geteuid() != 0:
+        count = ranks or 2 * len(os.sched_getaffinity(0))
+        yield LOOPBACK, count + count % 2, Network()
+        return
+    count = ranks or min(len(topology.hosts), MOST_HOSTS)
+    count += count % 2
+    path = scratch / "cables.yaml"
+    path.write_text(json.dumps(_cables(topology, count)))
+    labs, lab_id = Labs(), f"calibrate-{os.getpid()}"
+    labs.up(load_topology(path, ranks=0), lab_id=lab_id)
+    try:
+        yield CABLES, count, Network(topology=str(path), lab=lab_id)
+    finally:
+        labs.down(lab_id)
+
+
+def _cables(topology: Topology, count: int) -> dict[str, object]:
+    """A topology of pairs of hosts, each pair with a cable between."""
+    hosts = [{"name": f"c{at}", "addresses": [f"198.18.{at >> 7}.{2 * (at & 127) + 1}"]} for at in range(count)]
+    cable = {} if topology.link_mtu is None else {"mtu": topology.link_mtu}
+    links = [{"endpoints": [f"c{at}:eth0", f"c{at + 1}:eth0"], **cable} for at in range(0, count, 2)]
+    transport = {name: value for name, value in topology.transport.items() if "rate" not in name}
+    return {"name": "cables", "hosts": hosts, "links": links} | ({"transport": transport} if transport else {})
+
+
+def _experiment(
+    pairs: Pairs, network: Network, *, transport: str | None = None, agents: Agents | None = None
+) -> Experiment:
+    job = Job(pairs=pairs, iterations=ITERATIONS, algorithms={"all_reduce": "ring"})
+    place = Network(topology=network.topology, lab=network.lab, transport=Transport(name=transport))
+    return Experiment(jobs=(job,), network=place, agents=agents or Agents(), observe=Observe(report=False))
+
+
+def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> TransportCost:
+    experiment = _experiment(Pairs(ranks=ranks, counts=tuple(COUNTS.items())), network, transport=transport)
+    with load_job(experiment.job) as job, prepare(experiment, job) as prepared:
+        run = prepared.play(scratch / f"run-{transport}")
+        parameters = deciding_parameters(prepared.resolved)
+    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
+    merged = merge(samples)
+    step_bytes = {size: size // RING_STEPS for size in COUNTS}
+    ceiling = find_ceiling(merged, sent_meanwhile(samples, merged), steps=RING_STEPS, step_bytes=step_bytes)
+    return TransportCost(
+        transport=transport,
+        parameters=parameters,
+        ranks=ranks,
+        agents=len(run.manifest.hosts),
+        rates=ceiling.rates,
+        step_ns=ceiling.step_ns,
+        message_ns=ceiling.step_ns / ranks,
+        variation=variation(merged.cct_ns[merged.size_bytes == max(COUNTS)]),
+    )
+
+
+def _clocks(topology: Topology, agents: Agents, scratch: Path) -> tuple[AgentClock, ...]:
+    """Of all agents of the topology, from a run of next to no bytes with one rank per host."""
+    ranks = len(topology.hosts) + len(topology.hosts) % 2
+    pairs = Pairs(ranks=ranks, counts=((min(COUNTS), 1),))
+    run = _played(_experiment(pairs, Network(topology=topology.source), agents=agents), scratch / "clocks")
+    return tuple(AgentClock(one.agent, one.clock_offset_ns, one.clock_error_ns) for one in run.manifest.hosts)
+
+
+def _played(experiment: Experiment, folder: Path) -> Run:
+    with load_job(experiment.job) as job, prepare(experiment, job) as prepared:
+        return prepared.play(folder)
+
+
+def measure_timer() -> TimerJitter:
+    """How late alarms of this process's event loop are while nothing else is to do."""
+    late = np.sort(asyncio.run(_overshoots()))
+    return TimerJitter(
+        alarms=len(late),
+        p50_ns=int(percentile(late, 0.5) or 0),
+        p99_ns=int(percentile(late, 0.99) or 0),
+        max_ns=int(late[-1]),
+    )
+
+
+async def _overshoots() -> list[int]:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    late: list[int] = []
+    with TimerfdClock() as clock:
+        begin = clock.now() + ALARM_NS
+
+        def ring() -> None:
+            late.append(clock.now() - (begin + len(late) * ALARM_NS))
+            if len(late) == ALARMS:
+                done.set_result(None)
+            else:
+                clock.call_at(begin + len(late) * ALARM_NS, ring)
+
+        clock.call_at(begin, ring)
+        await done
+    return late

@@ -1,0 +1,211 @@
+"""A campaign: cases (firmware profiles) times repeats, played in turns A B A B, a run folder for each.
+
+It can be resumed: a run that is complete in its folder is not played again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from emulator.comparison.inference import runs_to_decide
+from emulator.errors import InputError, RunError, RunInterrupted
+from emulator.experiment.spec import AUTO, Campaign, Experiment
+from emulator.run_folder.manifest import COMPLETE
+from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.store import is_run_folder
+from emulator.statistics.measurements import whole_iterations
+from emulator.statistics.stats import median
+from emulator.statistics.summary import read_measured
+
+_ALLOWED_FAILURES = 2
+"""In a row: more are not an accident."""
+
+PlayOne = Callable[[Experiment, Path], Run]
+"""Plays one run into a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run of a campaign.
+
+    Attributes:
+        group: name of its group, and of the folder below the root; "" if there is one group only.
+        number: within its group, from 1.
+        profile: firmware profile; None: that of the experiment.
+    """
+
+    group: str
+    number: int
+    profile: str | None
+
+    def folder(self, root: Path) -> Path:
+        """Its run folder."""
+        return root / self.group / f"{self.number:02}"
+
+    def __str__(self) -> str:
+        return f"{self.group} {self.number:02}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a turn: `problem` is None if the run is complete; `jct_ns` is its median."""
+
+    turn: Turn
+    folder: Path
+    jct_ns: float | None
+    problem: str | None
+
+
+@dataclass(slots=True)
+class CampaignProgress:
+    """What has been played so far; stays readable when the campaign ends early."""
+
+    root: Path
+    turns: Sequence[Turn]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def complete(self) -> int:
+        """Number of complete runs."""
+        return sum(one.problem is None for one in self.outcomes)
+
+    @property
+    def groups(self) -> list[Path]:
+        """Folder of each group, in order."""
+        return [self.root / name for name in dict.fromkeys(turn.group for turn in self.turns)]
+
+    def to_plain(self) -> dict[str, Any]:
+        """The outcome for machines; times in ns."""
+        return {
+            "root": str(self.root),
+            "groups": [str(folder) for folder in self.groups],
+            "planned": len(self.turns),
+            "complete": self.complete,
+            "runs": [
+                {
+                    "run": str(one.turn),
+                    "group": one.turn.group or None,
+                    "number": one.turn.number,
+                    "profile": one.turn.profile,
+                    "folder": str(one.folder),
+                    "jct_ns": one.jct_ns,
+                    "problem": one.problem,
+                }
+                for one in self.outcomes
+            ],
+        }
+
+
+def schedule(campaign: Campaign, *, classes: int) -> list[Turn]:
+    """The turns in the order they are played: A B A B.
+
+    Args:
+        campaign: profiles and repeats.
+        classes: that will be compared, the iteration among them; decides the number of runs of "auto".
+    """
+    count = runs_to_decide(classes) if campaign.repeat == AUTO else campaign.repeat
+    groups = list(_groups(campaign.profiles))
+    return [Turn(group, number, profile) for number in range(1, count + 1) for group, profile in groups]
+
+
+def play_campaign(
+    experiment: Experiment,
+    play_one: PlayOne,
+    progress: CampaignProgress,
+    *,
+    resume: bool = False,
+    on_turn: Callable[[int, Turn], None] = lambda number, turn: None,
+) -> None:
+    """Play all turns. A run that fails is left out of its group, and the next one goes on.
+
+    Args:
+        experiment: of every run; its profile is replaced by the turn's.
+        play_one: plays one run.
+        progress: receives the outcome of every turn.
+        resume: go on in a root that holds runs: those that are complete are kept, others are played again.
+        on_turn: called before each turn with its number, from 1.
+
+    Raises:
+        EmulatorError: bad input, a host that lacks something, two runs in a row that failed; what is complete stays.
+        KeyboardInterrupt, RunInterrupted: the same.
+    """
+    root = progress.root
+    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise InputError(f"{root}: is not an empty folder; choose another --out, or --resume the campaign in it")
+    for number, turn in enumerate(progress.turns, 1):
+        done = _complete_run(turn.folder(root)) if resume else None
+        if done is not None:
+            progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
+            continue
+        on_turn(number, turn)
+        progress.outcomes.append(_play(experiment, turn, play_one, root))
+        _stop_if_hopeless(progress.outcomes)
+
+
+def one_run(experiment: Experiment, profile: str | None) -> Experiment:
+    """The experiment of a single turn."""
+    device = experiment.device if profile is None else replace(experiment.device, profile=profile)
+    return replace(experiment, device=device, campaign=None)
+
+
+def jct_ns(run: Run) -> float | None:
+    """Median time of an iteration; None if none is complete."""
+    times = whole_iterations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    return median(np.fromiter(times.values(), np.int64))
+
+
+def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """(group, profile): named after the profile's file, with a number if the name comes again."""
+    seen: Counter[str] = Counter()
+    for profile in profiles:
+        stem = Path(profile).stem
+        seen[stem] += 1
+        yield stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", profile
+    if not profiles:
+        yield "", None
+
+
+def _complete_run(folder: Path) -> Run | None:
+    if not is_run_folder(folder):
+        return None
+    found = read_run(folder)
+    return found if found.manifest.status == COMPLETE else None
+
+
+def _play(experiment: Experiment, turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
+    folder = _free_folder(turn.folder(root))
+    try:
+        run = play_one(one_run(experiment, turn.profile), folder)
+    except RunInterrupted:
+        raise
+    except RunError as error:
+        return Outcome(turn, folder, None, str(error))
+    return Outcome(turn, folder, jct_ns(run), None)
+
+
+def _free_folder(folder: Path) -> Path:
+    """The folder; an aborted run that stands there is moved aside, because it keeps what it measured."""
+    attempt = 1
+    while folder.exists() and (aside := folder.with_name(f"{folder.name}.aborted-{attempt}")):
+        if not aside.exists():
+            folder.rename(aside)
+        attempt += 1
+    return folder
+
+
+class _Hopeless(RunError):
+    """Runs fail one after the other."""
+
+
+def _stop_if_hopeless(outcomes: Sequence[Outcome]) -> None:
+    last = outcomes[-_ALLOWED_FAILURES:]
+    if len(last) == _ALLOWED_FAILURES and all(one.problem for one in last):
+        raise _Hopeless(f"{_ALLOWED_FAILURES} runs in a row failed, the last one: {last[-1].problem}")

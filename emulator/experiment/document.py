@@ -1,0 +1,81 @@
+"""Run specs as YAML files, and the run spec of a stored run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from emulator.errors import InputError
+from emulator.experiment.spec import Experiment
+from emulator.run_folder.record import Run
+from emulator.schema import SchemaProblem, decode
+from emulator.topology.document import read_document
+from emulator.topology.load import load_topology
+from emulator.wire.trace.files import find_trace
+from emulator.wire.trace.load import digest
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read a run spec. Relative paths in it count from the file's folder.
+
+    Raises:
+        InputError: the file cannot be read, or is not a run spec: it names file, line and key.
+    """
+    document = read_document(path)
+    try:
+        experiment = decode(document.value, Experiment)
+    except SchemaProblem as problem:
+        raise document.error(problem.problem, problem.path) from problem
+    return _relative_to(path.parent, experiment)
+
+
+def to_yaml(experiment: Experiment) -> str:
+    """A run spec as a file that `read_experiment` reads."""
+    plain = msgspec.json.decode(msgspec.json.encode(experiment.to_plain()))  # tuples become lists
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+
+
+def experiment_of_run(run: Run) -> Experiment:
+    """The run spec that a stored run was made from, to play it again.
+
+    Raises:
+        InputError: the run is older than run specs, or its trace or topology is not what it was.
+    """
+    manifest = run.manifest
+    if manifest.spec is None:
+        raise InputError(f"{run.folder}: was written before run specs were stored in runs, and cannot be repeated")
+    try:
+        experiment = decode(dict(manifest.spec), Experiment)
+    except SchemaProblem as problem:
+        raise InputError(f"{run.folder}: manifest.json: spec: {problem}") from problem
+    trace, topology = experiment.job.trace, experiment.network.topology
+    if trace is not None and digest(find_trace(Path(trace.path), ranks=trace.ranks)) != manifest.trace.digest:
+        raise InputError(f"{trace.path}: the trace has changed since {run.folder} was played")
+    if topology is not None:
+        found = load_topology(Path(topology), ranks=0, allow_networks=experiment.network.allow_networks)
+        if found.digest != manifest.topology.get("digest"):
+            raise InputError(f"{topology}: the topology has changed since {run.folder} was played")
+    return experiment
+
+
+def _relative_to(folder: Path, experiment: Experiment) -> Experiment:
+    def moved(path: str | None) -> str | None:
+        return None if path is None else os.fspath(folder / path)
+
+    job, network, agents, observe = experiment.job, experiment.network, experiment.agents, experiment.observe
+    if job.trace is not None:
+        job = replace(job, trace=replace(job.trace, path=moved(job.trace.path), groups=moved(job.trace.groups)))
+    return replace(
+        experiment,
+        jobs=(job,),
+        network=replace(network, topology=moved(network.topology)),
+        agents=replace(
+            agents,
+            **{name: moved(getattr(agents, name)) for name in ("token_file", "tls_cert", "tls_key", "tls_ca")},
+        ),
+        observe=replace(observe, calibration=moved(observe.calibration)),
+    )

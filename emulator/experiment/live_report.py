@@ -1,0 +1,91 @@
+"""The report of a run: a page that is served while the run goes on, and the file at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from emulator.errors import EmulatorError, HostError
+from emulator.experiment.live_address import LOCAL, LiveAddress
+from emulator.run_folder.record import MANIFEST, read_run
+
+_LOCAL_NAMES = (LOCAL, "localhost")
+_LONGEST_FAREWELL_S = 20.0
+
+
+@contextlib.contextmanager
+def report_around(
+    folder: Path, *, live: LiveAddress | None, report: bool, notify: Callable[[str], None]
+) -> Iterator[None]:
+    """Around playing into `folder`: serve the live page, and write report.html at the end.
+
+    Args:
+        folder: run folder.
+        live: where to serve the page while the run goes on; None: nowhere.
+        report: write report.html.
+        notify: receives the URL of the live page.
+
+    Raises:
+        HostError: the page cannot be served there, the file cannot be written.
+    """
+    is_used = (folder / MANIFEST).exists()  # by another run: its report stays
+    with contextlib.nullcontext() if live is None else live_page(live, folder, notify=notify):
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(EmulatorError):  # the error that ended the run is the one to report
+                _write(folder, is_wanted=report and not is_used)
+            raise
+        _write(folder, is_wanted=report and not is_used)
+
+
+@contextlib.contextmanager
+def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], None] = lambda _: None) -> Iterator[str]:
+    """Serve the page of a run folder in a process of its own; gives its URL.
+
+    When the context is left, the server learns that the run is over, and ends when its readers have the last page.
+
+    Raises:
+        HostError: the address or port cannot be had.
+    """
+    with _listener(address) as listener:
+        url = f"http://{address.host}:{listener.getsockname()[1]}/"
+        names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
+        arguments = ["--folder", str(folder), "--listener", str(listener.fileno()), *(f"--name={one}" for one in names)]
+        command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+    notify(f"the run is shown at {url}")
+    try:
+        yield url
+    finally:
+        _end(server)
+
+
+def _listener(address: LiveAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
+    try:
+        return socket.create_server((address.address, address.port), family=family)
+    except OSError as error:
+        problem = f"the live page cannot be served at {address.host}:{address.port} ({error.strerror})"
+        raise HostError(f"{problem}: choose another, or --live without a port") from error
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin is not None
+    server.stdin.close()
+    try:
+        server.wait(_LONGEST_FAREWELL_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _write(folder: Path, *, is_wanted: bool) -> None:
+    if is_wanted and (folder / MANIFEST).exists():
+        from emulator.views.html.writing import write_report  # takes a tenth of a second, which other runs save
+
+        write_report(read_run(folder))

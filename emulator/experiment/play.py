@@ -1,0 +1,451 @@
+"""One run from a spec to a closed run folder: resolve, plan, play, record, write the measured trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace as replace_struct
+
+from emulator.control.observations import join_ends
+from emulator.control.parameter import Parameter
+from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
+from emulator.controller.description import describe_dut, describe_path, describe_topology
+from emulator.controller.listening import Listening
+from emulator.controller.measured_trace import write_measured_trace
+from emulator.controller.recorder import Recorder
+from emulator.controller.session import RunPlan, RunSession, SessionOutcome
+from emulator.controller.timebase import describe_clock, settle_stamps
+from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
+from emulator.experiment.calibration import calibration_of
+from emulator.experiment.dut import watch_dut
+from emulator.experiment.live_address import LiveAddress
+from emulator.experiment.live_report import report_around
+from emulator.experiment.resolve import resolve
+from emulator.experiment.spec import Agents, Experiment
+from emulator.experiment.telemetry import publishing
+from emulator.experiment.testbed import Testbed, enter_testbed
+from emulator.experiment.workload import LoadedJob, load_job
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.network.capping import PortShare, port_shares
+from emulator.planner.network.ideal import UNKNOWN_NS, ideal_per_instance
+from emulator.run_folder.catalogue import Catalogue
+from emulator.run_folder.manifest import HostFacts, Manifest, Scaling, TraceFacts
+from emulator.run_folder.observer import RunObserver
+from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.store import RUNS, is_run_folder
+from emulator.statistics.limits import limits_met
+from emulator.statistics.roofline import sequential_roofline_ns
+from emulator.telemetry.reporter import RunFacts
+from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.model import Communication, IntArray, RankProgram, Workload
+from emulator.units import NS_PER_S
+from emulator.wire.control.credentials import read_token, tls_files
+from emulator.wire.trace.load import digest
+
+MEASURED_TRACE = "trace"
+LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
+_LONGEST_NAME = 60
+"""Characters of a trace's name in that of its run folder: at most 240 bytes."""
+
+S = TypeVar("S", bound=msgspec.Struct)
+Notify = Callable[[str], None]
+"""Called with a line for the user: where metrics are served, what limits the tester."""
+
+
+def play(
+    experiment: Experiment,
+    *,
+    folder: Path | None = None,
+    observers: Sequence[RunObserver] = (),
+    live: LiveAddress | None = None,
+    notify: Notify = lambda _: None,
+    command_line: Sequence[str] | None = None,
+) -> Run:
+    """Play an experiment once, and return its run.
+
+    Args:
+        experiment: `campaign` is not looked at.
+        folder: run folder to make; None: runs/<time>-<name>.
+        observers: follow the run.
+        live: serve the report there while the run goes on.
+        notify: receives lines for the user.
+        command_line: for the manifest; None: this process's.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something. What was measured stays in the folder.
+    """
+    with load_job(experiment.job) as job, prepare(experiment, job, notify=notify, command_line=command_line) as run:
+        return run.play(folder or new_run_folder(name_of(experiment)), observers=observers, live=live)
+
+
+@contextlib.contextmanager
+def prepare(
+    experiment: Experiment,
+    job: LoadedJob,
+    *,
+    notify: Notify = lambda _: None,
+    command_line: Sequence[str] | None = None,
+) -> Iterator[PreparedRun]:
+    """Settle everything about a run before any traffic; its addresses are reserved until the context is left.
+
+    Raises:
+        EmulatorError: bad input, or a host that lacks something.
+    """
+    with enter_testbed(experiment, ranks=job.ranks) as testbed:
+        if testbed.lab is not None and testbed.lab.state.limited:
+            notify(f"tester-limited: {testbed.lab.state.limited}")
+        yield PreparedRun(
+            experiment, job, testbed, notify=notify, command_line=command_line or ("charkha", *sys.argv[1:])
+        )
+
+
+def name_of(experiment: Experiment) -> str:
+    """What names the run folder and the run: the trace's file name, or the collective."""
+    job = experiment.job
+    if job.trace is not None:
+        return Path(job.trace.path).name
+    return f"bench-{job.sweep.collective}-{job.sweep.ranks}r" if job.sweep is not None else "calibrate"
+
+
+def new_run_folder(name: str) -> Path:
+    """A path below runs/ that does not exist yet, named after the time and what is played."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = "".join(one if one.isprintable() else "_" for one in name[:_LONGEST_NAME])
+    folder = RUNS / f"{stamp}-{name}"
+    return folder if not folder.exists() else RUNS / f"{stamp}-{secrets.token_hex(2)}-{name}"
+
+
+def has_samples(folder: Path) -> bool:
+    """Whether a run folder holds anything that was measured."""
+    with contextlib.suppress(ResultError):
+        return is_run_folder(folder) and any(
+            batch.num_rows for batch in read_run(folder).batches(Part.SAMPLES, ["rank"])
+        )
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What tells a run from all others."""
+
+    run_id: str
+    created: str
+    command_line: tuple[str, ...]
+
+
+class PreparedRun:
+    """A run whose settings, addresses, agents and algorithms are settled. Made by `prepare`.
+
+    Attributes:
+        resolved: every setting.
+
+    Raises:
+        PlanError: an algorithm that does not exist, compute stretched beyond a year, agents without an address to
+            connect to.
+        InputError: a profile, a token or a calibration that cannot be used.
+    """
+
+    def __init__(
+        self, experiment: Experiment, job: LoadedJob, testbed: Testbed, *, notify: Notify, command_line: Sequence[str]
+    ) -> None:
+        now = datetime.datetime.now(datetime.UTC).astimezone()
+        self._identity = _Identity(
+            f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", now.isoformat(timespec="milliseconds"), tuple(command_line)
+        )
+        self._experiment, self._testbed, self._notify = experiment, testbed, notify
+        self._topology, self._loaded = testbed.topology, job.loaded
+        self.resolved = resolve(experiment, testbed.topology, in_lab=testbed.lab is not None)
+        self._workload = _scale_compute(job.workload, self.resolved.compute_factor)
+        self._choice = AlgorithmChoice(self._workload, self.resolved.overrides)
+        self._listening = listening(experiment.agents)
+        self._assignment = _assign(experiment, testbed, self._listening)
+        self._ideal_ns = ideal_per_instance(
+            self._workload,
+            self._topology,
+            algorithm_of=self._choice.name_of,
+            overhead=self.resolved.overhead,
+        )
+        self._dut = watch_dut(experiment.device, self.resolved, testbed)
+        self._calibration = calibration_of(experiment.observe, self.resolved, self._topology, notify=notify)
+
+    @property
+    def connecting(self) -> list[str]:
+        """Agents that are started elsewhere and connect."""
+        return self._assignment.remote
+
+    @property
+    def facts(self) -> RunFacts:
+        """What observers know of the run before it begins; `play` fills in `run_folder`."""
+        nodes = sum(len(program.communications) for program in self._workload.programs)
+        iterations = self.resolved.iterations + self.resolved.warmup
+        ranks = len(self._workload.programs)
+        return RunFacts(self._identity.run_id, str(self._loaded.path), ranks, iterations, nodes * iterations, "")
+
+    def play(self, folder: Path, *, observers: Sequence[RunObserver] = (), live: LiveAddress | None = None) -> Run:
+        """Play, and leave a closed run folder with its report; returns the run.
+
+        Raises:
+            RunError: the run failed, was interrupted, or an agent was lost; the folder keeps what was measured.
+            HostError: the folder cannot be written, an agent cannot start.
+            InputError: the folder is in use.
+        """
+        is_used = is_run_folder(folder)  # of another run: nothing of this one will be in it
+        facts = replace(self.facts, run_folder=str(folder))
+        observe = self._experiment.observe
+        try:
+            with (
+                report_around(folder, live=live, report=observe.report, notify=self._notify),
+                publishing(observe, facts, notify=self._notify) as publishers,
+            ):
+                return self._play(folder, [*observers, *publishers])
+        except EmulatorError:
+            if is_run_folder(folder) and not is_used:
+                left = "what was measured is" if has_samples(folder) else "nothing was measured; how the run ended is"
+                self._notify(f"{left} in {folder}")
+            raise
+
+    def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
+        with self._dut, RunWriter(folder, self._manifest()) as writer:
+            recorder = Recorder(writer, self._catalogue(), observers, self._dut)
+            session = RunSession(self._plan(), recorder)
+            try:
+                asyncio.run(_play_interruptibly(session))
+            except (TransferFailed, RunTimeout) as error:
+                raise self._with_path(error) from error
+            finally:
+                self._dut.end()
+                recorder.flush()
+                settle_stamps(writer, session.outcome, self._assignment.ranks_of)
+                writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
+            writer.add_flows(join_ends(session.outcome.flows))
+            for observer in observers:
+                observer.writing_trace()
+            write_measured_trace(writer.run(), self._loaded, folder / MEASURED_TRACE)
+        return writer.run()
+
+    def _with_path(self, error: TransferFailed | RunTimeout) -> TransferFailed | RunTimeout:
+        """The error, with the path between the two ranks that it names."""
+        between = error.between
+        if between is None or max(between) >= len(self._workload.programs):
+            return error
+        path = describe_path(self._topology, *between)
+        if isinstance(error, TransferFailed):
+            return TransferFailed(error.reason, agent=error.agent, between=between, path=path)
+        return RunTimeout(error.waiting_on, seconds=error.seconds, between=between, silent_s=error.silent_s, path=path)
+
+    def _plan(self) -> RunPlan:
+        resolved, workload, topology = self.resolved, self._workload, self._topology
+        ranks = range(len(workload.programs))
+        ranks_of, remote = self._assignment.ranks_of, self._assignment.remote
+        return RunPlan(
+            run_id=self._identity.run_id,
+            workload=workload,
+            node_ids=[
+                trace.node_id[program.order]
+                for trace, program in zip(self._loaded.traces, workload.programs, strict=True)
+            ],
+            choice=self._choice,
+            hosts=[topology.address_of(rank) for rank in ranks],
+            ranks_of=ranks_of,
+            iterations=range(-resolved.warmup, resolved.iterations),
+            transport=resolved.transport.name,
+            message_bytes=resolved.message_bytes,
+            credits=resolved.credits,
+            seed=resolved.seed,
+            silence_timeout_s=resolved.timeout_s,
+            transport_options=resolved.options,
+            local=self._assignment.local,
+            prefixes=_exec_prefixes(self._testbed),
+            port_shares=self._port_shares(),
+            interfaces=[topology.interface_of(rank).name for rank in ranks],
+            networks={name: networks_beside(topology, ranks_of[name]) for name in remote},
+            listening=self._listening,
+            join_timeout_s=resolved.join_timeout_s,
+        )
+
+    def _port_shares(self) -> Mapping[int, PortShare]:
+        if self.resolved.roce is None or not self.resolved.transport.is_paced:
+            return {}
+        return port_shares(self._topology, self._assignment.ranks_of, asked_bps=self.resolved.roce.rate_cap_bps)
+
+    def _catalogue(self) -> Catalogue:
+        ideal_ns: IntArray | None = self._ideal_ns if np.any(self._ideal_ns != UNKNOWN_NS) else None
+        return Catalogue(self._workload, algorithm_of=self._algorithm_name, ideal_ns=ideal_ns)
+
+    def _algorithm_name(self, node: Communication) -> str:
+        return self._choice.name_of(node) if node.kind.is_collective else ""
+
+    def _manifest(self) -> Manifest:
+        resolved, loaded, topology, identity = self.resolved, self._loaded, self._topology, self._identity
+        known = not np.any(self._ideal_ns == UNKNOWN_NS) and topology.rate_bps(0) is not None
+        lab = self._testbed.lab
+        return Manifest(
+            run_id=identity.run_id,
+            created=identity.created,
+            command_line=identity.command_line,
+            seed=resolved.seed,
+            trace=TraceFacts(
+                path=str(loaded.path),
+                digest=digest(loaded.files),
+                ranks=len(loaded.traces),
+                nodes=loaded.nodes,
+                communication_nodes=sum(len(program.communications) for program in self._workload.programs),
+            ),
+            topology={**describe_topology(topology), **({"lab": lab.facts()} if lab is not None else {})},
+            dut=describe_dut(topology),
+            parameters=self._parameters(),
+            scaling=Scaling(
+                float(resolved.scale_bytes), _compute_label(resolved.compute_factor), resolved.element_bytes
+            ),
+            roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,
+            sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
+            calibration={} if self.connecting else self._calibration,  # it holds for this machine
+            warnings=self._workload.warnings,
+            spec=with_absolute_paths(self._experiment).to_plain(),
+            settings=tuple(resolved.settings),
+        )
+
+    def _parameters(self) -> Mapping[str, Parameter]:
+        resolved = self.resolved
+        return (
+            {
+                "transport": Parameter(resolved.transport.name),
+                "agents": Parameter(len(self._assignment.ranks_of)),
+                "iterations": Parameter(resolved.iterations),
+                "warmup": Parameter(resolved.warmup),
+                "credits": Parameter(resolved.credits),
+                "message_bytes": Parameter(resolved.message_bytes, "bytes"),
+                "timeout": Parameter(resolved.timeout_s, "s"),
+                "window": Parameter(self._workload.window, "nodes"),
+            }
+            | resolved.parameters("algorithm.")
+            | resolved.parameters(f"{resolved.transport.name}.")
+        )
+
+    def _concluded(self, manifest: Manifest, outcome: SessionOutcome, recorder: Recorder) -> Manifest:
+        hosts = _host_facts(outcome, self._assignment)
+        return replace(
+            manifest,
+            dut={**manifest.dut, **self._dut.facts()},
+            hosts=tuple(hosts),
+            trials=recorder.trials(len(self._workload.programs)),
+            clock=describe_clock(outcome.clocks),
+            warnings={**manifest.warnings, **limits_met(hosts)},
+        )
+
+
+def listening(agents: Agents) -> Listening | None:
+    """Where agents connect; None where all are local.
+
+    Raises:
+        InputError: the token is missing or cannot be used.
+        PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
+    """
+    files = {
+        "token-file": agents.token_file,
+        "tls-cert": agents.tls_cert,
+        "tls-key": agents.tls_key,
+        "tls-ca": agents.tls_ca,
+    }
+    if agents.listen is None:
+        if agents.by_hand:
+            raise PlanError("agents started by hand need an address to connect to: --listen HOST:PORT or unix:PATH")
+        for name, file in files.items():
+            if file is not None:
+                raise PlanError(f"--{name} is for --listen")
+        return None
+    token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
+    return Listening(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+
+
+def with_absolute_paths(experiment: Experiment) -> Experiment:
+    """One run that can be played from any working directory: paths are absolute, and it belongs to no campaign."""
+    trace = experiment.job.trace
+    job = experiment.job if trace is None else replace_struct(experiment.job, trace=_absolute(trace, "path", "groups"))
+    return replace_struct(
+        experiment,
+        jobs=(job,),
+        campaign=None,
+        network=_absolute(experiment.network, "topology"),
+        agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
+        observe=_absolute(experiment.observe, "calibration"),
+    )
+
+
+def _absolute(section: S, *names: str) -> S:
+    paths = {name: str(Path(path).absolute()) for name in names if (path := getattr(section, name)) is not None}
+    return replace_struct(section, **paths)
+
+
+def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
+    return testbed.lab.prefixes if testbed.lab is not None else {}
+
+
+def _assign(experiment: Experiment, testbed: Testbed, address: Listening | None) -> Assignment:
+    assignment = assign_ranks(
+        testbed.topology,
+        local_agents=experiment.agents.count,
+        is_by_hand=experiment.agents.by_hand,
+        apart=_exec_prefixes(testbed),
+    )
+    if address is not None:
+        address.check(testbed.topology)
+    elif assignment.remote:
+        names = ", ".join(assignment.remote)
+        raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
+    return assignment
+
+
+def _host_facts(outcome: SessionOutcome, assignment: Assignment) -> list[HostFacts]:
+    clocks = outcome.clocks
+    return [
+        HostFacts(
+            agent=name,
+            ranks=len(assignment.ranks_of[name]),
+            facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
+            nics=tuple(map(asdict, facts.nics)),
+            transport=dict(sorted(facts.transport.items())),
+            clock_offset_ns=clocks[name].offset_ns if name in clocks else 0,
+            clock_error_ns=clocks[name].error_ns if name in clocks else 0,
+            peak_rss_bytes=facts.peak_rss_bytes or None,
+            post_lateness_median_ns=facts.post_lateness_median_ns or None,
+            steal_fraction=facts.steal_fraction,
+        )
+        for name, facts in sorted(outcome.agents.items())
+    ]
+
+
+async def _play_interruptibly(session: RunSession) -> SessionOutcome:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, session.abort, RunInterrupted())
+    return await session.play()
+
+
+def _scale_compute(workload: Workload, factor: float) -> Workload:
+    if factor == 1:
+        return workload
+    return replace(workload, programs=[replace(one, duration_ns=_scaled(one, factor)) for one in workload.programs])
+
+
+def _scaled(program: RankProgram, factor: float) -> IntArray:
+    if float(program.duration_ns.sum()) * factor > LONGEST_COMPUTE_NS:
+        raise PlanError(f"--compute {factor:g} makes the compute of rank {program.rank} take more than a year")
+    scaled: IntArray = np.rint(program.duration_ns * factor).astype(np.int64)
+    return scaled
+
+
+def _compute_label(factor: float) -> str:
+    return {0.0: "skip", 1.0: "replay"}.get(factor, f"{factor:g}")

@@ -1,0 +1,328 @@
+"""From a run spec and a topology to every setting of the run, with its unit and where it comes from.
+
+The one place where defaults are derived: `run`, `bench`, `plan`, `calibrate` and `check` all ask here. Pure: no files,
+no host, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TypeVar
+
+from emulator.control.parameter import Parameter, Setting, Source
+from emulator.errors import PlanError
+from emulator.experiment.spec import Experiment, Job, Plain, parse_message_bytes
+from emulator.lab.shaping import call_bytes
+from emulator.planner.algorithms import parse_overrides
+from emulator.planner.network.overhead import (
+    DEFAULT_MTU,
+    ETHERNET_BYTES,
+    WireOverhead,
+    roce_packet_bytes,
+    roce_path_mtu,
+    transport_overhead,
+)
+from emulator.roce.options import RoceOptions, spelled
+from emulator.topology.model import Topology
+from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TransportFacts, transport_named
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+T = TypeVar("T")
+
+TRACE_ITERATIONS, SWEEP_ITERATIONS, WARMUP = 5, 20, 1
+TIMEOUT_S = JOIN_TIMEOUT_S = 60.0
+COUNTERS_EVERY_S = 1.0
+SLOW_PORT_WINDOW_NS = 40_000_000
+"""Window at slow ports, as time at their rate: the receiver acknowledges every half of it, well within the timeout."""
+USUAL_WINDOW_BYTES, LEAST_WINDOW_BYTES = 2 << 20, 64 << 10
+_MESSAGE_BYTES = "message_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Every setting of a run, typed.
+
+    Attributes:
+        transport: the chosen one.
+        message_bytes: payload of a message, at most.
+        roce: options of the RoCE transport; None for another one.
+        options: of the transport that differ from its own defaults, as text, for the agents.
+        iterations, warmup: how many of each.
+        overrides: collective → algorithm.
+        compute_factor: recorded compute time is multiplied by it.
+        scale_bytes: every payload is multiplied by it.
+        element_bytes: of a trace that counts elements; None: it counts bytes.
+        mtu: smallest MTU of the links, bytes of an IP packet.
+        overhead: header bytes of a full message of this transport at that MTU.
+        full_frame_bytes: the longest frame of the run, on the wire.
+        settings: all of it by name, with unit and source, in the order of resolution.
+    """
+
+    transport: TransportFacts
+    message_bytes: int
+    roce: RoceOptions | None
+    options: Mapping[str, str]
+    iterations: int
+    warmup: int
+    credits: bool
+    overrides: Mapping[str, str]
+    compute_factor: float
+    scale_bytes: Fraction
+    element_bytes: int | None
+    timeout_s: float
+    join_timeout_s: float
+    counters_every_s: float
+    seed: int
+    mtu: int
+    overhead: WireOverhead
+    full_frame_bytes: int
+    settings: Sequence[Setting]
+
+    def parameters(self, prefix: str) -> dict[str, Parameter]:
+        """The settings whose name begins with `prefix`, as the manifest lists parameters."""
+        return {one.name: Parameter(one.value, one.unit) for one in self.settings if one.name.startswith(prefix)}
+
+
+def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False) -> Resolved:
+    """Settle every setting of a run.
+
+    Args:
+        experiment: what was asked for.
+        topology: with a place for every rank.
+        in_lab: the run is played in a lab, whose hosts pass a limited burst as one piece.
+
+    Raises:
+        PlanError: the topology or the run spec sets an option that the transport does not have, or a value that it
+            cannot have.
+    """
+    job, asked = experiment.job, experiment.network.transport
+    record = _Record()
+    name = record.choose(
+        "transport", asked=asked.name, topology=_text(topology.transport.get("name")), default=DEFAULT_TRANSPORT
+    )
+    facts = transport_named(name)
+    named_there = _of_topology(topology, facts)
+    message_bytes = record.choose(
+        _MESSAGE_BYTES,
+        asked=None if asked.message_bytes is None else int(asked.message_bytes),
+        topology=_message_bytes(named_there.pop(_MESSAGE_BYTES, None), topology),
+        default=facts.message_bytes,
+        unit="bytes",
+    )
+    _check_options(asked.options, facts)
+    overrides = overrides_of(job)
+    for collective, algorithm in overrides.items():
+        record.note(f"algorithm.{collective}", algorithm, source=Source.ASKED)
+    mtu = experiment.network.mtu or topology.link_mtu
+    if experiment.network.mtu is not None:
+        named_there.pop("path_mtu", None)  # it was chosen for the links' own MTU
+    roce: RoceOptions | None = None
+    options: dict[str, str] = {}
+    if facts.options is not None:
+        roce, options = _roce(record, asked.options, named_there, topology, mtu=mtu, in_lab=in_lab)
+    return Resolved(
+        transport=facts,
+        message_bytes=message_bytes,
+        roce=roce,
+        options=options,
+        iterations=record.choose("iterations", asked=job.iterations, default=_iterations(job)),
+        warmup=record.choose("warmup", asked=job.warmup, default=WARMUP),
+        credits=record.choose("credits", asked=job.credits, default=True),
+        overrides=overrides,
+        compute_factor=record.choose("compute", asked=None if job.compute is None else job.compute_factor, default=1.0),
+        scale_bytes=_scale(record, job),
+        element_bytes=None if job.trace is None else job.trace.element_bytes,
+        timeout_s=record.choose("timeout", asked=experiment.timeout_s, default=TIMEOUT_S, unit="s"),
+        join_timeout_s=record.choose(
+            "join_timeout", asked=experiment.agents.join_timeout_s, default=JOIN_TIMEOUT_S, unit="s"
+        ),
+        counters_every_s=record.choose(
+            "counters_every", asked=experiment.device.counters_every_s, default=COUNTERS_EVERY_S, unit="s"
+        ),
+        seed=record.choose("seed", asked=experiment.seed, default=0),
+        mtu=mtu or DEFAULT_MTU,
+        overhead=transport_overhead(
+            facts.name,
+            mtu=mtu or DEFAULT_MTU,
+            message_bytes=message_bytes,
+            path_mtu=None if roce is None else roce.path_mtu,
+            ipv6=topology.is_ipv6,
+        ),
+        full_frame_bytes=roce_packet_bytes(roce.path_mtu, ipv6=topology.is_ipv6)
+        if roce is not None and "path_mtu" in options
+        else (mtu or DEFAULT_MTU) + ETHERNET_BYTES,
+        settings=record.settings,
+    )
+
+
+def overrides_of(job: Job) -> Mapping[str, str]:
+    """Collective → algorithm that was asked for.
+
+    Raises:
+        PlanError: a collective or an algorithm that does not exist.
+    """
+    return parse_overrides([f"{collective}={name}" for collective, name in job.algorithms.items()])
+
+
+class _Record:
+    """Chooses values, and remembers where each one came from."""
+
+    def __init__(self) -> None:
+        self.settings: list[Setting] = []
+
+    def choose(
+        self,
+        name: str,
+        *,
+        asked: T | None = None,
+        topology: T | None = None,
+        derived: T | None = None,
+        default: T,
+        unit: str = "",
+        reason: str = "",
+    ) -> T:
+        """The first that is not None, in the order of the arguments."""
+        candidates = ((Source.ASKED, asked), (Source.TOPOLOGY, topology), (Source.DERIVED, derived))
+        source, value = next(((s, one) for s, one in candidates if one is not None), (Source.DEFAULT, default))
+        self.note(name, value, unit, source, reason if source is Source.DERIVED else "")
+        return value
+
+    def note(self, name: str, value: object, unit: str = "", source: str = Source.DEFAULT, reason: str = "") -> None:
+        """Remember a value that was chosen elsewhere."""
+        plain = value if isinstance(value, (str, int, float, bool)) else str(value)
+        self.settings.append(Setting(name, plain, unit, source, reason))
+
+
+def _roce(
+    record: _Record,
+    asked: Mapping[str, Plain],
+    named_there: Mapping[str, str],
+    topology: Topology,
+    *,
+    mtu: int | None,
+    in_lab: bool,
+) -> tuple[RoceOptions, dict[str, str]]:
+    """The options of the RoCE transport, and those of them that are not its defaults, as text."""
+    rates = [topology.rate_bps(rank) for rank in range(topology.ranks)]
+    texts: dict[str, str] = {}
+    sources: dict[str, tuple[Source, str]] = {}
+    derived = _derived(topology, rates, mtu=mtu, in_lab=in_lab)
+    of_spec = {_field_of(name): str(value) for name, value in asked.items()}
+    for field in fields(RoceOptions):
+        for source, values in ((Source.ASKED, of_spec), (Source.TOPOLOGY, named_there)):
+            if field.name in values:
+                texts[field.name], sources[field.name] = values[field.name], (source, "")
+                break
+        else:
+            if field.name in derived:
+                texts[field.name], reason = derived[field.name]
+                sources[field.name] = Source.DERIVED, reason
+    options = RoceOptions.parse(texts)
+    for name, (value, unit) in options.described(set(rates)).items():
+        source, reason = sources.get(name, (Source.DEFAULT, ""))
+        if name == "timeout_ns" or name.startswith("dcqcn."):
+            source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
+        record.note(f"roce.{name}", value, unit, source, reason)
+    return options, {name: str(getattr(options, name)) for name in texts}
+
+
+def _derived(
+    topology: Topology, rates: Sequence[int | None], *, mtu: int | None, in_lab: bool
+) -> dict[str, tuple[str, str]]:
+    """Option → (value, reason), for options that nobody sets and the topology decides."""
+    found: dict[str, tuple[str, str]] = {}
+    if mtu is not None:
+        largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
+        found["path_mtu"] = str(largest), f"largest that fits links of MTU {mtu}"
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < len(rates) or not known:
+        return found | _slow_window(known)
+    found["congestion"] = "dcqcn", "the port of every rank has a rate"
+    if in_lab and (burst := call_bytes(min(known))) is not None:
+        found["call_bytes"] = str(burst), "what a lab host lets pass as one piece"
+    return found | _slow_window(known)
+
+
+def _slow_window(known_rates_bps: Sequence[int]) -> dict[str, tuple[str, str]]:
+    """The window at slow ports; nothing if no port is slow, or no rate is known."""
+    slowest_bytes = SLOW_PORT_WINDOW_NS * min(known_rates_bps, default=0) // (BITS_PER_BYTE * NS_PER_S)
+    if not 0 < slowest_bytes < USUAL_WINDOW_BYTES:
+        return {}
+    return {"window_bytes": (str(max(LEAST_WINDOW_BYTES, slowest_bytes)), "40 ms at the rate of the slowest port")}
+
+
+def _of_topology(topology: Topology, facts: TransportFacts) -> dict[str, str]:
+    """What the topology sets for this transport: option → text.
+
+    Raises:
+        PlanError: an option that the transport does not have, or a value that it cannot have.
+    """
+    given = {name.replace("-", "_"): value for name, value in topology.transport.items()}
+    if given.pop("name", None) != facts.name:
+        return {}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        field = name if name == _MESSAGE_BYTES else _known_fields(facts).get(spelled(name))
+        if field is None:
+            known = ", ".join([_MESSAGE_BYTES, *(one.replace("-", "_") for one in _known_fields(facts))])
+            raise PlanError(f"{topology.source}: transport {facts.name} has no parameter {name!r}; it has {known}")
+        found[field] = _text(value) or ""
+    if facts.options is not None:
+        try:
+            facts.options.parse({name: text for name, text in found.items() if name != _MESSAGE_BYTES})
+        except PlanError as error:
+            raise PlanError(f"{topology.source}: transport: {str(error).removeprefix('--')}") from error
+    return found
+
+
+def _known_fields(facts: TransportFacts) -> dict[str, str]:
+    """An option as the command line spells it → its field: `rate-cap` and `rate_cap_bps` are the same."""
+    return {} if facts.options is None else {spelled(field.name): field.name for field in fields(facts.options)}
+
+
+def _field_of(name: str) -> str:
+    known = {spelled(field.name): field.name for field in fields(RoceOptions)}
+    return known.get(spelled(name), name)
+
+
+def _check_options(asked: Mapping[str, Plain], facts: TransportFacts) -> None:
+    known = _known_fields(facts)
+    for name in asked:
+        if spelled(name) not in known:
+            owner = next((one for one in _owners(name) if one != facts.name), None)
+            if owner is not None:
+                raise PlanError(f"--{spelled(name)} is for --transport {owner}, not for {facts.name}")
+            raise PlanError(f"transport {facts.name} has no option {name!r}; it has {', '.join(known) or 'none'}")
+
+
+def _owners(option: str) -> list[str]:
+    return [facts.name for facts in REGISTRY.values() if spelled(option) in _known_fields(facts)]
+
+
+def _message_bytes(text: str | None, topology: Topology) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_message_bytes(text)
+    except ValueError as error:
+        raise PlanError(f"{topology.source}: transport message_bytes: {error}") from error
+
+
+def _text(value: Plain | None) -> str | None:
+    """As the command line would have it: YAML takes `off` for a boolean."""
+    if value is None or isinstance(value, str):
+        return value
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _iterations(job: Job) -> int:
+    return SWEEP_ITERATIONS if job.sweep is not None else TRACE_ITERATIONS
+
+
+def _scale(record: _Record, job: Job) -> Fraction:
+    asked = job.trace is not None and job.trace.scale_bytes is not None
+    scale = job.trace.scale if job.trace is not None else Fraction(1)
+    record.note("scale_bytes", float(scale), source=Source.ASKED if asked else Source.DEFAULT)
+    return scale

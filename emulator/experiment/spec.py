@@ -1,0 +1,335 @@
+"""A run as a value: what to play, over which network, with which settings. Plain values, no files opened, no defaults.
+
+`None` means "not asked for": `resolve` then takes the topology's value, derives one, or takes the default, and records
+which. The same values come from the command line, from a YAML file (`charkha run -f run.yaml`), from Python
+(`from charkha import Experiment`) and from the manifest of a run (`charkha run --again RUN`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from emulator.trace.model import CommKind
+from emulator.units import parse_size
+
+VERSION = 1
+"""Of the format. An older one is migrated on reading, a newer one is refused."""
+AUTO: Literal["auto"] = "auto"
+LARGEST_COUNT = (1 << 31) - 1
+"""Iterations and ranks are stored in 32 bits."""
+LARGEST_SEED = (1 << 64) - 1
+LARGEST_FACTOR = 10**9
+LARGEST_MESSAGE_BYTES = 1 << 30
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Plain: TypeAlias = str | int | float | bool
+
+COLLECTIVES: Mapping[str, CommKind] = {kind.label: kind for kind in CommKind if kind.is_collective}
+"""By the name that files and the command line use."""
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A part of a run spec. Unknown keys are refused; what has its default is not written."""
+
+
+class Trace(_Section, frozen=True, kw_only=True):
+    """A trace set to play.
+
+    Attributes:
+        path: a folder, a prefix of `<prefix>.<rank>.et`, or one file.
+        groups: JSON file of process groups; None: the one next to the trace, if any.
+        ranks: number of ranks that the trace must have.
+        lenient: drop dependencies on nodes that do not exist.
+        element_bytes: the trace counts elements of this many bytes; None: it counts bytes.
+        scale_bytes: factor on every payload, as "1/64"; None: 1.
+    """
+
+    path: str
+    groups: str | None = None
+    ranks: Count | None = None
+    lenient: bool = False
+    element_bytes: Count | None = None
+    scale_bytes: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale_bytes is not None:
+            force_setattr(self, "scale_bytes", str(parse_factor(str(self.scale_bytes))))
+
+    @property
+    def scale(self) -> Fraction:
+        """The factor on every payload."""
+        return Fraction(1) if self.scale_bytes is None else Fraction(str(self.scale_bytes))
+
+
+class Sweep(_Section, frozen=True, kw_only=True):
+    """One collective over a range of sizes (bytes, counted as nccl-tests does)."""
+
+    collective: str
+    ranks: Count
+    min_bytes: str | int = 1 << 10
+    max_bytes: str | int = 1 << 26
+    factor: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)] = 2
+
+    def __post_init__(self) -> None:
+        if self.collective not in COLLECTIVES:
+            raise ValueError(
+                f"there is no collective {self.collective!r}; choose from {', '.join(sorted(COLLECTIVES))}"
+            )
+        for name in ("min_bytes", "max_bytes"):
+            force_setattr(self, name, parse_size(str(getattr(self, name))))
+
+    @property
+    def kind(self) -> CommKind:
+        """The collective."""
+        return COLLECTIVES[self.collective]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest size, bytes."""
+        return int(self.min_bytes), int(self.max_bytes)
+
+
+class Pairs(_Section, frozen=True, kw_only=True):
+    """All-reduces of two ranks each, all pairs at once: what `charkha calibrate` plays.
+
+    Attributes:
+        counts: (bytes, how many of them one after the other), in order.
+    """
+
+    ranks: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)]
+    counts: tuple[tuple[int, int], ...]
+
+
+class Job(_Section, frozen=True, kw_only=True):
+    """A workload and how it is played. Exactly one of `trace`, `sweep` and `pairs` is set.
+
+    Attributes:
+        iterations: measured; None: 5 for a trace, 20 for a sweep.
+        warmup: iterations before them that are not counted; None: 1.
+        compute: "replay", "skip", or a factor on recorded compute time; None: replay.
+        algorithms: collective → algorithm.
+        credits: receiver-ready credits; None: on.
+    """
+
+    name: str = "job"
+    trace: Trace | None = None
+    sweep: Sweep | None = None
+    pairs: Pairs | None = None
+    iterations: Count | None = None
+    warmup: Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None = None
+    compute: str | int | float | None = None
+    algorithms: Mapping[str, str] = {}
+    credits: bool | None = None
+
+    def __post_init__(self) -> None:
+        if sum(one is not None for one in (self.trace, self.sweep, self.pairs)) != 1:
+            raise ValueError("a job needs exactly one of trace, sweep and pairs")
+        if self.compute is not None:
+            force_setattr(self, "compute", parse_compute(str(self.compute)))
+
+    @property
+    def compute_factor(self) -> float:
+        """Recorded compute time is multiplied by it."""
+        named: dict[object, float] = {None: 1.0, "replay": 1.0, "skip": 0.0}
+        return named[self.compute] if self.compute in named else float(Fraction(str(self.compute)))
+
+
+class Transport(_Section, frozen=True, kw_only=True):
+    """How payload crosses the network.
+
+    Attributes:
+        name: in `emulator.transports.registry`; None: the topology's, else the first one.
+        message_bytes: payload is cut into messages of at most this, 1 byte to 1 GiB; None: the transport's default.
+        options: of the transport, as `charkha run --help-all` lists them: `qps`, `path_mtu`, `flow_rate` …
+    """
+
+    name: str | None = None
+    message_bytes: str | int | None = None
+    options: Mapping[str, Plain] = {}
+
+    def __post_init__(self) -> None:
+        if self.message_bytes is not None:
+            force_setattr(self, "message_bytes", parse_message_bytes(str(self.message_bytes)))
+        force_setattr(self, "options", {name.replace("-", "_"): _plain(value) for name, value in self.options.items()})
+
+
+class Network(_Section, frozen=True, kw_only=True):
+    """Where traffic goes.
+
+    Attributes:
+        topology: file; None: loopback.
+        lab: name of the lab to play in, if several belong to the topology.
+        allow_networks: prefixes outside loopback, 198.18.0.0/15, documentation and private ranges that may be used.
+        mtu: bytes of an IP packet, in place of the links' MTU; None: the links'.
+    """
+
+    topology: str | None = None
+    lab: str | None = None
+    allow_networks: tuple[str, ...] = ()
+    mtu: Annotated[int, Meta(ge=576, le=65_535)] | None = None
+    transport: Transport = Transport()
+
+
+class Device(_Section, frozen=True, kw_only=True):
+    """The device under test.
+
+    Attributes:
+        profile: firmware profile, by name or file, for the length of the run; None: a clean device.
+        counters_every_s: period between readings of its counters; None: 1.
+    """
+
+    profile: str | None = None
+    counters_every_s: Annotated[float, Meta(ge=0.02, le=3600)] | None = None
+
+
+class Agents(_Section, frozen=True, kw_only=True):
+    """Who plays the ranks.
+
+    Attributes:
+        count: processes on this host; None: one per core.
+        by_hand: start none; all agents are started by hand and connect.
+        listen: HOST:PORT or unix:PATH where they connect.
+        join_timeout_s: how long to wait for them; None: 60.
+        token_file, tls_cert, tls_key, tls_ca: files that protect the control stream.
+    """
+
+    count: Count | None = None
+    by_hand: bool = False
+    listen: str | None = None
+    join_timeout_s: Seconds | None = None
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+
+
+class Observe(_Section, frozen=True, kw_only=True):
+    """Who learns of the run.
+
+    Attributes:
+        report: write report.html at the end.
+        mqtt: URL of a broker.
+        metrics: [HOST:]PORT of a Prometheus endpoint.
+        calibration: file of `charkha calibrate`; None: this host's own, if any.
+    """
+
+    report: bool = True
+    mqtt: str | None = None
+    metrics: str | None = None
+    calibration: str | None = None
+
+
+class Campaign(_Section, frozen=True, kw_only=True):
+    """The same run several times, for `charkha compare`.
+
+    Attributes:
+        repeat: runs per profile; "auto": as many as the classes of the workload need.
+        profiles: firmware profiles that take turns, A B A B; empty: the run's own.
+    """
+
+    repeat: Annotated[int, Meta(ge=1, le=999)] | Literal["auto"] = AUTO
+    profiles: tuple[str, ...] = ()
+
+
+class Experiment(_Section, frozen=True, kw_only=True):
+    """A run, or a campaign of runs, as a value.
+
+    Attributes:
+        charkha: version of this format.
+        jobs: exactly one for now.
+        flows: traffic besides the jobs; none is supported yet.
+        timeout_s: the run ends when nothing moves for this long; None: 60.
+        seed: random seed; None: 0.
+        campaign: None: one run.
+    """
+
+    charkha: int = VERSION
+    jobs: tuple[Job, ...]
+    flows: tuple[Mapping[str, Any], ...] = ()
+    network: Network = Network()
+    device: Device = Device()
+    agents: Agents = Agents()
+    observe: Observe = Observe()
+    timeout_s: Seconds | None = None
+    seed: Annotated[int, Meta(ge=0)] | None = None
+    campaign: Campaign | None = None
+
+    def __post_init__(self) -> None:
+        if self.charkha != VERSION:
+            raise ValueError(f"this is version {self.charkha} of the run spec; this Charkha reads version {VERSION}")
+        if len(self.jobs) != 1:
+            raise ValueError(f"there are {len(self.jobs)} jobs; a run has exactly one for now")
+        if self.flows:
+            raise ValueError("flows besides the job are not supported yet")
+        if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
+            raise ValueError("give --profile or --profiles, not both")
+        if self.seed is not None and self.seed > LARGEST_SEED:
+            raise ValueError(f"seed {self.seed} has more than 64 bits")
+
+    @property
+    def job(self) -> Job:
+        """The one job."""
+        return self.jobs[0]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return {"charkha": self.charkha} | {name: value for name, value in plain.items() if value != {}}
+
+
+def parse_factor(text: str) -> Fraction:
+    """A factor from 1e-9 to 1e9: `0.01`, `1/64`.
+
+    Raises:
+        ValueError: not such a factor.
+    """
+    problem = f"{text[:40]!r}: write a factor above 0, as 0.01 or 1/64, from 1e-9 to 1e9"
+    try:
+        # A float takes any exponent at once; a Fraction would write it out.
+        value = Fraction(text) if "/" in text or 0 < float(text) <= LARGEST_FACTOR else Fraction(0)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(problem) from error
+    if not Fraction(1, LARGEST_FACTOR) <= value <= LARGEST_FACTOR:
+        raise ValueError(problem)
+    return value
+
+
+def parse_message_bytes(text: str) -> int:
+    """Payload of a message, bytes: `64K`, `4M`.
+
+    Raises:
+        ValueError: no size, or outside 1 byte to 1 GiB.
+    """
+    size_bytes = parse_size(text)
+    if not 1 <= size_bytes <= LARGEST_MESSAGE_BYTES:
+        raise ValueError(f"{text} is outside 1 byte to 1 GiB")
+    return size_bytes
+
+
+def parse_compute(text: str) -> str:
+    """`replay`, `skip`, or a factor on compute time.
+
+    Raises:
+        ValueError: none of them.
+    """
+    if text in ("replay", "skip"):
+        return text
+    try:
+        return str(parse_factor(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r}: write replay, skip, or a factor on compute time") from error
+
+
+def _plain(value: Plain) -> str | int:
+    """One spelling per value, whether it came from YAML (`off` is a boolean there) or from the command line."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = str(value)
+    return int(text) if text.lstrip("-").isdecimal() else text

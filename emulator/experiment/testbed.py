@@ -1,0 +1,113 @@
+"""Where a run is played: loopback addresses of its own, a lab that is up, or the interfaces of this host and others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.errors import InputError
+from emulator.experiment.spec import Experiment
+from emulator.lab.egress import require_egress, ways
+from emulator.lab.playing import LabPlace, find_place, require_addresses
+from emulator.roce.constants import UDP_PORT
+from emulator.topology.load import load_topology
+from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """A topology with a place for every rank, and the lab it is realised in; None: this host as it is."""
+
+    topology: Topology
+    lab: LabPlace | None = None
+
+    __test__ = False  # for pytest: this is not a test class
+
+
+@contextlib.contextmanager
+def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
+    """Find the topology and the lab of a run, and keep its loopback addresses from other runs.
+
+    Traffic goes where the topology says, or nowhere: a run whose traffic would leave through another interface is
+    refused. Agents on other machines check that themselves.
+
+    Raises:
+        TopologyError: the topology file is wrong.
+        InputError: there is no such lab, or a lab is named without a topology.
+        PlanError: the lab belongs to another topology, several belong to this one, the ranks do not fit, or traffic
+            would leave elsewhere.
+        HostError: the topology needs a lab and none is up, or the user is not root.
+    """
+    network = experiment.network
+    if network.topology is None:
+        if network.lab is not None:
+            raise InputError("--lab needs --topology: a lab is brought up from a topology file")
+        with reserved_block() as block:
+            yield Testbed(default_loopback(ranks, block=block))
+        return
+    topology = load_topology(Path(network.topology), ranks=ranks, allow_networks=network.allow_networks)
+    yield Testbed(topology, _find_lab(experiment, topology))
+
+
+def topology_without_host(experiment: Experiment, *, ranks: int) -> Topology:
+    """The topology of a plan: no lab is looked for, no address reserved.
+
+    Raises:
+        TopologyError: the topology file is wrong.
+        PlanError: the ranks do not fit.
+    """
+    network = experiment.network
+    if network.topology is None:
+        return default_loopback(ranks)
+    return load_topology(Path(network.topology), ranks=ranks, allow_networks=network.allow_networks)
+
+
+def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
+    ranks = _local_ranks(experiment, topology)
+    asked = experiment.network.lab
+    lab = find_place(topology, asked) if ranks or asked is not None else None
+    if lab is None:
+        require_addresses(topology, ranks)
+        if topology.network.is_drawn:
+            require_egress([way for way in ways(topology, ranks) if not way.is_loopback], devices={})
+        return None
+    for host, namespace in lab.namespaces.items():
+        own = [rank for rank in ranks if topology.host_of(rank).name == host]
+        require_egress(list(ways(topology, own)), devices=lab.devices, namespace=namespace)
+    return lab
+
+
+def _local_ranks(experiment: Experiment, topology: Topology) -> Sequence[int]:
+    """Ranks whose agents this command starts."""
+    if experiment.agents.by_hand:
+        return []
+    return [rank for rank in range(topology.ranks) if topology.host_of(rank).name not in topology.agents]
+
+
+@contextlib.contextmanager
+def reserved_block() -> Iterator[int]:
+    """A block of loopback addresses that no other run takes meanwhile: RoCEv2 has one port, so runs need their own.
+
+    An abstract Unix socket of the block's name is the reservation. Like loopback, such names belong to the network
+    namespace, and they go with the process. The addresses are tried too, because other programs may listen there.
+    """
+    begin = os.getpid()
+    for block in range(begin, begin + LOOPBACK_BLOCKS):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as name:
+            try:
+                name.bind(f"\0charkha/loopback/{block % LOOPBACK_BLOCKS}")
+                _try_address(default_loopback(1, block=block).address_of(0))
+            except OSError:
+                continue
+            yield block
+            return
+    yield 0  # all are taken: binding reports it
+
+
+def _try_address(host: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((host, UDP_PORT))

@@ -1,0 +1,92 @@
+"""From a job to a workload that is proven to finish: a trace that is read, or one that is generated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emulator.experiment.spec import Job, Sweep, Trace
+from emulator.host.scratch import scratch_folder
+from emulator.planner.workloads import sweep
+from emulator.planner.workloads.node import SyntheticWorkload
+from emulator.planner.workloads.pairs import Pairs, pairs_workload
+from emulator.trace.meaning import TraceOptions
+from emulator.trace.model import Workload
+from emulator.trace.workload import build_workload
+from emulator.wire.trace.generated import write_workload
+from emulator.wire.trace.load import LoadedTrace, load_trace
+
+OnStep = Callable[[str], None]
+"""Called with what is going on, for a status line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJob:
+    """A job's trace as read, and what it means."""
+
+    loaded: LoadedTrace
+    workload: Workload
+
+    @property
+    def ranks(self) -> int:
+        """Size of the world."""
+        return len(self.workload.programs)
+
+
+@contextlib.contextmanager
+def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJob]:
+    """Read or generate what a job plays. Generated files are gone when the context is left.
+
+    Raises:
+        TraceError: the trace cannot be read or played.
+        InputError: the group file cannot be read.
+        PlanError: the sweep has no sizes, or an odd number of ranks should form pairs.
+    """
+    if job.trace is not None:
+        yield load_from_files(job.trace, on_step=on_step)
+        return
+    with scratch_folder() as scratch:
+        if job.sweep is not None:
+            name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
+        else:
+            assert job.pairs is not None
+            name, generated = "calibrate", pairs_workload(Pairs(job.pairs.ranks, job.pairs.counts))
+        yield _load_generated(generated, scratch / "trace", name=name)
+
+
+def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> LoadedJob:
+    """Read a trace set, and prove that playing it ends.
+
+    Raises:
+        TraceError: it cannot be read or played.
+        InputError: the group file cannot be read.
+    """
+    on_step("reading the trace")
+
+    def on_rank(done: int, ranks: int) -> None:
+        on_step(f"reading the trace: {done} of {ranks} ranks")
+
+    groups = None if trace.groups is None else Path(trace.groups)
+    loaded = load_trace(Path(trace.path), ranks=trace.ranks, groups=groups, on_rank=on_rank)
+    on_step("proving that the run can finish")
+    options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
+    return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options))
+
+
+def planned_sweep(asked: Sweep) -> sweep.Sweep:
+    """The sizes that a sweep plays.
+
+    Raises:
+        PlanError: there are none.
+    """
+    least, most = asked.bounds
+    sizes = sweep.sweep_sizes(asked.kind, ranks=asked.ranks, least=least, most=most, factor=asked.factor)
+    return sweep.Sweep(asked.kind, asked.ranks, sizes)
+
+
+def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:
+    write_workload(generated, folder)
+    loaded = replace(load_trace(folder, ranks=generated.ranks), path=Path(name))
+    return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups))
