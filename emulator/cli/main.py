@@ -105,8 +105,8 @@ def _run(argv: Sequence[str] | None) -> int:
     log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     log.addFilter(_is_news)
     logging.basicConfig(level=args.log_level.upper(), handlers=[log])
-    handler: Callable[[argparse.Namespace], int] = args.handler
-    return handler(args)
+    handler: Callable[[argparse.Namespace], int | None] = args.handler
+    return handler(args) or exit_codes.DONE
 
 
 def _is_news(record: logging.LogRecord) -> bool:

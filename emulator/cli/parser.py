@@ -29,6 +29,7 @@ class Parser(argparse.ArgumentParser):
         self._advanced: list[argparse.Action] = []
         settings.setdefault("formatter_class", _Formatter)
         super().__init__(**settings, allow_abbrev=False, add_help=False)
+        self._positionals.title = "arguments"
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.add_argument("--help-all", action=_FullHelp, help=argparse.SUPPRESS)
 
@@ -44,13 +45,13 @@ class Parser(argparse.ArgumentParser):
         """A group of options that `--help-all` lists."""
         return self._add_group(Group(self, title, advanced=True, **settings))
 
-    def add_explain(self, table: str) -> None:
+    def add_explain(self, *tables: str) -> None:
         """Add `--explain`, which prints what every column means and ends.
 
         Args:
-            table: a module of emulator.views.terminal with an `EXPLAIN` text; it is loaded on demand.
+            tables: modules of emulator.views.terminal with an `EXPLAIN` text; they are loaded on demand.
         """
-        self.add_argument("--explain", action=_Explain, const=table, help="print what every column means")
+        self.add_argument("--explain", action=_Explain, const=tables, help="print what every column means, and end")
 
     def format_help(self) -> str:
         """What `--help` shows: the common options and the example."""
@@ -95,7 +96,8 @@ class Parser(argparse.ArgumentParser):
         epilog = self.epilog or ""
         formatter.add_text(epilog if is_full else epilog.partition("\n\n")[0])
         if not is_full:
-            formatter.add_text(f"{self.prog} --help-all shows {len(self._advanced)} more options")
+            count = len(self._advanced)
+            formatter.add_text(f"{self.prog} --help-all shows {count} more option{'s' * (count > 1)}")
         return formatter.format_help()
 
     def _short_usage(self) -> str:
@@ -155,5 +157,5 @@ class _Explain(_FullHelp):
     """`--explain`."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(import_module(f"emulator.views.terminal.{self.const}").EXPLAIN)
+        print("\n\n".join(import_module(f"emulator.views.terminal.{name}").EXPLAIN for name in self.const))
         parser.exit()

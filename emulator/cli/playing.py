@@ -122,7 +122,8 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
     sweep = experiment.job.sweep
     if sweep is not None:
         from emulator.experiment.workload import planned_sweep
-        from emulator.views.terminal.sweep import render_sweep, sweep_table, sweep_to_json
+        from emulator.statistics.sweep import sweep_table, sweep_to_json
+        from emulator.views.terminal.sweep import render_sweep
 
         planned = planned_sweep(sweep)
         table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
@@ -133,15 +134,16 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
             print(f"# Run folder: {visible(str(run.folder))}")
         return
     from emulator.statistics.summary import summarise
+    from emulator.views.as_json.summary import summary_to_json
     from emulator.views.terminal.console import console
-    from emulator.views.terminal.summary_table import render, to_json
+    from emulator.views.terminal.summary_table import render
 
     summary = summarise(run)
     if args.json:
-        print(json.dumps(to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
+        print(json.dumps(summary_to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
         return
     out = console()
-    out.print(render(summary, width=out.width))
+    out.print(render(summary))
     out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)
 
 

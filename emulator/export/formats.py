@@ -11,7 +11,7 @@ from emulator.export.astra_sim import package as astra_sim
 from emulator.run_folder.places import check_file
 from emulator.run_folder.record import Run
 from emulator.run_folder.stream import writing
-from emulator.views import run_junit as junit
+from emulator.views.junit.run import run_to_xml
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ FORMATS: Mapping[str, Format] = {
         Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
         Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, system, fitted network", astra_sim.write),
         Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write),
-        Format("junit", ".junit.xml", "test results, a case per class", _text(junit.to_xml)),
+        Format("junit", ".junit.xml", "test results, a case per class", _text(run_to_xml)),
     )
 }
 

@@ -22,13 +22,12 @@ from emulator.errors import ResultError
 from emulator.export.classes import MeasuredClass, measured_classes
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.record import Run
-from emulator.trace.model import CommKind
+from emulator.statistics.sweep import count_elements, root_of
 from emulator.units import NS_PER_US
-from emulator.views.terminal.sweep import PARTED, format_number
+from emulator.views.figures import nccl_number
 
 JSON_VERSION = 3
 """Of the layout of nccl-tests' JSON."""
-_ROOTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
 _MEASURES = ("time", "algbw", "busbw", "#wrong")
 _UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
 
@@ -99,7 +98,7 @@ def _table_lines(manifest: Manifest, rows: Sequence[MeasuredClass]) -> Iterator[
     yield _heading(("(B)", "(elements)", "", "", ""), _UNITS)
     yield from map(_row_line, rows)
     speeds = [speed[1] for speed in map(_speed, rows) if speed is not None]
-    yield f"# Avg bus bandwidth    : {format_number(_mean(speeds))}"
+    yield f"# Avg bus bandwidth    : {nccl_number(_mean(speeds))}"
     yield "#"
     yield f"# Collective test concluded: {first.label}"
     yield "#"
@@ -113,10 +112,9 @@ def _heading(first: Sequence[str], measures: Sequence[str]) -> str:
 
 def _row_line(row: MeasuredClass) -> str:
     algbw, busbw = _speed(row) or (None, None)
-    measures = f"{format_number(_time_us(row)):>7}  {format_number(algbw):>7}  {format_number(busbw):>7}  {'N/A':>7}"
-    return (
-        f"{row.size_bytes:>12}  {_count(row):>12}  {'uint8':>8}  {'none':>6}  {_root(row):>6}  {measures}  {measures}"
-    )
+    measures = f"{nccl_number(_time_us(row)):>7}  {nccl_number(algbw):>7}  {nccl_number(busbw):>7}  {'N/A':>7}"
+    root = root_of(row.kind)
+    return f"{row.size_bytes:>12}  {_count(row):>12}  {'uint8':>8}  {'none':>6}  {root:>6}  {measures}  {measures}"
 
 
 def _result(row: MeasuredClass) -> dict[str, Any]:
@@ -126,7 +124,7 @@ def _result(row: MeasuredClass) -> dict[str, Any]:
         "count": _count(row),
         "type": "uint8",
         "redop": "none",
-        "root": str(_root(row)),
+        "root": str(root_of(row.kind)),
         "collective": row.label,
         "ranks": row.members,
         "algorithm": row.algorithm,
@@ -179,9 +177,4 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _count(row: MeasuredClass) -> int:
-    """Elements of the array, or of one rank's part of it where ranks have parts."""
-    return row.size_bytes // row.members if row.kind in PARTED else row.size_bytes
-
-
-def _root(row: MeasuredClass) -> int:
-    return 0 if row.kind in _ROOTED else -1
+    return count_elements(row.kind, size_bytes=row.size_bytes, members=row.members)

@@ -45,7 +45,7 @@ def choose_runs(folders: Sequence[Path], which: RunFilter, *, root: Path, keep: 
         raise InputError("name run folders, a filter or --keep N: all runs at once are not pruned")
     if not folders:
         return list_runs(root, which)[keep:]
-    runs = {folder.absolute(): stored_run(folder) for folder in folders}
+    runs = {folder.parent.resolve() / folder.name: stored_run(folder) for folder in folders}
     return sorted(runs.values(), key=lambda run: -(run.created.timestamp() if run.created else 0))[keep:]
 
 

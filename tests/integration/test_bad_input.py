@@ -1,4 +1,4 @@
-"""Bad input ends with exit code 2 and one line that names it, before anything is started or written."""
+"""Bad input gives exit code 2 and one line that names the problem, before anything is started or written."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Nodes = Sequence[et_pb2.Node]
 
 @dataclass(frozen=True)
 class Bad:
-    """A trace of two ranks (as nodes, or as raw bytes), options, and what the line must say."""
+    """A trace of two ranks (nodes or raw bytes), options, and a part of the error line."""
 
-    says: str
+    problem: str
     ranks: Sequence[Nodes | bytes] = ()
     options: Sequence[str] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -94,8 +94,8 @@ CASES = {
     "group without its rank": Bad(
         "not the node's own rank 1", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0]}'}
     ),
-    "group file no JSON": Bad("is no JSON", [GOOD, GOOD], ["--groups", "g"], {"g": "ranks: 0, 1"}),
-    "group file no object": Bad("one JSON object", [GOOD, GOOD], ["--groups", "g"], {"g": "[[0, 1]]"}),
+    "group file not JSON": Bad("is no JSON", [GOOD, GOOD], ["--groups", "g"], {"g": "ranks: 0, 1"}),
+    "group file not an object": Bad("one JSON object", [GOOD, GOOD], ["--groups", "g"], {"g": "[[0, 1]]"}),
     "group file absent": Bad("nowhere.json", [GOOD, GOOD], ["--groups", "nowhere.json"]),
     "negative size": Bad("comm_size -5", [[_sized(1, -5)]] * 2),
     "absurd size": Bad(f"comm_size {1 << 60}", [[_sized(1, 1 << 60)]] * 2),
@@ -107,8 +107,8 @@ CASES = {
     "topology too small": Bad(
         "hold 1: add hosts", [GOOD, GOOD], ["--topology", "t"], {"t": TOPOLOGY.format("addresses: [127.1.0.1]")}
     ),
-    "topology no YAML": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "hosts: [}"}),
-    "topology no mapping": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "- a\n- b\n"}),
+    "topology not YAML": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "hosts: [}"}),
+    "topology not a mapping": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "- a\n- b\n"}),
     "topology empty": Bad("t", [GOOD, GOOD], ["--topology", "t"], {"t": ""}),
     "topology public": Bad(
         "8.8.8.8 is outside", [GOOD, GOOD], ["--topology", "t"], {"t": TOPOLOGY.format("address: 8.8.8.8")}
@@ -144,11 +144,11 @@ def test_one_line_and_nothing_else(
     for file, text in case.files.items():
         (tmp_path / ("trace" if file == "comm_group.json" else ".") / file).write_text(text)
     before = sorted(tmp_path.rglob("*"))
-    assert case.says in refused("run", "trace", *FAST, *case.options, capsys=capsys)
+    assert case.problem in refused("run", "trace", *FAST, *case.options, capsys=capsys)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_good_trace_behind_all_of_them_is_played(tmp_path: Path) -> None:
+def test_the_good_trace_that_all_cases_alter_is_played(tmp_path: Path) -> None:
     _write_ranks(tmp_path / "trace", [GOOD, GOOD])
     finished = charkha("run", "trace", *FAST, "--out", "run", cwd=tmp_path)
     assert (finished.code, finished.stderr) == (0, "")
@@ -174,7 +174,7 @@ def test_the_good_trace_behind_all_of_them_is_played(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_nonsense_options_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_values_out_of_range_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert f"argument {options[0]}:" in refused("run", EXAMPLE, *options, capsys=capsys)
 
 
@@ -210,17 +210,17 @@ def test_a_file_cut_short_within_a_record_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("keep", "says"), [(2, "rank 1 has only 0 of that group"), (1, "rank 1 has only 0 of that group")]
+    ("keep", "problem"), [(2, "rank 1 has only 0 of that group"), (1, "rank 1 has only 0 of that group")]
 )
 def test_a_file_cut_short_between_records_lacks_what_others_need(
-    keep: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    keep: int, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _write_ranks(tmp_path / "trace", [GOOD, GOOD])
     path = tmp_path / "trace" / "trace.1.et"
     data = path.read_bytes()
     path.write_bytes(data[: sorted(_boundaries(data))[keep]])
-    assert says in refused("run", "trace", *FAST, capsys=capsys)
+    assert problem in refused("run", "trace", *FAST, capsys=capsys)
 
 
 def test_a_dependency_that_was_cut_off_is_missed(
@@ -235,7 +235,7 @@ def test_a_dependency_that_was_cut_off_is_missed(
 
 
 @pytest.mark.parametrize(
-    ("parts", "says"),
+    ("parts", "problem"),
     [
         (("legacy-chakra-old", "one_comm_coll_node_allreduce.0.et"), "wire format of before October 2023"),
         (("legacy-chakra-old", "one_comp_node.0.et"), "wire format of before October 2023"),
@@ -246,18 +246,18 @@ def test_a_dependency_that_was_cut_off_is_missed(
 )
 def test_other_formats_are_refused_by_name(
     parts: tuple[str, ...],
-    says: str,
+    problem: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = refused("run", str(require_shared("traces", *parts)), "--ranks", "1", *FAST, capsys=capsys)
-    assert says in line
+    assert problem in line
 
 
 @pytest.mark.parametrize("what", ["pipe", "device", "folder", "nothing"])
-def test_a_rank_that_is_no_file_is_refused(
+def test_a_rank_that_is_not_a_file_is_refused(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,7 +286,7 @@ def test_escapes_in_a_name_do_not_reach_the_terminal(tmp_path: Path, capsys: pyt
     assert r"\x1b[2Jgone" in line
 
 
-def test_json_that_is_no_trace_names_its_line(
+def test_json_that_is_not_a_trace_names_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The queries of docs/runs.md give what Charkha itself says of the same runs."""
+"""The queries of docs/runs.md give the same figures as Charkha for the same runs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     return [*runs, lossy]
 
 
-def asked(number: int) -> list[dict[str, Any]]:
+def query(number: int) -> list[dict[str, Any]]:
     answer = duckdb.sql(QUERIES[number])
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
 
 
 def test_the_jct_of_every_run(store: list[Run]) -> None:
-    found = {row["folder"]: row for row in asked(0)}
+    found = {row["folder"]: row for row in query(0)}
     assert set(found) == {str(run.folder) for run in store}
     for run in store:
         row, iteration = found[str(run.folder)], summarise(run).iteration
@@ -58,7 +58,7 @@ def test_the_jct_of_every_run(store: list[Run]) -> None:
 
 
 def test_collectives_by_firmware(store: list[Run]) -> None:
-    found = asked(1)
+    found = query(1)
     assert len(found) == 2 * 3 + 1
     (lossy,) = (row for row in found if row["firmware"] is None)
     (known,) = summarise(store[-1]).classes
@@ -69,7 +69,7 @@ def test_collectives_by_firmware(store: list[Run]) -> None:
 
 
 def test_pairs_that_lost_packets(store: list[Run]) -> None:
-    assert [(row["src"], row["dst"], row["retransmits"], row["percent"]) for row in asked(2)] == [
+    assert [(row["src"], row["dst"], row["retransmits"], row["percent"]) for row in query(2)] == [
         (1, 0, 5, 10.0),
         (0, 1, 1, 2.0),
     ]

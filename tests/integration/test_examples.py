@@ -1,4 +1,4 @@
-"""The example traces are what their script makes."""
+"""The script of the example traces makes exactly these traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.parent != folder}
 
 
-def test_the_examples_are_made_again_byte_for_byte(tmp_path: Path) -> None:
+def test_the_script_reproduces_the_examples_byte_for_byte(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = EXAMPLES / "generate.sh"
     subprocess.run([script, tmp_path], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=60)

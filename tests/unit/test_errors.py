@@ -1,4 +1,4 @@
-"""What users read when something is wrong, and what their shell sees."""
+"""Error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ from emulator import errors
             1,
         ),
         (errors.RunAborted("disk full"), "aborted: disk full", 1),
+        (errors.TransferFailed("no answer", agent="a1", between=(0, 1)), "agent a1: no answer", 1),
+        (
+            errors.TransferFailed("no answer", agent="a1", between=(0, 1), path="h0 - h1"),
+            "agent a1: no answer; their path: h0 - h1",
+            1,
+        ),
         (errors.RunInterrupted(), "aborted: interrupted by the user", 130),
         (errors.HostError("no timerfd"), "no timerfd", 3),
     ],
@@ -52,7 +58,7 @@ def test_ranks_are_folded(ranks: list[int], text: str) -> None:
     assert errors.format_ranks(ranks) == text
 
 
-def test_errors_say_what_they_know() -> None:
+def test_errors_carry_their_facts_as_fields() -> None:
     lost = errors.AgentLost("a", ranks=[1], reason="gone")
     assert (lost.agent, lost.ranks, lost.reason) == ("a", (1,), "gone")
     timeout = errors.RunTimeout("x", seconds=3)

@@ -1,4 +1,4 @@
-"""Quantities as people write and read them."""
+"""Text forms of sizes, rates and durations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
-def test_what_is_no_size_is_refused_with_what_would_be(text: str) -> None:
+def test_a_wrong_size_is_refused_with_a_right_one(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"is not a size: write a number of bytes, or one with K, M, G or T \(1K = 1024\)"
     ):
@@ -51,7 +51,7 @@ def test_rates_have_a_unit_and_decimal_letters(text: str, rate: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "100", "100G", "100GB", "-1Gbit", "1 gbit", "1,5Gbit", "Gbit"])
-def test_what_is_no_rate_is_refused_with_what_would_be(text: str) -> None:
+def test_a_wrong_rate_is_refused_with_a_right_one(text: str) -> None:
     with pytest.raises(ValueError, match="is not a rate: write one with its unit, such as 100Gbit or 400Mbit"):
         parse_rate(text)
 

@@ -35,16 +35,11 @@ def add_parser(subparsers: Subparsers) -> None:
         "--port", metavar="N", type=at_least(1, most=65_535), default=UDP_PORT, help=f"UDP port (default: {UDP_PORT})"
     )
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
-    parser.set_defaults(handler=run)
+    parser.add_explain("audit_table")
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Audit a capture and print the report.
-
-    Raises:
-        InputError: the capture cannot be read, or holds nothing to audit.
-        HostError: the library that reads captures is not installed.
-    """
+def _run(args: argparse.Namespace) -> int:
     report = audit_file(args.capture, port=args.port)
     if args.json:
         print_json(to_json(report))

@@ -18,9 +18,9 @@ from emulator.run_folder.places import check_file
 from emulator.statistics.calibration import FORMAT, LOOPBACK, Calibration, default_path, to_json, write_calibration
 from emulator.topology.model import Topology
 from emulator.transports.registry import TRANSPORTS
+from emulator.views.figures import number_cell
 from emulator.views.terminal.calibration_table import render
 from emulator.views.terminal.console import console
-from emulator.views.terminal.summary_table import number_cell
 from emulator.visible import visible
 
 if TYPE_CHECKING:

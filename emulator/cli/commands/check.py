@@ -11,7 +11,8 @@ from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
 from emulator.experiment.workload import load_from_files
 from emulator.trace.summary import summarise
-from emulator.views.terminal.trace_summary import render, to_json
+from emulator.views.as_json.trace import trace_to_json
+from emulator.views.terminal.trace_summary import render
 
 GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
 _EPILOG = """example:
@@ -31,23 +32,17 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_options(parser, GROUPS)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
-    parser.set_defaults(handler=run)
+    parser.add_explain("trace_summary")
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Check a trace and print its summary.
-
-    Raises:
-        TraceError: the trace cannot be read or played.
-        InputError: the group file cannot be read.
-    """
+def _run(args: argparse.Namespace) -> None:
     trace = build(spec_part(args, GROUPS), GROUPS).job.trace
     assert trace is not None
     with status() as on_step:
         job = load_from_files(trace, on_step=on_step)
     summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
     if args.json:
-        print_json(to_json(summary))
+        print_json(trace_to_json(summary))
     else:
         print_tables(render(summary))
-    return 0

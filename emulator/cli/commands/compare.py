@@ -75,7 +75,8 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--html", metavar="FILE", type=Path, help="write a page with pictures, in one file")
     output.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML: one case per class")
     output.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(handler=run)
+    parser.add_explain("comparison_table", "trend_table")
+    parser.set_defaults(handler=_run)
 
 
 def _margin(text: str) -> float:
@@ -89,13 +90,7 @@ def _margin(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    """Compare runs and print the tables.
-
-    Raises:
-        InputError: runs that cannot be read or, without --force, not be compared; a file that must not be written.
-        HostError: a file cannot be written.
-    """
+def _run(args: argparse.Namespace) -> int:
     for path, option, mark in ((args.html, "--html", HTML_MARK), (args.junit, "--junit", JUNIT_MARK)):
         if path is not None:
             check_file(path, option, mark=mark)
@@ -126,6 +121,6 @@ def _write_files(comparison: Comparison, args: argparse.Namespace) -> None:
 
         write_text(args.html, render_page(comparison_page(comparison)))
     if args.junit is not None:
-        from emulator.views.comparison_junit import to_xml
+        from emulator.views.junit.comparison import comparison_to_xml
 
-        write_text(args.junit, to_xml(comparison, is_strict=args.gate == "strict"))
+        write_text(args.junit, comparison_to_xml(comparison, is_strict=args.gate == "strict"))

@@ -31,17 +31,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Convert a trace and print what was written.
-
-    Raises:
-        TraceError: the trace cannot be read, or its format is not supported.
-        InputError: the folder is not empty or cannot be made, or the group file cannot be read.
-        HostError: a file cannot be written.
-    """
+def _run(args: argparse.Namespace) -> None:
     from emulator.views.terminal.written_trace import files_line
     from emulator.wire.trace.convert import convert_trace
     from emulator.wire.trace.load import load_trace
@@ -53,4 +46,3 @@ def run(args: argparse.Namespace) -> int:
         print_json({"ranks": ranks, "nodes": loaded.nodes, "files": [str(path) for path in paths]})
     else:
         print_tables(f"{loaded.nodes:,} nodes of {ranks:,} rank{'s' * (ranks != 1)}", files_line(paths))
-    return 0

@@ -35,31 +35,23 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=_FORMATS, help="one of the formats below")
     parser.add_argument("--out", metavar="PATH", type=Path, help="target (default: here, named after the run)")
     parser.add_argument("--endpoint", metavar="URL", help=f"collector for --to {_OTEL}, as http://localhost:4318")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Export a run and print the path of what was written.
-
-    Raises:
-        InputError: the run cannot be read, the target exists, or an option does not fit the format.
-        HostError: the target cannot be written, or a library is missing.
-        RunError: a collector rejected the metrics.
-    """
+def _run(args: argparse.Namespace) -> None:
     if args.to == _OTEL:
-        return _send(args)
-    if args.endpoint is not None:
+        _send(args)
+    elif args.endpoint is not None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
-    written, notes = export(read_run(args.run), args.to, args.out)
-    print_notes(notes)
-    print(written)
-    return 0
+    else:
+        written, notes = export(read_run(args.run), args.to, args.out)
+        print_notes(notes)
+        print(written)
 
 
-def _send(args: argparse.Namespace) -> int:
+def _send(args: argparse.Namespace) -> None:
     if args.endpoint is None or not args.endpoint.startswith(("http://", "https://")):
         raise InputError(f"--to {_OTEL} needs the URL of a collector: --endpoint http://HOST:4318")
     if args.out is not None:
         raise InputError(f"--to {_OTEL} writes no file: do not give --out")
     print(f"{otel.send(read_run(args.run), args.endpoint)} points sent to {args.endpoint}")
-    return 0

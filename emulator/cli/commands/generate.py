@@ -49,14 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_collective(workloads)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Make the trace and print what it will move.
-
-    Raises:
-        PlanError: parameters that do not fit together.
-        InputError: the folder is not empty, or cannot be made.
-        HostError: a file cannot be written.
-    """
+def _run(args: argparse.Namespace) -> None:
     check_folder(args.out, "--out")
     workload: SyntheticWorkload = args.workload(args)
     paths = write_workload(workload, args.out, force=args.force)
@@ -64,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
         print_json(to_json(workload, paths))
     else:
         print_tables(render(workload), files_line(paths))
-    return 0
 
 
 def _add_transformer(workloads: Subparsers) -> None:
@@ -92,7 +84,7 @@ def _add_transformer(workloads: Subparsers) -> None:
     _add_number(device, "tflops", tflops, default=200.0, dest="device_tflops")
     _add_number(device, "memory_gbytes", gbytes, default=1500.0, dest="device_gbytes_per_s")
     _add_output(parser)
-    parser.set_defaults(handler=run, workload=_transformer)
+    parser.set_defaults(handler=_run, workload=_transformer)
 
 
 def _add_parallelism(parser: Parser) -> None:
@@ -140,7 +132,7 @@ def _add_collective(workloads: Subparsers) -> None:
         "--gap-micros", metavar="US", type=int, default=0, help="compute time before each, µs (default: 0)"
     )
     _add_output(parser)
-    parser.set_defaults(handler=run, workload=_collective)
+    parser.set_defaults(handler=_run, workload=_collective)
 
 
 def _add_output(parser: Parser) -> None:

@@ -59,7 +59,7 @@ def _add_up(actions: Subparsers) -> None:
         action="store_true",
         help="bring it up even if this host cannot carry all its rates at once; its runs are marked tester-limited",
     )
-    parser.set_defaults(handler=up)
+    parser.set_defaults(handler=_up)
 
 
 def _add_down(actions: Subparsers) -> None:
@@ -71,7 +71,7 @@ def _add_down(actions: Subparsers) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: the only one)")
     parser.add_argument("--all", action="store_true", help="all labs on this host")
-    parser.set_defaults(handler=down)
+    parser.set_defaults(handler=_down)
 
 
 def _add_exec(actions: Subparsers) -> None:
@@ -85,7 +85,7 @@ def _add_exec(actions: Subparsers) -> None:
     parser.add_argument("--lab", metavar="ID", help="the lab (default: the only one)")
     parser.add_argument("host", metavar="HOST", help="a host or switch of the topology")
     parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="a command and its arguments")
-    parser.set_defaults(handler=execute)
+    parser.set_defaults(handler=_execute)
 
 
 def _add_status(actions: Subparsers) -> None:
@@ -97,16 +97,11 @@ def _add_status(actions: Subparsers) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: all)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.set_defaults(handler=status)
+    parser.add_explain("lab_picture")
+    parser.set_defaults(handler=_status)
 
 
-def up(args: argparse.Namespace) -> int:
-    """Bring up a lab and print its size.
-
-    Raises:
-        InputError: the topology cannot become a lab.
-        HostError: no root, a tool is missing, or the rates are more than this host carries.
-    """
+def _up(args: argparse.Namespace) -> None:
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     lab_id = lab_id_of(topology, args.id)
     limited = judge(topology.network)
@@ -117,16 +112,9 @@ def up(args: argparse.Namespace) -> int:
     hosts = sum(node.is_host for node in state.design.nodes)
     switches = len(state.design.nodes) - hosts
     print(f"Lab {lab_id} is up: {hosts} hosts, {switches} switches, {len(state.design.cables)} links")
-    return 0
 
 
-def down(args: argparse.Namespace) -> int:
-    """Remove one lab or all.
-
-    Raises:
-        InputError: there are several labs, and none is named.
-        HostError: no root, or something cannot be removed.
-    """
+def _down(args: argparse.Namespace) -> None:
     labs = Labs()
     ids = labs.store.ids()
     if args.id is None and not args.all and len(ids) > 1:
@@ -134,36 +122,22 @@ def down(args: argparse.Namespace) -> int:
     wanted = [args.id] if args.id is not None else ids
     removed = [lab_id for lab_id in wanted if labs.down(lab_id)]
     print(f"Removed: {', '.join(removed)}" if removed else "There is no such lab: nothing to remove")
-    return 0
 
 
-def execute(args: argparse.Namespace) -> NoReturn:
-    """Replace this process by a command inside a namespace.
-
-    Raises:
-        InputError: no such lab or host, or no command.
-        HostError: no root.
-    """
+def _execute(args: argparse.Namespace) -> NoReturn:
     if not args.command:
         raise InputError("a command is needed: charkha lab exec HOST CMD")
     entering.execute(Labs().only(args.lab).design, args.host, args.command)
 
 
-def status(args: argparse.Namespace) -> int:
-    """Draw one lab or all.
-
-    Raises:
-        InputError: no such lab.
-    """
+def _status(args: argparse.Namespace) -> None:
     labs = Labs()
     states = [labs.get(args.id)] if args.id is not None else list(labs.store.states())
     described = [describe(state) for state in states]
     if args.json:
         print_json([one.to_json() for one in described])
-        return 0
-    out = console()
-    for one in described:
-        out.print(draw(one), highlight=False, soft_wrap=True)
-    if not described:
-        out.print("No lab is up. `charkha lab up FILE` brings one up.")
-    return 0
+    elif described:
+        for one in described:
+            console().print(draw(one), highlight=False, soft_wrap=True)
+    else:
+        print("No lab is up. `charkha lab up FILE` brings one up.")

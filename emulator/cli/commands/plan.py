@@ -37,8 +37,9 @@ from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Workload
 from emulator.units import parse_size
+from emulator.views.as_json.plan import plan_to_json
 from emulator.views.terminal.console import console
-from emulator.views.terminal.plan_table import render, to_json
+from emulator.views.terminal.plan_table import render
 from emulator.visible import visible
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(task.traffic, topology, router=router, overhead=resolved.overhead, sending=sending)
     jct_ns, note = _jct(task, plan)
     if args.json:
-        print(json.dumps(to_json(plan, jct_ns=jct_ns, jct_note=note), indent=2))
+        print(json.dumps(plan_to_json(plan, jct_ns=jct_ns, jct_note=note), indent=2))
     else:
         out = console()
         out.print(render(plan, jct_ns=jct_ns, jct_note=note, width=out.width), highlight=False)

@@ -46,7 +46,8 @@ def add_parser(subparsers: Subparsers) -> None:
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
     )
-    parser.set_defaults(handler=run)
+    parser.add_explain("probe_table")
+    parser.set_defaults(handler=_run)
 
 
 def _rate(text: str) -> float:
@@ -60,23 +61,18 @@ def _rate(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    """Probe, and print the matrix.
-
-    Raises:
-        EmulatorError: the topology has no such interface, or it cannot be used.
-    """
+def _run(args: argparse.Namespace) -> None:
     topology = load_topology(args.topology, ranks=0, allow_networks=args.allow_network)
     near, far = find_sides(topology, find_place(topology, args.lab), args.source, args.destination)
     try:
         from emulator.probe.probing import probe_between
-        from emulator.views.terminal.probe_table import render, to_json
+        from emulator.views.as_json.probe import probe_to_json
+        from emulator.views.terminal.probe_table import render
     except ImportError as error:
         raise HostError("probes need scapy: pip install 'charkha[audit]'") from error
     verdicts = probe_between(near, far, next_mac=args.next_mac, interval_s=1 / args.rate, raises_mtu=args.raise_mtu)
     if args.json:
-        print_json({"from": args.source, "to": args.destination} | to_json(verdicts))
+        print_json({"from": args.source, "to": args.destination} | probe_to_json(verdicts))
     else:
         headline = f"{len(verdicts)} frames from {args.source} to {args.destination}"
         print_tables(headline, "", render(verdicts, every=args.all))
-    return 0

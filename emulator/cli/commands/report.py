@@ -24,16 +24,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the file (default: report.html in the run folder)")
     parser.add_argument("--json", action="store_true", help="print the facts of the report as JSON, write no file")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Write the report and print its path, or print the facts.
-
-    Raises:
-        InputError: the run folder cannot be read, or the file must not be written.
-        HostError: the file cannot be written.
-    """
+def _run(args: argparse.Namespace) -> None:
     from emulator.views.html.facts import read_facts
     from emulator.views.html.run_page import facts_to_json
     from emulator.views.html.writing import REPORT, write_report
@@ -44,4 +38,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         check_file(args.out or args.run / REPORT, "--out", mark=HTML_MARK)
         print(write_report(found, args.out))
-    return 0

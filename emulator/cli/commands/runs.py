@@ -18,15 +18,14 @@ from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements
 from emulator.statistics.stragglers import lateness
 from emulator.statistics.summary import summarise
-from emulator.views.terminal.console import console
+from emulator.views.as_json.store import runs_to_json, statistics_to_json
+from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.store_table import (
     render_removals,
     render_runs,
     render_statistics,
-    runs_to_json,
-    statistics_to_json,
 )
-from emulator.views.terminal.summary_table import render, to_json
+from emulator.views.terminal.summary_table import render
 from emulator.visible import visible
 
 _AGO = re.compile(r"(\d{1,6})([hdw])")
@@ -46,7 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "runs", description="List, show and prune the run folders below a root.", epilog=_EPILOG
     )
-    parser.set_defaults(handler=list_command, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
+    parser.set_defaults(handler=_list, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
     actions = parser.add_subparsers(title="actions", metavar="ACTION", help="default: list")
     _add_list(actions)
     _add_show(actions)
@@ -63,7 +62,8 @@ def _add_list(actions: Subparsers) -> None:
     parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, default=RUNS, help="a folder (default: runs)")
     _add_filters(parser)
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.set_defaults(handler=list_command)
+    parser.add_explain("store_table")
+    parser.set_defaults(handler=_list)
 
 
 def _add_show(actions: Subparsers) -> None:
@@ -75,7 +75,8 @@ def _add_show(actions: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.set_defaults(handler=show_command)
+    parser.add_explain("summary_table", "store_table")
+    parser.set_defaults(handler=_show)
 
 
 def _add_prune(actions: Subparsers) -> None:
@@ -90,7 +91,7 @@ def _add_prune(actions: Subparsers) -> None:
     _add_filters(parser)
     parser.add_argument("--keep", metavar="N", type=at_least(0), default=0, help="keep the N newest of them")
     parser.add_argument("--yes", action="store_true", help="remove them")
-    parser.set_defaults(handler=prune_command)
+    parser.set_defaults(handler=_prune)
 
 
 def _add_filters(parser: Parser) -> None:
@@ -124,49 +125,30 @@ def _filter(args: argparse.Namespace) -> RunFilter:
     return RunFilter(**{field.name: getattr(args, field.name) for field in dataclasses.fields(RunFilter)})
 
 
-def list_command(args: argparse.Namespace) -> int:
-    """List runs.
-
-    Raises:
-        InputError: the root is not a folder.
-    """
+def _list(args: argparse.Namespace) -> None:
     runs = list_runs(args.root, _filter(args))
     if args.json:
         print_json(runs_to_json(runs))
     else:
         print(render_runs(runs, args.root) if runs else f"no such run below {visible(str(args.root))}")
-    return 0
 
 
-def show_command(args: argparse.Namespace) -> int:
-    """Show a run.
-
-    Raises:
-        ResultError: the folder is not a run folder, or is damaged.
-    """
+def _show(args: argparse.Namespace) -> None:
     run = read_run(args.run)
     summary, found = summarise(run), measurements(run)
     classes, late = distributions(found), [lateness(run, "post"), lateness(run, "done")]
     if args.json:
         statistics = statistics_to_json(classes, late, incomplete=found.incomplete)
-        print_json(to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
+        print_json(summary_to_json(summary) | {"run_folder": str(run.folder), "statistics": statistics})
     else:
         statistics_table = render_statistics(classes, late, incomplete=found.incomplete)
-        print_tables(render(summary, width=console().width), "", statistics_table)
-    return 0
+        print_tables(render(summary), "", statistics_table)
 
 
-def prune_command(args: argparse.Namespace) -> int:
-    """Remove runs, or list those that would be removed.
-
-    Raises:
-        InputError: neither runs nor filters were given, or both.
-        HostError: a folder cannot be removed.
-    """
+def _prune(args: argparse.Namespace) -> None:
     removals = plan_removal(choose_runs(args.runs, _filter(args), root=args.root, keep=args.keep))
     if args.yes:
         for one in removals:
             if one.kept_because is None:
                 remove(one)
     print_tables(render_removals(removals, is_done=args.yes))
-    return 0

@@ -30,19 +30,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--run", metavar="ID", help="follow this run only (default: the first that has not ended)")
     parser.add_argument("--json", action="store_true", help="print every message as a line of JSON")
     parser.add_explain("watching")
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=_run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Follow a run until it ends.
-
-    Raises:
-        InputError: the URL or the run id cannot be used.
-        RunError: the broker cannot be reached, the connection broke, or the run did not complete.
-        HostError: aiomqtt is missing.
-    """
+def _run(args: argparse.Namespace) -> None:
     require_mqtt()
     if args.run is not None and any(character in args.run for character in "/+#"):
         raise InputError(f"--run {args.run}: a run id has no /, + or #")
     asyncio.run(follow(broker(args.broker), args.run, is_json=args.json))
-    return 0

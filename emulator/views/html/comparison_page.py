@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
-from emulator.views.html.page.document import Block, Chart, Column, Facts, Page, Section, Table
+from emulator.views.columns import Column, Header
+from emulator.views.comparison_text import fact_lines, needs_text, pair_columns, ratio_text, statistic_name, trend_rows
+from emulator.views.figures import NONE, percent_cell
+from emulator.views.html.page.document import Block, Chart, Facts, Page, Section, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
-from emulator.views.terminal.comparison_table import (
-    duration_text,
-    fact_lines,
-    interval_text,
-    needs_text,
-    ratio_text,
-    statistic_name,
-)
-from emulator.views.terminal.summary_table import NONE
-from emulator.views.terminal.trend_table import trend_rows
 
 CHOICES = 24
 """Classes that the reader can choose a picture of: those that take most time."""
 TREND_LINES = 8
 _CURVE_POINTS = 60
+_CLASS: Column[ClassComparison] = Column(
+    "class",
+    "collective, ranks, size and algorithm, or the whole iteration (JCT)",
+    cell=lambda one: str(one.key),
+    is_number=False,
+)
+_VARIATION: Column[ClassComparison] = Column(
+    "run-to-run CV",
+    "coefficient of variation between runs: baseline / other",
+    cell=lambda one: " / ".join(percent_cell(side.variation, digits=2) for side in (one.baseline, one.other)),
+)
+_RUNS: Column[ClassComparison] = Column(
+    "runs", "runs with this class: baseline + other", cell=lambda one: f"{one.baseline.runs} + {one.other.runs}"
+)
+_NEEDS: Column[ClassComparison] = Column(
+    "needs", "runs per group that would decide, estimated from the spread so far", cell=needs_text
+)
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -85,35 +96,11 @@ def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
 
 
 def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Table:
-    statistic = statistic_name(comparison.rules)
-    numbers = [f"{pair.baseline.name} {statistic}", f"{pair.other.name} {statistic}", "ratio", "95 % interval"]
-    numbers += ["run-to-run CV", "Holm's p", "p99 ratio", "runs", "needs"]
-    columns = [Column("class", is_number=False), Column("verdict", is_number=False), *map(Column, numbers)]
-    about = (
-        "Times are medians over runs. CV: coefficient of variation between runs, baseline and other. p: two-sided exact"
-        " Mann-Whitney test with runs as units, corrected for all classes of this table. needs: runs a side that would"
-        " decide, judged by the spread so far."
-    )
-    return Table(f"verdicts-{number}", "Verdicts", columns, [_cells(one) for one in pair.classes], about)
-
-
-def _cells(one: ClassComparison) -> list[str]:
-    variations = [
-        NONE if side.variation is None else f"{100 * side.variation:.2f} %" for side in (one.baseline, one.other)
-    ]
-    return [
-        str(one.key),
-        one.verdict.value,
-        duration_text(one.baseline.median_ns),
-        duration_text(one.other.median_ns),
-        ratio_text(one.effect),
-        interval_text(one.effect),
-        " / ".join(variations),
-        NONE if one.holm_p is None else f"{one.holm_p:.2g}",
-        ratio_text(one.tail),
-        f"{one.baseline.runs} + {one.other.runs}",
-        needs_text(one),
-    ]
+    found = pair_columns(comparison.rules, baseline=pair.baseline.name, other=pair.other.name)
+    verdict = replace(found["verdict"], cell=lambda one: one.verdict.value)
+    measured = [found[name] for name in ("baseline", "other", "ratio", "interval")]
+    columns = [_CLASS, verdict, *measured, _VARIATION, found["p"], found["tail"], _RUNS, _NEEDS]
+    return table_of(f"verdicts-{number}", "Verdicts", columns, pair.classes)
 
 
 def _side_by_side(comparison: Comparison) -> Section:
@@ -189,7 +176,7 @@ def _trend(comparison: Comparison) -> Section:
 
 
 def _trend_table(comparison: Comparison, listed: Sequence[tuple[ClassKey, Sequence[ClassComparison | None]]]) -> Table:
-    columns = [Column("class", is_number=False), *(Column(group.name) for group in comparison.groups[1:])]
+    columns = [Header("class", is_number=False), *(Header(group.name) for group in comparison.groups[1:])]
     rows = [[str(key), *(_trend_cell(one) for one in pairs)] for key, pairs in listed]
     return Table("trend-numbers", f"Ratios to {comparison.groups[0].name}", columns, rows)
 
@@ -199,8 +186,8 @@ def _trend_cell(one: ClassComparison | None) -> str:
 
 
 def _method(comparison: Comparison) -> Section:
-    columns = [Column(title, is_number=False) for title in ("group", "run", "began", "firmware")]
-    columns += [Column("iterations"), Column("excluded")]
+    columns = [Header(title, is_number=False) for title in ("group", "run", "began", "firmware")]
+    columns += [Header("iterations"), Header("excluded")]
     rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
     facts = Facts("method-facts", "How it was compared", list(fact_lines(comparison)))
     table = Table("runs", "Runs that count", columns, rows, is_folded=len(rows) > CHOICES)

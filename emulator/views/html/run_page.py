@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from emulator.views.as_json.summary import summary_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
@@ -17,7 +18,6 @@ from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
 from emulator.views.html.sections.traffic import pairs_of, traffic
-from emulator.views.terminal.summary_table import to_json
 
 
 def run_page(facts: RunFacts) -> Page:
@@ -46,7 +46,7 @@ def run_page(facts: RunFacts) -> Page:
 
 def facts_to_json(facts: RunFacts) -> dict[str, Any]:
     """What the page shows, for machines: the summary as `charkha run --json` gives it, and the rest beside it."""
-    return to_json(facts.summary) | {
+    return summary_to_json(facts.summary) | {
         "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
         "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],
         "stragglers": [asdict(one) for one in (facts.late_posts, facts.late_ends) if one is not None],

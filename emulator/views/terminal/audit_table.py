@@ -1,43 +1,24 @@
-"""An audit's report as a table for people."""
+"""The report of an audit for a terminal: totals, opcodes, a line per flow, broken rules."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.audit.report import AuditReport, FlowReport, opcode_name
 from emulator.audit.responses import Answers
 from emulator.audit.rules import Violation
-from emulator.units import format_duration, format_size
+from emulator.units import format_size
+from emulator.views.columns import Column, explain
+from emulator.views.figures import NONE, count_of, duration_cell
+from emulator.views.terminal.table import FittedTable
 
 SHOWN_FLOWS = 40
 SHOWN_VIOLATIONS = 20
-_NOTHING = "–"  # noqa: RUF001 (an en dash is what the tables show where nothing is known)
 _GIGA = 1e9
-_GAP = 3
-_LEAST_FLOW_WIDTH = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of the flow table.
-
-    Attributes:
-        optional: only there where a row has something in it.
-        sacrifice: the largest is left out first where the terminal is narrow; 0: never.
-    """
-
-    title: str
-    cell: Callable[[FlowReport], str]
-    optional: bool = False
-    sacrifice: int = 0
 
 
 def render(report: AuditReport) -> RenderableType:
@@ -49,12 +30,12 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield _headline(report)
     yield Text(_totals(report))
     yield Text()
-    yield _opcode_table(report)
+    yield FittedTable(_OPCODES, sorted(report.opcodes.items()))
     yield Text()
     shown = sorted(_rows(report), key=lambda one: one.frames, reverse=True)
-    yield _FlowTable(shown[:SHOWN_FLOWS])
-    if len(shown) > SHOWN_FLOWS:
-        yield Text(f"… and {len(shown) - SHOWN_FLOWS} smaller flows (--json has them all)", style="dim")
+    hidden = len(shown) - SHOWN_FLOWS
+    more = f"… and {count_of(hidden, 'smaller flow')} (--json has them all)" if hidden > 0 else ""
+    yield FittedTable(_FLOWS, shown[:SHOWN_FLOWS], more=more)
     for note in report.notes:
         yield Text(f"note: {note}", style="dim")
     yield Text()
@@ -75,7 +56,7 @@ def _headline(report: AuditReport) -> Text:
 
 
 def _totals(report: AuditReport) -> str:
-    """One line that also says what there was none of."""
+    """One line with every total, zeros included."""
     carried = [one.carried for one in report.flows]
     naks = sum((one.naks for one in carried), Counter[str]())
     facts: dict[str, int | str] = {
@@ -92,17 +73,8 @@ def _totals(report: AuditReport) -> str:
     return " · ".join(f"{name} {value}" for name, value in facts.items())
 
 
-def _opcode_table(report: AuditReport) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("opcode")
-    table.add_column("packets", justify="right")
-    for opcode, count in sorted(report.opcodes.items()):
-        table.add_row(opcode_name(opcode), str(count))
-    return table
-
-
 def _rows(report: AuditReport) -> list[FlowReport]:
-    """Flows that are no mere answers to another one: those stand in the other's row."""
+    """Flows with a row of their own: not those that only carry responses to another flow."""
     answering = {one.answered_by for one in report.flows}
     return [one for one in report.flows if one.data_frames or one.flow.key.label not in answering]
 
@@ -111,88 +83,106 @@ def _answers(one: FlowReport) -> Answers:
     return one.carried if one.answers is None and not one.data_frames else one.answers or Answers()
 
 
-def _counted(value: int) -> str:
-    return str(value) if value else _NOTHING
+def _count(value: int) -> str:
+    return str(value) if value else NONE
 
 
 def _naks(one: FlowReport) -> str:
     answers = _answers(one)
-    return _counted(answers.naks.total() + answers.rnr_naks)
+    return _count(answers.naks.total() + answers.rnr_naks)
 
 
 def _missing(one: FlowReport) -> str:
-    return f"{one.course.gaps} / {one.course.missing}" if one.course.gaps else _NOTHING
+    return f"{one.course.gaps} / {one.course.missing}" if one.course.gaps else NONE
 
 
 def _cnp_gap(one: FlowReport) -> str:
-    gap = _answers(one).smallest_cnp_gap_ns
-    return _NOTHING if gap is None else format_duration(gap)
+    return duration_cell(_answers(one).smallest_cnp_gap_ns)
 
 
 def _sizes(one: FlowReport) -> str:
     sizes = one.messages.sizes
     if not sizes:
-        return _NOTHING
+        return NONE
     size, count = sizes.most_common(1)[0]
     others = " …" if len(sizes) > 1 else ""
     return f"{count} × {format_size(size)}{others}"  # noqa: RUF001 (a multiplication sign)
 
 
 def _goodput(one: FlowReport) -> str:
-    return _NOTHING if one.goodput_bps is None else f"{one.goodput_bps / _GIGA:.3g}"
-
-
-_COLUMNS = (
-    _Column("flow", lambda one: one.flow.key.label.replace(" QP", "\nQP")),
-    _Column("data", lambda one: _counted(one.data_frames)),
-    _Column("messages", _sizes, sacrifice=4),
-    _Column("gaps /\nmissing", _missing, optional=True),
-    _Column("re-\nsent", lambda one: _counted(one.course.retransmitted), optional=True),
-    _Column("dupli-\ncates", lambda one: _counted(one.course.duplicates), optional=True, sacrifice=7),
-    _Column("go-back-N", lambda one: _go_back_n(one), optional=True, sacrifice=3),
-    _Column("ACK", lambda one: _counted(_answers(one).acks), sacrifice=5),
-    _Column("NAK", _naks, optional=True),
-    _Column("CE", lambda one: _counted(one.flow.congested), optional=True, sacrifice=2),
-    _Column("CNP", lambda one: _counted(_answers(one).cnps), optional=True, sacrifice=1),
-    _Column("CNP\ngap", _cnp_gap, optional=True, sacrifice=6),
-    _Column("Gb/s", _goodput),
-)
+    return NONE if one.goodput_bps is None else f"{one.goodput_bps / _GIGA:.3g}"
 
 
 def _go_back_n(one: FlowReport) -> str:
     verdict = one.course.go_back_n
-    return _NOTHING if verdict == "none" else f"{verdict} ({one.course.restarts})"
+    return NONE if verdict == "none" else f"{verdict} ({one.course.restarts})"
 
 
-@dataclass(frozen=True, slots=True)
-class _FlowTable:
-    """A row for each flow; where the width does not suffice, columns are left out and named: no number is cut."""
-
-    flows: Sequence[FlowReport]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        cells = {one.title: [one.cell(flow) for flow in self.flows] for one in _COLUMNS}
-        columns = [one for one in _COLUMNS if not one.optional or any(cell != _NOTHING for cell in cells[one.title])]
-        left_out = []
-        while self._needed(columns, cells) > options.max_width and any(one.sacrifice for one in columns):
-            left_out.append(max(columns, key=lambda one: one.sacrifice))
-            columns.remove(left_out[-1])
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.add_column(columns[0].title, vertical="bottom", overflow="fold")
-        for column in columns[1:]:
-            table.add_column(column.title, justify="right", vertical="bottom", no_wrap=True)
-        for at in range(len(self.flows)):
-            table.add_row(*(cells[column.title][at] for column in columns))
-        yield table
-        if left_out:
-            names = ", ".join(column.title.replace("-\n", "").replace("\n", " ") for column in left_out)
-            yield Text(f"Left out at this width: {names}.", style="dim")
-
-    @staticmethod
-    def _needed(columns: Sequence[_Column], cells: Mapping[str, Sequence[str]]) -> int:
-        """Columns of the terminal; addresses may be folded."""
-        texts = ([*one.title.split("\n"), *cells[one.title]] for one in columns[1:])
-        return _LEAST_FLOW_WIDTH + sum(_GAP + max(map(cell_len, one)) for one in texts)
+_OPCODES: tuple[Column[tuple[int, int]], ...] = (
+    Column("opcode", "BTH opcode", cell=lambda row: opcode_name(row[0]), is_number=False),
+    Column("packets", "packets with this opcode", cell=lambda row: str(row[1])),
+)
+_FLOWS: tuple[Column[FlowReport], ...] = (
+    Column(
+        "flow",
+        "source address > destination address and queue pair",
+        cell=lambda one: one.flow.key.label.replace(" QP", "\nQP"),
+        is_number=False,
+        folds=20,
+    ),
+    Column("data", "request packets and unreliable datagrams", cell=lambda one: _count(one.data_frames)),
+    Column("messages", "messages × the most frequent size; … = other sizes, too", cell=_sizes, sacrifice=4),  # noqa: RUF001
+    Column("gaps /\nmissing", "jumps forward in the PSN / PSNs skipped by them", cell=_missing, is_optional=True),
+    Column(
+        "re-\nsent",
+        "retransmissions: packets whose PSN is not newer than all before",
+        cell=lambda one: _count(one.course.retransmitted),
+        is_optional=True,
+    ),
+    Column(
+        "dupli-\ncates",
+        "retransmissions of packets that the capture already has",
+        cell=lambda one: _count(one.course.duplicates),
+        is_optional=True,
+        sacrifice=7,
+    ),
+    Column(
+        "go-back-N",
+        "whether the retransmissions are those of go-back-N, and the number of jumps back",
+        cell=lambda one: _go_back_n(one),
+        is_optional=True,
+        sacrifice=3,
+    ),
+    Column("ACK", "acknowledgements of this flow", cell=lambda one: _count(_answers(one).acks), sacrifice=5),
+    Column("NAK", "negative acknowledgements of this flow, RNR NAKs included", cell=_naks, is_optional=True),
+    Column(
+        "CE",
+        "packets marked Congestion Experienced (ECN)",
+        cell=lambda one: _count(one.flow.congested),
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
+        "CNP",
+        "congestion notification packets sent to the sender of this flow",
+        cell=lambda one: _count(_answers(one).cnps),
+        is_optional=True,
+        sacrifice=1,
+    ),
+    Column("CNP\ngap", "shortest time between two CNPs", cell=_cnp_gap, is_optional=True, sacrifice=6),
+    Column(
+        "Gb/s",
+        "goodput: new payload / time from the first to the last packet with new payload",
+        unit="1e9 bits per second",
+        cell=_goodput,
+    ),
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(_OPCODES, title="Opcodes:"),
+        explain(_FLOWS, title="Flows; responses are counted in the row of the flow that they answer:"),
+    ]
+)
 
 
 def _verdict(report: AuditReport) -> Iterator[RenderableType]:
@@ -200,7 +190,7 @@ def _verdict(report: AuditReport) -> Iterator[RenderableType]:
         yield Text("No rule is broken.", style="bold green")
         return
     count = len(report.violations)
-    yield Text(f"{count} violation{'s' * (count != 1)}: {_rules(report.violations)}", style="bold red")
+    yield Text(f"{count_of(count, 'violation')}: {_rules(report.violations)}", style="bold red")
     for one in report.violations[:SHOWN_VIOLATIONS]:
         where = f" ({one.flow})" if one.flow else ""
         yield Text.assemble(f"frame {one.frame}: ", (one.rule.title, "bold"), f": {one.problem}{where}")

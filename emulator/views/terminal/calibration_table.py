@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emulator.statistics.calibration import Calibration
 from emulator.units import format_duration
-from emulator.views.terminal.summary_table import NONE, number_cell, rate_cell
+from emulator.views.figures import NONE, number_cell, rate_cell
 
 
 def render(made: Calibration) -> RenderableType:

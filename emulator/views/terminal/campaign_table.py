@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from emulator.units import format_duration
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.figures import NONE
 from emulator.visible import visible
 
 

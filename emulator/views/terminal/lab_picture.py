@@ -1,77 +1,104 @@
-"""A lab as text: every host and switch with its ports, where they lead, their rates and what passed."""
+"""A lab for a terminal: every switch and host with its ports, peers, rates and counters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emulator.lab.model import Node, Port
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
-from emulator.views.terminal.plan_table import format_rate
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.columns import Column, explain
+from emulator.views.figures import NONE, count_of, link_rate_cell
+from emulator.views.terminal.table import FittedTable
+
+_DROPS = (QUEUE_DROPS, "rx_dropped", "tx_dropped")
+
+
+class _PortRow(NamedTuple):
+    """A port with its counters; no counters if they cannot be read."""
+
+    node: Node
+    port: Port
+    counters: Mapping[str, int]
+
+    def size(self, counter: str) -> str:
+        value = self.counters.get(counter)
+        return NONE if value is None else format_size(value)
+
+    @property
+    def drops(self) -> str:
+        return str(sum(self.counters.get(name, 0) for name in _DROPS)) if self.counters else NONE
+
+    @property
+    def rate(self) -> str:
+        return NONE if self.port.shaping is None else link_rate_cell(self.port.shaping.rate_bps)
+
+    @property
+    def queue(self) -> str:
+        return NONE if self.port.shaping is None else format_size(self.port.shaping.limit_bytes)
+
+    @property
+    def addresses(self) -> str:
+        return ", ".join(self.port.local or [one.partition("/")[0] for one in self.port.addresses])
+
+
+_PEER: tuple[Column[_PortRow], ...] = (
+    Column("", cell=lambda _: "<──>", is_number=False, sacrifice=9),
+    Column("peer", "port at the other end of the cable", cell=lambda row: str(row.port.peer), is_number=False),
+    Column("rate", "rate that the port is shaped to", cell=lambda row: row.rate, is_number=False),
+    Column("MTU", "maximum transmission unit", unit="bytes", cell=lambda row: str(row.port.mtu)),
+)
+_PASSED: tuple[Column[_PortRow], ...] = (
+    Column("sent", "bytes that left through the port", cell=lambda row: row.size("tx_bytes"), sacrifice=3),
+    Column("received", "bytes that came in through the port", cell=lambda row: row.size("rx_bytes"), sacrifice=4),
+    Column("drops", "frames dropped by the queue or the interface", cell=lambda row: row.drops),
+)
+_SWITCH: tuple[Column[_PortRow], ...] = (
+    Column("port", "port of the switch", cell=lambda row: row.port.name, is_number=False),
+    *_PEER,
+    Column("queue", "length of the egress queue", cell=lambda row: row.queue, sacrifice=2),
+    *_PASSED[:2],
+    Column("queued now", "bytes in the egress queue", cell=lambda row: row.size(QUEUE_BACKLOG), sacrifice=1),
+    _PASSED[2],
+)
+_HOSTS: tuple[Column[_PortRow], ...] = (
+    Column("port", "host and port", cell=lambda row: f"{row.node.name}:{row.port.name}", is_number=False),
+    *_PEER,
+    Column("addresses", "IP addresses", cell=lambda row: row.addresses, is_number=False, folds=16),
+    *_PASSED,
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(filter(lambda one: one.header, columns), title=title)
+        for columns, title in ((_SWITCH, "Switches:"), (_HOSTS, "Hosts:"))
+    ]
+)
 
 
 def draw(status: LabStatus) -> RenderableType:
-    """The picture of a lab: switches first, since that is where the cables meet."""
+    """The picture of a lab: switches first, then all hosts in one table."""
     state = status.state
-    nodes = sorted(state.design.nodes, key=lambda node: node.is_host)
     parts: list[RenderableType] = [Text(_headline(status), style="bold")]
     if state.limited:
         parts.append(Text(f"tester-limited: {state.limited}"))
-    for node in nodes:
+    for node in state.design.nodes:
         if not node.is_host:
-            parts += [Text(""), _switch(status, node)]
-    parts += [Text(""), _hosts(status), Text("")]
+            parts += [Text(""), Text(f"{node.name} ({node.kind})"), FittedTable(_SWITCH, list(_rows(status, node)))]
+    hosts = [row for node in state.design.nodes if node.is_host for row in _rows(status, node)]
+    parts += [Text(""), Text("hosts"), FittedTable(_HOSTS, hosts), Text("")]
     return Group(*parts)
 
 
 def _headline(status: LabStatus) -> str:
     state = status.state
-    running = f", {status.processes} processes inside" if status.processes else ""
+    running = f", {count_of(status.processes, 'process', 'processes')} inside" if status.processes else ""
     return f"lab {state.lab_id}: {state.phase}, {state.name} ({state.topology}), since {state.created}{running}"
 
 
-def _switch(status: LabStatus, node: Node) -> RenderableType:
-    table = Table(title=f"{node.name} ({node.kind})", title_justify="left", title_style="", min_width=60)
-    for name in ("port", "", "leads to", "rate", "MTU", "queue"):
-        table.add_column(name)
-    for name in ("sent", "received", "queued now", "drops"):
-        table.add_column(name, justify="right")
+def _rows(status: LabStatus, node: Node) -> Iterator[_PortRow]:
     for port in node.ports:
-        table.add_row(port.name, "<──>", str(port.peer), *_limits(port), *_passed(status, node, port))
-    return table
-
-
-def _hosts(status: LabStatus) -> RenderableType:
-    table = Table(title="hosts", title_justify="left", title_style="", min_width=60)
-    for name in ("port", "", "leads to", "rate", "MTU", "addresses"):
-        table.add_column(name)
-    for name in ("sent", "received", "drops"):
-        table.add_column(name, justify="right")
-    for node in status.state.design.nodes:
-        for port in node.ports if node.is_host else ():
-            sent, received, _, drops = _passed(status, node, port)
-            addresses = ", ".join(port.local or [one.partition("/")[0] for one in port.addresses])
-            rate, mtu, _ = _limits(port)
-            end = f"{node.name}:{port.name}"
-            table.add_row(end, "<──>", str(port.peer), rate, mtu, addresses, sent, received, drops)
-    return table
-
-
-def _limits(port: Port) -> tuple[str, str, str]:
-    if port.shaping is None:
-        return NONE, str(port.mtu), NONE
-    return format_rate(port.shaping.rate_bps), str(port.mtu), format_size(port.shaping.limit_bytes)
-
-
-def _passed(status: LabStatus, node: Node, port: Port) -> tuple[str, str, str, str]:
-    """Sent, received, queued now, drops; dashes where they cannot be read."""
-    counters = status.counters.get((node.name, port.name), {})
-    if not counters:
-        return NONE, NONE, NONE, NONE
-    drops = sum(counters.get(name, 0) for name in (QUEUE_DROPS, "rx_dropped", "tx_dropped"))
-    sizes = (counters.get(name) for name in ("tx_bytes", "rx_bytes", QUEUE_BACKLOG))
-    sent, received, queued = (NONE if size is None else format_size(size) for size in sizes)
-    return sent, received, queued, str(drops)
+        yield _PortRow(node, port, status.counters.get((node.name, port.name), {}))

@@ -1,20 +1,14 @@
-"""A plan for people and for machines."""
+"""A plan for a terminal: a line per operation, the balance of the links, and a picture of the network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-import numpy as np
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emulator.planner.network.balance import (
-    Balance,
     EqualCost,
-    Oversubscription,
     Tier,
     equal_cost,
     observed_difference,
@@ -23,20 +17,156 @@ from emulator.planner.network.balance import (
 )
 from emulator.planner.network.plan import OperationPlan, Plan
 from emulator.statistics.collectives import nccl_size
-from emulator.units import format_duration, format_size
+from emulator.units import format_size
+from emulator.views.columns import Column, explain
+from emulator.views.figures import NONE, duration_cell, link_rate_cell
 from emulator.views.terminal.plan_picture import picture
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
 SHOWN_OPERATIONS = 24
 SHOWN_CHOICES = 8
 SHOWN_FLOWS = 6
 _HASHES = {
-    "linux": "Linux's, over addresses and ports: the paths that flows take in a lab",
-    "own": "one of many: a real switch has other collisions, but as many",
+    "linux": "that of Linux over addresses and ports: flows take the paths that they take in a lab",
+    "own": "a model: a real switch has other collisions, but about as many",
 }
-LISTED_LINKS = 4096
-"""Links in the JSON; of more only the most loaded."""
+
+
+def _ratio(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+_OPERATIONS: tuple[Column[OperationPlan], ...] = (
+    Column(
+        "operation",
+        "kind of communication and collective algorithm; before a colon, its role in the training iteration",
+        cell=lambda one: _operation_name(one),
+        is_number=False,
+        folds=16,
+    ),
+    Column(
+        "size",
+        "array size as nccl-tests counts it",
+        cell=lambda one: format_size(
+            nccl_size(one.operation.kind, size_bytes=one.operation.size_bytes, members=one.operation.members)
+        ),
+    ),
+    Column(
+        "groups",
+        "number of process groups x ranks in each",
+        cell=lambda one: f"{one.operation.groups:,} x {one.operation.members:,}",
+    ),
+    Column(
+        "count",
+        "times it is played in an iteration, all groups",
+        cell=lambda one: f"{int(one.operation.counts.sum()):,}",
+    ),
+    Column(
+        "flow",
+        "most bytes from one rank to another in one play",
+        cell=lambda one: format_size(one.flows.most) if one.flows.flows else NONE,
+        sacrifice=3,
+    ),
+    Column(
+        "incast\nrank",
+        "most senders to one rank in a step of the algorithm",
+        cell=lambda one: f"{one.incast.rank:,}",
+        sacrifice=2,
+    ),
+    Column(
+        "\nport",
+        "most senders on other hosts to one host port in a step",
+        cell=lambda one: f"{one.incast.port:,}",
+        title="incast port",
+        sacrifice=1,
+    ),
+    Column(
+        "ideal\nports",
+        "lower bound of the time, from the rates of the hosts' ports alone",
+        cell=lambda one: duration_cell(one.port_ns),
+    ),
+    Column(
+        "\nlinks",
+        "lower bound from every link on the way, with equal-cost paths loaded evenly",
+        cell=lambda one: duration_cell(one.ideal_ns),
+        title="ideal links",
+    ),
+    Column(
+        "\nhashed",
+        "the same with every flow on the one path that its hash selects",
+        cell=lambda one: duration_cell(one.hashed_ns),
+        title="ideal hashed",
+    ),
+    Column(
+        "fair\nsteps",
+        "model: steps wait for what they receive, flows share links max-min fairly, on hashed paths",
+        cell=lambda one: duration_cell(one.fair_ns),
+        sacrifice=5,
+    ),
+    Column(
+        "queued\nsteps",
+        "model of RoCE: as fair steps, with windows, queues and acknowledgements",
+        cell=lambda one: duration_cell(one.queued_ns),
+        sacrifice=4,
+    ),
+    Column(
+        "all at\nonce",
+        "ideal hashed with all groups playing at the same time",
+        cell=lambda one: duration_cell(one.together_hashed_ns),
+        sacrifice=6,
+    ),
+)
+_TIERS: tuple[Column[Tier], ...] = (
+    Column(
+        "links",
+        "directed links from one level of the network to another",
+        cell=lambda one: f"{one.source} > {one.target}",
+        is_number=False,
+    ),
+    Column("number", "links of this tier", cell=lambda one: f"{one.even.links:,}"),
+    Column("rate", "rate of each link", cell=lambda one: link_rate_cell(one.rate_bps)),
+    Column(
+        "mean\nload",
+        "payload per link in an iteration, idle links included",
+        cell=lambda one: format_size(round(one.even.mean)),
+    ),
+    Column(
+        "shared evenly\nmost",
+        "load of the most loaded link if equal-cost paths share the load evenly",
+        cell=lambda one: format_size(round(one.even.most)),
+    ),
+    Column(
+        "hashed\nmost",
+        "load of the most loaded link with one path per flow",
+        cell=lambda one: format_size(round(one.hashed.most)),
+    ),
+    Column(
+        "\nMMR", "max-to-mean ratio with hashing: 1 = even", cell=lambda one: _ratio(one.hashed.mmr), title="hashed MMR"
+    ),
+    Column(
+        "\nJain",
+        "Jain's fairness index with hashing: 1 = even, 1/n = one link carries everything",
+        cell=lambda one: _ratio(one.hashed.jain),
+        title="hashed Jain",
+    ),
+)
+_CHOICES: tuple[Column[EqualCost], ...] = (
+    Column("ECMP at", "switch that chooses among equal-cost links", cell=lambda one: one.switch, is_number=False),
+    Column("links", "links it chooses among", cell=lambda one: f"{len(one.links):,}"),
+    Column("flows", "flows over these links", cell=lambda one: f"{sum(one.flows):,}"),
+    Column("most on a link", "most flows on one of the links", cell=lambda one: f"{max(one.flows):,}"),
+    Column("collisions", "flows above the even share of their link", cell=lambda one: f"{one.collisions:,}"),
+    Column("MMR", "max-to-mean ratio of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.mmr)),
+    Column("Jain", "Jain's fairness index of the loads: 1 = even", cell=lambda one: _ratio(one.hashed.jain)),
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(_OPERATIONS, title="Operations; a time is that of the slowest group:"),
+        explain(_TIERS, title="Links by tier; loads are payload of one iteration:"),
+        explain(_CHOICES, title="Equal-cost paths:"),
+    ]
+)
 
 
 def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> RenderableType:
@@ -44,42 +174,19 @@ def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> Rend
 
     Args:
         plan: what to show.
-        jct_ns: least time of an iteration; None where unknown.
-        jct_note: what that time is made of.
-        width: columns.
+        jct_ns: lower bound of an iteration; None if unknown.
+        jct_note: what the bound is made of.
+        width: columns of the terminal, for the picture.
     """
-    parts: list[RenderableType] = [Text(_headline(plan)), "", _operations(plan.operations)]
+    hidden = len(plan.operations) - SHOWN_OPERATIONS
+    operations = FittedTable(
+        _OPERATIONS, plan.operations[:SHOWN_OPERATIONS], more=f"… {hidden} more in --json" if hidden > 0 else ""
+    )
+    parts: list[RenderableType] = [Text(_headline(plan)), "", operations]
     if plan.network_bytes:
-        tables = (_tiers(tiers(plan)), *_choices(equal_cost(plan)))
-        parts += [part for table in tables for part in ("", table)] + ["", picture(plan, width=width)]
+        parts += ["", FittedTable(_TIERS, tiers(plan)), *_choices(plan), "", picture(plan, width=width)]
     parts += [Text(line) for line in _facts(plan, jct_ns, jct_note)]
     return Group(*parts)
-
-
-def to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, Any]:
-    """The same for machines: bytes, ns and bit/s; null where something is unknown."""
-    return {
-        "topology": {"name": plan.topology.name, "source": plan.topology.source, "hosts": len(plan.topology.hosts)},
-        "ranks": plan.topology.ranks,
-        "overhead": {
-            "payload_bytes": plan.overhead.payload_bytes,
-            "wire_bytes": plan.overhead.wire_bytes,
-            "factor": float(plan.overhead.factor),
-        },
-        "seed": plan.seed,
-        "hash": plan.hash_name,
-        "observed_difference": observed_difference(plan),
-        "network_bytes": plan.network_bytes,
-        "local_bytes": plan.local_bytes,
-        "jct_ns": jct_ns,
-        "jct": jct_note,
-        "operations": [_operation_json(operation) for operation in plan.operations],
-        "tiers": [_tier_json(tier) for tier in tiers(plan)],
-        "equal_cost": [_choice_json(choice) for choice in equal_cost(plan)],
-        "oversubscription": [_oversubscription_json(switch) for switch in oversubscription(plan.paths)],
-        **_links_json(plan),
-        **_flows_json(plan),
-    }
 
 
 def _headline(plan: Plan) -> str:
@@ -91,72 +198,19 @@ def _headline(plan: Plan) -> str:
     )
 
 
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-
-
-def _operations(operations: Sequence[OperationPlan]) -> Table:
-    table = _table()
-    table.add_column("operation", overflow="fold")
-    titles = ("size", "groups", "count", "flow", "incast\nrank", "\nport", "ideal\nports", "\nlinks", "\nhashed")
-    for title in (*titles, "fair\nsteps", "queued\nsteps", "all at\nonce"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for plan in operations[:SHOWN_OPERATIONS]:
-        table.add_row(*_operation_cells(plan))
-    if len(operations) > SHOWN_OPERATIONS:
-        table.add_row(f"… {len(operations) - SHOWN_OPERATIONS} more in --json")
-    return table
-
-
-def _operation_cells(plan: OperationPlan) -> Iterator[str]:
+def _operation_name(plan: OperationPlan) -> str:
     operation = plan.operation
     name = f"{operation.kind.label} {operation.algorithm}" if operation.kind.is_collective else operation.kind.label
-    yield f"{operation.role}: {name}" if operation.role else name
-    yield format_size(nccl_size(operation.kind, size_bytes=operation.size_bytes, members=operation.members))
-    yield f"{operation.groups:,} x {operation.members:,}"
-    yield f"{int(operation.counts.sum()):,}"
-    yield format_size(plan.flows.most) if plan.flows.flows else NONE
-    yield f"{plan.incast.rank:,}"
-    yield f"{plan.incast.port:,}"
-    yield from map(_time, (plan.port_ns, plan.ideal_ns, plan.hashed_ns, plan.fair_ns, plan.queued_ns))
-    yield _time(plan.together_hashed_ns)
+    return f"{operation.role}: {name}" if operation.role else name
 
 
-def _tiers(found: Sequence[Tier]) -> Table:
-    table = _table()
-    table.add_column("links", no_wrap=True)
-    titles = ("number", "rate", "mean\nload", "shared evenly\nmost", "hashed\nmost", "\nMMR", "\nJain")
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    for tier in found:
-        table.add_row(
-            f"{tier.source} > {tier.target}",
-            f"{tier.even.links:,}",
-            format_rate(tier.rate_bps),
-            format_size(round(tier.even.mean)),
-            format_size(round(tier.even.most)),
-            format_size(round(tier.hashed.most)),
-            _ratio(tier.hashed.mmr),
-            _ratio(tier.hashed.jain),
-        )
-    return table
-
-
-def _choices(found: Sequence[EqualCost]) -> Iterator[Table]:
-    if not found:
-        return
-    table = _table()
-    table.add_column("ECMP at", no_wrap=True)
-    for title in ("links", "flows", "most on a link", "collisions", "MMR", "Jain"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for choice in found[:SHOWN_CHOICES]:
-        flows = (f"{value:,}" for value in (sum(choice.flows), max(choice.flows), choice.collisions))
-        table.add_row(
-            choice.switch, f"{len(choice.links):,}", *flows, _ratio(choice.hashed.mmr), _ratio(choice.hashed.jain)
-        )
-    if len(found) > SHOWN_CHOICES:
-        table.add_row(f"… {len(found) - SHOWN_CHOICES:,} switches more, less uneven")
-    yield table
+def _choices(plan: Plan) -> Iterator[RenderableType]:
+    found = equal_cost(plan)
+    if found:
+        hidden = len(found) - SHOWN_CHOICES
+        more = f"… {hidden:,} more switches, less uneven" if hidden > 0 else ""
+        yield ""
+        yield FittedTable(_CHOICES, found[:SHOWN_CHOICES], more=more)
 
 
 def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
@@ -165,114 +219,14 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
     ratios = sorted({round(switch.ratio, 3) for switch in oversubscription(plan.paths)})
     if ratios:
         shown = f"{ratios[0]:g}:1" if len(ratios) == 1 else f"{ratios[0]:g}:1 to {ratios[-1]:g}:1"
-        yield f"Oversubscription {shown}, hosts' ports to uplinks of their switch"
+        yield f"Oversubscription {shown}, rates of host ports to rates of uplinks, per switch"
     if plan.loads.is_choice.any():
         yield f"Hash             {_HASHES[plan.hash_name]}, seed {plan.seed}"
     difference = observed_difference(plan)
     if difference is not None:
-        yield f"Link loads       shares of equal-cost links as given and as hashed differ by up to {difference:.1%}"
+        yield f"Link loads       given and hashed shares of equal-cost links differ by up to {difference:.1%}"
     for number, flow in enumerate((plan.flows or ())[:SHOWN_FLOWS]):
         title = "Largest flows   " if not number else " " * 16
         yield f"{title} rank {flow.sender} > rank {flow.receiver}: {format_size(flow.bytes)}"
     if jct_note:
-        yield f"Ideal JCT        {_time(jct_ns)}: {jct_note}"
-
-
-def _operation_json(plan: OperationPlan) -> dict[str, Any]:
-    operation = plan.operation
-    return {
-        "operation": operation.kind.label,
-        "role": operation.role,
-        "algorithm": operation.algorithm,
-        "size_bytes": operation.size_bytes,
-        "groups": operation.groups,
-        "group_size": operation.members,
-        "count": int(operation.counts.sum()),
-        "network_bytes": plan.network_bytes_total,
-        "local_bytes": plan.local_bytes_total,
-        "flows": plan.flows._asdict(),
-        "incast": plan.incast._asdict(),
-        "ideal_ns": {
-            "ports": plan.port_ns,
-            "links": plan.ideal_ns,
-            "hashed": plan.hashed_ns,
-            "fair_steps": plan.fair_ns,
-            "queued_steps": plan.queued_ns,
-            "together": plan.together_ns,
-            "together_hashed": plan.together_hashed_ns,
-        },
-    }
-
-
-def _tier_json(tier: Tier) -> dict[str, Any]:
-    return {
-        "source": tier.source,
-        "target": tier.target,
-        "rate_bps": tier.rate_bps,
-        "even": _balance_json(tier.even),
-        "hashed": _balance_json(tier.hashed),
-    }
-
-
-def _balance_json(balance: Balance) -> dict[str, Any]:
-    return {
-        "links": balance.links,
-        "mean_bytes": balance.mean,
-        "most_bytes": balance.most,
-        "mmr": balance.mmr,
-        "jain": balance.jain,
-    }
-
-
-def _choice_json(choice: EqualCost) -> dict[str, Any]:
-    return {
-        "switch": choice.switch,
-        "links": list(choice.links),
-        "flows": list(choice.flows),
-        "collisions": choice.collisions,
-        "hashed": _balance_json(choice.hashed),
-    }
-
-
-def _oversubscription_json(switch: Oversubscription) -> dict[str, Any]:
-    return {"switch": switch.switch, "down_bps": switch.down_bps, "up_bps": switch.up_bps, "ratio": switch.ratio}
-
-
-def _links_json(plan: Plan) -> dict[str, Any]:
-    """Loads by link; hosts' ports are the links from and to hosts."""
-    loads = plan.loads
-    order = np.argsort(-np.maximum(loads.even, loads.hashed), kind="stable")[:LISTED_LINKS]
-    chosen = np.sort(order).tolist()
-    links = [
-        {
-            "link": plan.paths.link_name(link),
-            "rate_bps": None if np.isnan(loads.rate_bps[link]) else int(loads.rate_bps[link]),
-            "even_bytes": float(loads.even[link]),
-            "hashed_bytes": float(loads.hashed[link]),
-            "flows": int(loads.flows[link]),
-        }
-        for link in chosen
-    ]
-    return {"links": links, "links_left_out": len(loads.even) - len(links)}
-
-
-def _flows_json(plan: Plan) -> dict[str, Any]:
-    return {"flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows]}
-
-
-def format_rate(rate_bps: float | None) -> str:
-    """A rate for people: `100 Gbit/s`."""
-    if rate_bps is None:
-        return NONE
-    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if rate_bps >= factor:
-            return f"{rate_bps / factor:.4g} {unit}bit/s"
-    return f"{rate_bps:.0f} bit/s"
-
-
-def _time(value: int | None) -> str:
-    return NONE if value is None else format_duration(value)
-
-
-def _ratio(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+        yield f"Ideal JCT        {duration_cell(jct_ns)}: {jct_note}"

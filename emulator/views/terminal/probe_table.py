@@ -1,56 +1,76 @@
-"""Verdicts for people, as a matrix of groups and outcomes with what is not plain, and for machines."""
+"""Verdicts of a probe for a terminal: counts per group and outcome, then every frame that did not simply pass."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emulator.probe.verdict import Outcome, Verdict
+from emulator.views.columns import Column, explain
+from emulator.views.terminal.table import FittedTable
+
+_Row: TypeAlias = tuple[str, Counter[Outcome]]
+_MEANINGS = {
+    Outcome.PASS: "came out of the DUT as they went in, or routed (MAC addresses and TTL changed)",
+    Outcome.ALTERED: "came out with other fields changed",
+    Outcome.DROPPED: "did not come out",
+    Outcome.NOT_SENT: "could not be sent; the list below the matrix gives the reason",
+}
+
+
+def _count(outcome: Outcome) -> Callable[[_Row], str]:
+    return lambda row: str(row[1][outcome])
+
+
+_MATRIX: tuple[Column[_Row], ...] = (
+    Column("frames", "group of similar frames", cell=lambda row: row[0], is_number=False),
+    *(Column(outcome.value, f"frames that {_MEANINGS[outcome]}", cell=_count(outcome)) for outcome in Outcome),
+)
+_LIST: tuple[Column[Verdict], ...] = (
+    Column("group", "group of similar frames", cell=lambda one: one.group, is_number=False),
+    Column("frame", "what is special about the frame", cell=lambda one: one.name, is_number=False, folds=20),
+    Column("outcome", "as in the matrix", cell=lambda one: one.outcome.value, is_number=False),
+    Column(
+        "what",
+        "changed fields with their values before and after, copies, or why it was not sent",
+        cell=lambda one: _details(one),
+        is_number=False,
+        folds=20,
+    ),
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(_MATRIX, title="Counts:"),
+        explain(_LIST, title="Frames that did not simply pass; every frame with --all:"),
+    ]
+)
 
 
 def render(verdicts: Sequence[Verdict], *, every: bool = False) -> RenderableType:
-    """The matrix, and below it every frame that did not simply pass; or all of them."""
+    """The verdicts for a console.
+
+    Args:
+        verdicts: of all frames.
+        every: list every frame, not only those that did not simply pass.
+    """
     shown = [one for one in verdicts if every or one.outcome is not Outcome.PASS or one.copies > 1]
-    parts: list[RenderableType] = [_matrix(verdicts)]
+    parts: list[RenderableType] = [FittedTable(_MATRIX, _groups(verdicts))]
     if shown:
-        parts += [Text(), _list(shown)]
+        parts += [Text(), FittedTable(_LIST, shown)]
     return Group(*parts)
 
 
-def _matrix(verdicts: Sequence[Verdict]) -> Table:
-    counts = Counter((one.group, one.outcome) for one in verdicts)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("frames")
-    for outcome in Outcome:
-        table.add_column(outcome, justify="right")
-    for group in dict.fromkeys(one.group for one in verdicts):
-        table.add_row(group, *(str(counts[group, outcome]) for outcome in Outcome))
-    return table
-
-
-def _list(verdicts: Sequence[Verdict]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("group", "frame", "outcome", "what"):
-        table.add_column(title)
+def _groups(verdicts: Sequence[Verdict]) -> list[_Row]:
+    found: dict[str, Counter[Outcome]] = {}
     for one in verdicts:
-        copies = [f"{one.copies} came out"] if one.copies > 1 else []
-        table.add_row(
-            one.group, one.name, one.outcome, ", ".join([*one.changes, *copies, *([one.why] * bool(one.why))])
-        )
-    return table
+        found.setdefault(one.group, Counter())[one.outcome] += 1
+    return list(found.items())
 
 
-def to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """All of them, and the counts."""
-    counts = Counter(one.outcome for one in verdicts)
-    return {
-        "counts": {outcome.value: counts[outcome] for outcome in Outcome},
-        "probes": [dataclasses.asdict(one) for one in verdicts],
-    }
+def _details(one: Verdict) -> str:
+    copies = [f"{one.copies} came out"] if one.copies > 1 else []
+    return ", ".join([*one.changes, *copies, *([one.why] * bool(one.why))])

@@ -1,48 +1,57 @@
-"""What is in a trace set, for people and for machines."""
+"""The summary of a trace set for a terminal."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from emulator.trace.summary import Spread, Summary
+from emulator.trace.summary import OperationClass, Spread, Summary
 from emulator.units import format_duration, format_size
+from emulator.views.columns import Column, explain
+from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
 SHOWN_GROUPS = 12
-"""Groups listed; of more only the number is shown."""
+"""Process groups listed by name; if there are more, only their number is shown."""
+_OPERATIONS: tuple[Column[OperationClass], ...] = (
+    Column(
+        "operation",
+        "kind of communication; a send counts together with its receive",
+        cell=lambda one: "send + recv" if one.kind == "send" else one.kind,
+        is_number=False,
+    ),
+    Column("group size", "ranks in the process group", cell=lambda one: f"{one.group_size:,}"),
+    Column("count", "operations in the trace, over all groups", cell=lambda one: f"{one.operations:,}"),
+    Column("nodes", "communication nodes over all ranks", cell=lambda one: f"{one.nodes:,}"),
+    Column(
+        "payload",
+        "sum of the sizes of the operations, each counted once",
+        cell=lambda one: format_size(one.payload_bytes),
+    ),
+    Column(
+        "over all ranks",
+        "sum of the sizes over all members of the operations",
+        cell=lambda one: format_size(one.payload_bytes_all_ranks),
+    ),
+)
+_WARNINGS: tuple[Column[tuple[str, int]], ...] = (
+    Column(
+        "odd, but playable", "what is unusual in the trace", cell=lambda row: visible(row[0]), is_number=False, folds=40
+    ),
+    Column("times", "number of occurrences", cell=lambda row: f"{row[1]:,}"),
+)
+EXPLAIN = "\n\n".join([explain(_OPERATIONS, title="Operations:"), explain(_WARNINGS, title="Warnings:")])
 
 
 def render(summary: Summary) -> RenderableType:
     """The report of `charkha check`."""
-    parts: list[RenderableType] = [_facts(summary)]
+    parts: list[RenderableType] = [facts_grid(_lines(summary))]
     if summary.operations:
-        parts += ["", _operations(summary)]
+        parts += ["", FittedTable(_OPERATIONS, summary.operations)]
     if summary.warnings:
-        parts += ["", _warnings(summary)]
+        parts += ["", FittedTable(_WARNINGS, list(summary.warnings.items()))]
     return Group(*parts)
-
-
-def to_json(summary: Summary) -> dict[str, Any]:
-    """The same for machines: every field with its unit in its name."""
-    content = dataclasses.asdict(summary)
-    content["groups"] = [{"name": group.name, "ranks": list(group.ranks)} for group in summary.groups]
-    return content
-
-
-def _facts(summary: Summary) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for name, value in _lines(summary):
-        table.add_row(name, Text(visible(value)))
-    return table
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -55,7 +64,7 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "compute, CPU", _per_rank(summary.cpu_ns)
     yield "compute, device", _per_rank(summary.device_ns)
     if summary.deducted_ns.most:
-        yield "deducted", f"{_per_rank(summary.deducted_ns)}: durations that contained those of called operators"
+        yield "deducted", f"{_per_rank(summary.deducted_ns)}: durations that include those of called operators"
     if summary.traced_communication_ns is not None:
         yield "traced communication", _per_rank(summary.traced_communication_ns)
     yield "critical path", _critical_path(summary)
@@ -87,24 +96,3 @@ def _critical_path(summary: Summary) -> str:
     if summary.critical_path_traced_ns is None:
         return compute
     return f"{compute}, {format_duration(summary.critical_path_traced_ns)} with traced communication"
-
-
-def _operations(summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("operation", no_wrap=True)
-    for title in ("group size", "count", "nodes", "payload", "over all ranks"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for item in summary.operations:
-        sizes = (format_size(item.payload_bytes), format_size(item.payload_bytes_all_ranks))
-        name = "send + recv" if item.kind == "send" else item.kind
-        table.add_row(name, f"{item.group_size:,}", f"{item.operations:,}", f"{item.nodes:,}", *sizes)
-    return table
-
-
-def _warnings(summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("odd, but playable")
-    table.add_column("times", justify="right")
-    for name, count in summary.warnings.items():
-        table.add_row(Text(visible(name)), f"{count:,}")
-    return table

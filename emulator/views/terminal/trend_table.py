@@ -1,54 +1,76 @@
-"""Several versions side by side: a row per class, a column per version, each against the first."""
+"""Several versions side by side for a terminal: a row per class, a column per version, each against the first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emulator.comparison.verdicts import ClassComparison, Comparison, Verdict
 from emulator.statistics.classes import ClassKey
-from emulator.views.terminal.comparison_table import (
-    STYLES,
-    duration_text,
-    fact_lines,
-    facts_grid,
-    forced_lines,
-    statistic_name,
-)
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.columns import Column, explain
+from emulator.views.comparison_text import fact_lines, ratio_text, statistic_name, trend_rows
+from emulator.views.figures import NONE, duration_cell
+from emulator.views.terminal.comparison_table import STYLES, forced_lines
+from emulator.views.terminal.table import FittedTable, facts_grid
 
 MARKS = {Verdict.SLOWER: "slower", Verdict.FASTER: "faster", Verdict.NO_DIFFERENCE: "=", Verdict.INCONCLUSIVE: "?"}
-"""What stands behind a ratio."""
+"""Verdict -> what follows a ratio."""
+_TrendRow: TypeAlias = tuple[ClassKey, Sequence[ClassComparison | None]]
 
 
-def trend_rows(comparison: Comparison) -> Iterator[tuple[ClassKey, Sequence[ClassComparison | None]]]:
-    """(class, its comparison in every pair, None where it has none), in the order of the first pair that has it."""
-    found = [{one.key: one for one in pair.classes} for pair in comparison.pairs]
-    for key in dict.fromkeys(key for pair in found for key in pair):
-        yield key, [pair.get(key) for pair in found]
+def _columns(names: Sequence[str], statistic: str) -> list[Column[_TrendRow]]:
+    first, *others = names
+    return [
+        Column(
+            "class",
+            "collective, ranks, size and algorithm, or the whole iteration (JCT)",
+            cell=lambda row: str(row[0]),
+            is_number=False,
+            folds=24,
+        ),
+        Column(
+            f"{first}\n{statistic}",
+            f"baseline: median over the runs of their {statistic} of cct (JCT for the iteration)",
+            cell=lambda row: duration_cell(next(one for one in row[1] if one is not None).baseline.median_ns),
+        ),
+        *(
+            Column(
+                f"{name}\nratio",
+                "time of this version / time of the baseline; above 1: slower. = no difference shown, ? inconclusive",
+                cell=_cell(at),
+                style=_style(at),
+            )
+            for at, name in enumerate(others)
+        ),
+    ]
+
+
+def _cell(at: int) -> Callable[[_TrendRow], str]:
+    def cell(row: _TrendRow) -> str:
+        one = row[1][at]
+        return NONE if one is None or one.effect is None else f"{ratio_text(one.effect)} {MARKS[one.verdict]}"
+
+    return cell
+
+
+def _style(at: int) -> Callable[[_TrendRow], str]:
+    def style(row: _TrendRow) -> str:
+        one = row[1][at]
+        return "" if one is None or one.effect is None else STYLES[one.verdict]
+
+    return style
+
+
+EXPLAIN = explain(_columns(("FIRST", "NEXT"), "p50"), title="FIRST is the first group, NEXT each of the others:")
 
 
 def render_trend(comparison: Comparison) -> RenderableType:
     """The trend for a console."""
-    statistic = statistic_name(comparison.rules)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("class", vertical="bottom")
-    table.add_column(f"{comparison.groups[0].name}\n{statistic}", justify="right", no_wrap=True)
-    for group in comparison.groups[1:]:
-        table.add_column(f"{group.name}\nratio", justify="right", no_wrap=True)
-    for key, pairs in trend_rows(comparison):
-        first = next(one for one in pairs if one is not None)
-        table.add_row(str(key), duration_text(first.baseline.median_ns), *map(_cell, pairs))
-    legend = f"Ratios to {comparison.groups[0].name}; = no difference shown, ? inconclusive."
+    names = [group.name for group in comparison.groups]
+    table = FittedTable(_columns(names, statistic_name(comparison.rules)), list(trend_rows(comparison)))
+    legend = f"Ratios to {names[0]}; = no difference shown, ? inconclusive."
     forced = [*forced_lines(comparison), Text()] if comparison.is_forced else []
     return Group(*forced, table, Text(legend, style="dim"), Text(), facts_grid(fact_lines(comparison)))
-
-
-def _cell(one: ClassComparison | None) -> Text:
-    if one is None or one.effect is None:
-        return Text(NONE)
-    return Text(f"{one.effect.ratio:.3f} {MARKS[one.verdict]}", style=STYLES[one.verdict])

@@ -11,25 +11,41 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from emulator.errors import RunError
 from emulator.telemetry.messages import Kind
 from emulator.telemetry.mqtt import Broker
 from emulator.telemetry.observed_run import ObservedRun
-from emulator.units import format_duration, format_size
+from emulator.units import format_size
+from emulator.views.columns import Column, explain
+from emulator.views.figures import duration_cell
+from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
-EXPLAIN = """\
-The table describes the last iteration, one row per class.
-collective  the operation
-ranks       ranks in its process group
-size        payload, bytes
-algorithm   how the collective was played
-count       collectives of this class in the iteration
-cct p50     median collective completion time: last completion minus last post
-cct max     the longest one"""
+_Class = Mapping[str, Any]
+_COLUMNS: tuple[Column[_Class], ...] = (
+    Column(
+        "collective",
+        "kind of communication",
+        cell=lambda row: visible(str(row["collective"])),
+        is_number=False,
+        folds=24,
+    ),
+    Column("ranks", "ranks in the process group", cell=lambda row: str(row["group_size"])),
+    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row["size_bytes"])),
+    Column(
+        "algorithm", "collective algorithm", cell=lambda row: visible(str(row["algorithm"])), is_number=False, folds=24
+    ),
+    Column("count", "collectives of this class in the iteration", cell=lambda row: str(row["count"])),
+    Column(
+        "cct p50",
+        "collective completion time, median: last done - last post over the members",
+        cell=lambda row: duration_cell(row["cct_p50_ns"]),
+    ),
+    Column("cct max", "largest cct", cell=lambda row: duration_cell(row["cct_max_ns"])),
+)
+EXPLAIN = explain(_COLUMNS, title="Classes of collectives in the last iteration:")
 
 
 async def follow(broker: Broker, run_id: str | None, *, is_json: bool) -> None:
@@ -79,22 +95,5 @@ def render(run: ObservedRun) -> RenderableType:
         parts.append(Text(f"iteration {progress['iteration']}, {format_size(progress['bytes_sent'])} sent, {rate}"))
     parts += [Text(visible(f"{agent}: waiting for {what}")) for agent, what in run.waiting]
     if completions := run.facts(Kind.COMPLETIONS):
-        parts.append(_classes(completions))
+        parts += [Text(f"iteration {completions['iteration']}"), FittedTable(_COLUMNS, completions["classes"])]
     return Group(*parts)
-
-
-def _classes(completions: Mapping[str, Any]) -> Table:
-    table = Table(title=f"iteration {completions['iteration']}", title_justify="left", box=None)
-    for title in ("collective", "ranks", "size", "algorithm", "count", "cct p50", "cct max"):
-        table.add_column(title, justify="left" if title in ("collective", "algorithm") else "right")
-    for one in completions["classes"]:
-        times = (one["cct_p50_ns"], one["cct_max_ns"])
-        table.add_row(
-            Text(visible(str(one["collective"]))),
-            str(one["group_size"]),
-            format_size(one["size_bytes"]),
-            Text(visible(str(one["algorithm"]))),
-            str(one["count"]),
-            *(format_duration(value) if value is not None else "-" for value in times),
-        )
-    return table

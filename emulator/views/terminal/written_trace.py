@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from emulator.planner.workloads.node import SyntheticWorkload, Totals, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
+from emulator.views.columns import Column, explain
+from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
 
-EXPLAIN = """\
-role       why these ranks communicate: tensor, pipeline, data, embedding or world
-operation  the collective, send or recv
-comm_size  Chakra's size of one node: input bytes per rank
-ranks      ranks that take part in one operation
-count      operations in one iteration, over all groups
-nodes      communication nodes of all ranks: count times ranks
-sum        bytes: comm_size over all these nodes"""
+_COLUMNS: tuple[Column[Traffic], ...] = (
+    Column(
+        "role",
+        "why the ranks communicate: tensor, pipeline, data, embedding or world",
+        cell=lambda row: row.role.value,
+        is_number=False,
+    ),
+    Column("operation", "collective, send or recv", cell=lambda row: row.kind.label, is_number=False),
+    Column(
+        "comm_size",
+        "size of one node as Chakra counts it: input of one rank",
+        cell=lambda row: format_size(row.size_bytes),
+    ),
+    Column("ranks", "ranks in one operation", cell=lambda row: str(row.group_size)),
+    Column("count", "operations in one iteration, all groups together", cell=lambda row: str(row.operations)),
+    Column("nodes", "communication nodes of all ranks", cell=lambda row: str(row.nodes)),
+    Column("sum", "comm_size of all these nodes", cell=lambda row: format_size(row.total_bytes)),
+)
+EXPLAIN = explain(_COLUMNS, title="Communication of one iteration:")
 
 
 def files_line(paths: Sequence[Path]) -> str:
@@ -39,27 +50,10 @@ def files_line(paths: Sequence[Path]) -> str:
 def render(workload: SyntheticWorkload) -> RenderableType:
     """What one iteration of a synthetic trace moves, by role and operation."""
     totals = workload.totals
-    title = f"{workload.name}: one iteration over {totals.ranks} ranks"
-    table = Table("role", "operation", box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    for heading in ("comm_size", "ranks", "count", "nodes", "sum"):
-        table.add_column(heading, justify="right")
-    for entry in totals.traffic:
-        table.add_row(*_cells(entry))
+    title = Text(f"{workload.name}: one iteration over {totals.ranks} ranks", style="bold")
     compute = format_duration(totals.compute_micros * NS_PER_US / totals.ranks)
     line = f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} per rank on average"
-    return Group(table, Text(line))
-
-
-def _cells(entry: Traffic) -> tuple[str, ...]:
-    return (
-        entry.role.value,
-        entry.kind.label,
-        format_size(entry.size_bytes),
-        str(entry.group_size),
-        str(entry.operations),
-        str(entry.nodes),
-        format_size(entry.total_bytes),
-    )
+    return Group(title, Text(), FittedTable(_COLUMNS, totals.traffic), Text(), Text(line))
 
 
 def to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The commands: what the help says of each, without loading them all."""
+"""The `charkha` command: help, errors, exit codes, and what it loads."""
 
 import argparse
 import asyncio
@@ -62,6 +62,13 @@ def test_help_is_short_and_help_all_is_complete(
     assert max(map(len, brief.splitlines())) <= 100
 
 
+@pytest.mark.parametrize("words", [words for words, parser in leaves() if "--explain" in parser._option_string_actions])
+def test_explain_describes_every_column(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, *words, "--explain").splitlines()
+    assert sum(bool(re.match(r"  \S.*  \S", line)) for line in lines) >= 3
+    assert max(map(len, lines)) <= 100
+
+
 def test_the_global_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "--help")
     assert re.findall(r"^  (\w+) ", text, re.MULTILINE) == NAMES
@@ -105,7 +112,7 @@ def test_a_command_loads_what_it_needs(arguments: list[str], kept_away: list[str
         ("emulator.views.html.live", asyncio.CancelledError(), True),
     ],
 )
-def test_calls_that_end_with_their_server_are_not_told_as_exceptions(
+def test_calls_that_end_with_their_server_are_not_logged_as_exceptions(
     name: str, problem: BaseException, *, is_shown: bool
 ) -> None:
     about = (type(problem), problem, None)

@@ -29,7 +29,7 @@ def test_help_lists_common_options_and_the_example() -> None:
         "",
         "Play a trace.",
         "",
-        "positional arguments:",
+        "arguments:",
         "  TRACE      a folder",
         "",
         "options:",
@@ -47,7 +47,7 @@ def test_help_lists_common_options_and_the_example() -> None:
 def test_help_all_lists_every_option_in_its_group() -> None:
     text = parser().format_full_help()
     titles = [line for line in text.splitlines() if line.endswith(":")]
-    assert titles == ["positional arguments:", "options:", "pace:", "RoCE:", "example:"]
+    assert titles == ["arguments:", "options:", "pace:", "RoCE:", "example:"]
     assert text.index("RoCE:") < text.index("--dscp D") < text.index("--qps Q") < text.index("More to know.")
     assert "--help-all" not in text
 

@@ -11,7 +11,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 from emulator.probe.verdict import Outcome, Verdict, judge
-from emulator.views.terminal.probe_table import render, to_json
+from emulator.views.as_json.probe import probe_to_json
+from emulator.views.terminal.probe_table import render
 
 
 def frame(
@@ -70,4 +71,4 @@ def test_the_matrix_counts_and_what_is_not_plain_is_listed() -> None:
     assert "ECN 2 to 0" in text
     assert "too long" in text
     assert " CE " not in text
-    assert to_json(verdicts)["counts"] == {"pass": 1, "altered": 1, "dropped": 0, "not sent": 1}
+    assert probe_to_json(verdicts)["counts"] == {"pass": 1, "altered": 1, "dropped": 0, "not sent": 1}

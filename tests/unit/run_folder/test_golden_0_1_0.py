@@ -12,8 +12,8 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import to_ints
 from emulator.statistics.summary import summarise
 from emulator.trace.workload import build_workload
+from emulator.views.as_json.summary import summary_to_json
 from emulator.views.html.facts import read_facts
-from emulator.views.terminal.summary_table import to_json
 from emulator.wire.trace.load import load_trace
 
 FOLDER = Path(__file__).parents[2] / "data" / "run-0.1.0"
@@ -31,7 +31,7 @@ def test_every_table_is_read_as_it_stands(part: Part) -> None:
 
 def test_its_summary_stays_what_it_was() -> None:
     wanted = json.loads((FOLDER.parent / "run-0.1.0.summary.json").read_text())
-    assert json.loads(json.dumps(to_json(summarise(RUN)))) == wanted
+    assert json.loads(json.dumps(summary_to_json(summarise(RUN)))) == wanted
     assert (wanted["totals"]["counters"]["retransmits"], wanted["totals"]["dut"]) == (193, {"profile_drops": 15})
 
 

@@ -33,8 +33,8 @@ def test_a_filter_chooses_below_the_root_and_the_newest_are_kept(
 
 def test_named_folders_are_chosen_once_newest_first(root: Path) -> None:
     folders = [root / "a" / "01", root / "b" / "01", root / "a" / ".." / "a" / "01", root / "a" / "01"]
-    runs = choose_runs(folders, RunFilter(), root=root, keep=1)
-    assert {run.folder.resolve() for run in runs} == {root / "a" / "01"}
+    runs = choose_runs(folders, RunFilter(), root=root)
+    assert [run.folder.resolve() for run in runs] == [root / "b" / "01", root / "a" / "01"]
 
 
 def test_folders_and_a_filter_are_refused(root: Path) -> None:

@@ -11,7 +11,8 @@ from emulator.run_folder.manifest import read_manifest
 from emulator.statistics.collectives import merge
 from emulator.statistics.summary import ClassSummary, summarise
 from emulator.statistics.tester import find_ceiling, sent_meanwhile
-from emulator.views.terminal.summary_table import render, to_json
+from emulator.views.as_json.summary import summary_to_json
+from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run
 
 RING = {"algorithm": "ring"}
@@ -63,7 +64,7 @@ def test_without_a_calibration_nothing_is_said(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective((0, 0), (300, 300), **RING))
     summary = summarise(run)
     assert summary.classes[0].tester_percent is None
-    assert to_json(summary)["classes"][0]["tester_limited"] is None
+    assert summary_to_json(summary)["classes"][0]["tester_limited"] is None
     assert "tester" not in _printed(run.folder)
 
 
@@ -80,7 +81,7 @@ def test_the_table_and_json_mark_what_is_limited(tmp_path: Path) -> None:
     text = _printed(run.folder)
     assert "100!" in text
     assert "Tester-limited  all_reduce 2 ranks 1000 B: within 10 %" in text
-    limited = {row["size_bytes"]: row["tester_limited"] for row in to_json(summarise(run))["classes"]}
+    limited = {row["size_bytes"]: row["tester_limited"] for row in summary_to_json(summarise(run))["classes"]}
     assert limited == {1000: True, 2000: False}
 
 
@@ -89,7 +90,7 @@ def _printed(folder: Path) -> str:
 
     out = Console(width=160)
     with out.capture() as capture:
-        out.print(render(summarise(read_run(folder)), width=160))
+        out.print(render(summarise(read_run(folder))))
     return capture.get()
 
 

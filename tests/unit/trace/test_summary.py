@@ -9,7 +9,8 @@ from rich.console import Console
 
 from emulator.trace.summary import OperationClass, Spread, Summary, summarise
 from emulator.trace.workload import TraceOptions, build_workload
-from emulator.views.terminal.trace_summary import render, to_json
+from emulator.views.as_json.trace import trace_to_json
+from emulator.views.terminal.trace_summary import render
 from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
 
 GROUPS = {"tp": (0, 1), "spare": (2,)}
@@ -102,7 +103,7 @@ def test_names_from_a_trace_are_never_markup() -> None:
 
 
 def test_json_has_every_field() -> None:
-    content = json.loads(json.dumps(to_json(example())))
+    content = json.loads(json.dumps(trace_to_json(example())))
     assert content["groups"][1] == {"name": "tp", "ranks": [0, 1]}
     assert content["cpu_ns"] == {"least": 0, "middle": 0, "most": 7_000}
     assert content["operations"][0]["payload_bytes_all_ranks"] == 24

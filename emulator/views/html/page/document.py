@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import jinja2
 from markupsafe import Markup
 
+from emulator.views.columns import Column, Header, Row, filled
 from emulator.views.html.page.library import packed_library
 from emulator.views.html.page.packing import packed
 from emulator.views.html.page.pictures import Picture
@@ -70,24 +71,40 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table; numbers stand at the right."""
-
-    title: str
-    is_number: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
-    """A table. `is_folded`: shown when it is asked for."""
+    """A table.
+
+    Attributes:
+        identifier: its anchor.
+        caption: title of the table.
+        columns: headers; those with a meaning are explained below the table.
+        rows: a text per column.
+        about: what the reader must know of the whole table.
+        is_folded: the reader opens it.
+    """
 
     KIND: ClassVar[str] = "table"
     identifier: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[Header]
     rows: Sequence[Cells]
     about: str = ""
     is_folded: bool = False
+
+
+def table_of(
+    identifier: str,
+    caption: str,
+    columns: Sequence[Column[Row]],
+    rows: Sequence[Row],
+    about: str = "",
+    *,
+    is_folded: bool = False,
+) -> Table:
+    """A table whose cells are made by its columns; optional columns without a value are left out."""
+    shown = filled(columns, rows)
+    cells = [[one.cell(row) for one in shown] for row in rows]
+    return Table(identifier, caption, shown, cells, about, is_folded)
 
 
 @dataclass(frozen=True, slots=True)

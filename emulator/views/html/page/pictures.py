@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 Values: TypeAlias = Sequence[str | int | float | bool | None]
 Columns: TypeAlias = Mapping[str, Values]
-"""Column name → values; all of one length."""
+"""Header name → values; all of one length."""
 
 
 class Rows:

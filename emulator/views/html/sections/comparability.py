@@ -17,10 +17,11 @@ from emulator.statistics.collectives import busbw_factor, to_ints
 from emulator.statistics.summary import SEND_RECV
 from emulator.trace.model import CommKind
 from emulator.units import format_size
+from emulator.views.columns import Header
+from emulator.views.figures import NONE, describe_scaling, link_rate_cell
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Column, Table
-from emulator.views.html.sections.topology_drawing import ranks_of_hosts, rate_in_words
-from emulator.views.terminal.summary_table import NONE, describe_scaling
+from emulator.views.html.page.document import Table
+from emulator.views.html.sections.topology_drawing import ranks_of_hosts
 
 _BALANCING = ("roce.qps", "roce.ecmp", "roce.entropy")
 _KINDS = {kind.label: kind for kind in CommKind} | {SEND_RECV: CommKind.SEND}
@@ -28,7 +29,7 @@ _KINDS = {kind.label: kind for kind in CommKind} | {SEND_RECV: CommKind.SEND}
 
 def comparability(facts: RunFacts) -> Table:
     """The comparability set of this run."""
-    columns = [Column(title, is_number=False) for title in ("parameter", "this run")]
+    columns = [Header(title, is_number=False) for title in ("parameter", "this run")]
     about = (
         "Two results are compared only where every line is equal; else they stand side by side with the difference "
         "stated. The lines after load balancing are Charkha's own. charkha compare checks it."
@@ -63,7 +64,7 @@ def _rates(manifest: Manifest) -> str:
     """Of the ports that hosts with ranks have."""
     used = {name for name, ranks in ranks_of_hosts(manifest).items() if ranks}
     rates = {
-        rate_in_words(port.get("rate_bps"))
+        link_rate_cell(port.get("rate_bps"))
         for host in manifest.topology.get("hosts", ())
         if host.get("name") in used
         for port in host.get("interfaces") or [host]

@@ -8,18 +8,20 @@ from collections.abc import Iterator, Sequence
 from emulator.statistics.stats import median
 from emulator.statistics.summary import ClassSummary
 from emulator.units import format_size
-from emulator.views.html.facts import RunFacts, class_names, key_of
-from emulator.views.html.page.document import Block, Chart, Column, Section, Table, Text
+from emulator.views.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
+from emulator.views.columns import Column
+from emulator.views.figures import NONE
+from emulator.views.html.facts import RunFacts, class_names
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, stretches
-from emulator.views.terminal.summary_table import COLUMNS, NONE, duration_cell, number_cell
 
 DRAWN = 8
 """Classes in one picture; more lines than colours tell nothing."""
 ITERATION_POINTS = 240
 FEWEST_SIZES = 4
 """Sizes of one collective, each played once in an iteration, that make a sweep."""
-_TITLES = {"\np99": "cct p99", "\nmax": "cct max"}
+_SAMPLES: Column[ClassSummary] = Column("n", "number of measurements", cell=lambda row: str(row.samples))
 
 
 def completion(facts: RunFacts) -> Section:
@@ -35,23 +37,15 @@ def completion(facts: RunFacts) -> Section:
     blocks: list[Block] = [_table(rows)]
     blocks += _sweeps(rows)
     blocks += [_curves(facts, rows[:DRAWN]), _over_iterations(facts, rows[:DRAWN])]
-    if not facts.is_running:  # intervals take their time
+    if not facts.is_running:  # bootstrap intervals take too long for a page that is made again and again
         blocks.append(_percentiles(facts, rows))
     return Section("completion", "Completion times", blocks, about)
 
 
 def _table(rows: Sequence[ClassSummary]) -> Table:
-    """The same columns and cells as the table that the run printed."""
-    cells = {column.title: [column.cell(row) for row in rows] for column in COLUMNS}
-    shown = [one for one in COLUMNS if not one.optional or any(cell != NONE for cell in cells[one.title])]
-    titles = [Column(_TITLES.get(one.title, one.title.replace("\n", " ")), one.justify == "right") for one in shown]
-    lines = [[*(cells[one.title][at] for one in shown), str(row.samples)] for at, row in enumerate(rows)]
-    about = (
-        "size as nccl-tests counts it; count: such collectives in one iteration; algbw, busbw in GB/s (10⁹ bytes per "
-        "second) and ideal % at the median; percentiles are nearest rank, n is what they are made of; "
-        f"{NONE} what was not measured, or what n cannot carry."
-    )
-    return Table("classes", "Classes of collectives", [*titles, Column("n")], lines, about)
+    """The same columns and cells as the table that the run printed, and the number of measurements."""
+    about = f"Percentiles are nearest rank. {NONE} means: not measured, or too few measurements for this percentile."
+    return table_of("classes", "Classes of collectives", [*CLASS_COLUMNS, _SAMPLES], rows, about)
 
 
 def _curves(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
@@ -97,22 +91,8 @@ def _over_iterations(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
 
 
 def _percentiles(facts: RunFacts, rows: Sequence[ClassSummary]) -> Table:
-    columns = ["class", "n", "iterations", "p50", "p50 95 % interval", "p90", "p95", "p99", "p99.9", "max", "CV %"]
-    lines = []
-    for row in rows:
-        one = facts.distribution(row)
-        interval = one.median_interval_ns
-        shown = NONE if interval is None else f"{duration_cell(interval.low)} to {duration_cell(interval.high)}"
-        quantiles = (one.p90_ns, one.p95_ns, one.p99_ns, one.p999_ns, one.max_ns)
-        spread = NONE if one.variation is None else number_cell(100 * one.variation)
-        head = [str(key_of(row)), str(one.samples), str(one.iterations), duration_cell(one.p50_ns), shown]
-        lines.append([*head, *map(duration_cell, quantiles), spread])
-    about = (
-        "cct of every measurement. The interval is a bootstrap over iterations: it speaks of this run, not of the next "
-        "one. CV: standard deviation / mean. p90 needs 10 samples, p95 20, p99 100, p99.9 1,000."
-    )
-    titles = [Column(title, is_number=at > 0) for at, title in enumerate(columns)]
-    return Table("percentiles", "Percentiles of every class", titles, lines, about, is_folded=True)
+    found = [facts.distribution(row) for row in rows]
+    return table_of("percentiles", "Percentiles of cct, by class", DISTRIBUTION_COLUMNS, found, is_folded=True)
 
 
 def _sweeps(rows: Sequence[ClassSummary]) -> Iterator[Chart]:

@@ -11,8 +11,9 @@ import pyarrow as pa
 from emulator.statistics.collectives import labels_and_codes, to_ints
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_S
+from emulator.views.columns import Header
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Column, Section, Table, Text
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
 
@@ -134,9 +135,9 @@ def _totals(series: Mapping[Name, Series]) -> Table:
     rows = [[name.device, name.interface, name.counter, f"{one.grown:,}", ""] for name, one in counted]
     rows += [[name.device, name.interface, name.counter, "", f"{one.value.max():,}"] for name, one in levels]
     silent = len(series) - len(counted) - len(levels)
-    titles = [Column(title, is_number=False) for title in ("device", "interface", "counter")]
+    titles = [Header(title, is_number=False) for title in ("device", "interface", "counter")]
     about = f"Increase from the first to the last reading, of levels the largest; {silent} that stayed 0 are left out."
     if len(rows) > ROWS:
         about += f" {len(rows) - ROWS} more rows are in counters.parquet."
-    columns = [*titles, Column("increase"), Column("largest")]
+    columns = [*titles, Header("increase"), Header("largest")]
     return Table("counter-totals", "What the counters counted", columns, rows[:ROWS], about, is_folded=True)

@@ -8,13 +8,14 @@ import numpy as np
 
 from emulator.statistics.stats import median
 from emulator.trace.model import IntArray
+from emulator.views.columns import Header
+from emulator.views.figures import duration_cell
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Chart, Column, Section, Table, Text
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import stretches
 from emulator.views.html.sections.chosen import Chosen, Iteration, choose, whole_iterations
 from emulator.views.html.sections.time_line import time_lines
-from emulator.views.terminal.summary_table import duration_cell
 
 POINTS = 240
 _STATES = ("compute", "both", "exposed communication", "neither")
@@ -41,7 +42,7 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
         bars.add(iteration=stretch.first, jct_ns=jct_ns, what=_what(facts, stretch.first))
     middle = facts.summary.iteration
     rows = [[str(one.number), _what(facts, one.number), duration_cell(one.jct_ns)] for one in whole[:POINTS]]
-    titles = [Column("iteration"), Column("counted as", is_number=False), Column("JCT")]
+    titles = [Header("iteration"), Header("counted as", is_number=False), Header("JCT")]
     return Chart(
         "jct",
         "JCT of every iteration",
@@ -71,7 +72,7 @@ def _usage(facts: RunFacts, chosen: Chosen) -> Chart:
                 usage.add(iteration=str(one.number), rank=rank, state=state, order=order, time_ns=time_ns)
             if one is first:
                 table.append([rank, *map(duration_cell, spent)])
-    titles = [Column("rank"), *(Column(state) for state in _STATES)]
+    titles = [Header("rank"), *(Header(state) for state in _STATES)]
     return Chart(
         "rank-usage",
         "How every rank spent the iteration",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.statistics.stragglers import Lateness
+from emulator.views.columns import Header
+from emulator.views.figures import duration_cell, number_cell
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Block, Column, Section, Table, Text
-from emulator.views.terminal.summary_table import duration_cell, number_cell
+from emulator.views.html.page.document import Block, Section, Table, Text
 
 RANKS, STEPS = 16, 10
 _ABOUT = (
@@ -60,7 +61,7 @@ def _ranks(late: Lateness, caption: str) -> Table:
         "last in: collectives; expected: were all members alike; behind: median time after the member before it; "
         f"iterations: those in which it was last most{more}."
     )
-    return Table(f"late-{late.event}", caption, [Column(title) for title in titles], rows, about, is_folded=True)
+    return Table(f"late-{late.event}", caption, [Header(title) for title in titles], rows, about, is_folded=True)
 
 
 def _steps(late: Lateness) -> Table:
@@ -79,6 +80,6 @@ def _steps(late: Lateness) -> Table:
         ]
         for one in late.steps[:STEPS]
     ]
-    titles = [Column(title, is_number=at > 2) for at, title in enumerate(columns)]
+    titles = [Header(title, is_number=at > 2) for at, title in enumerate(columns)]
     about = "Collectives of the trace with the largest median time between the first and the last post."
     return Table("late-steps", "Steps with most waiting", titles, rows, about, is_folded=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 from emulator.run_folder.manifest import HostFacts, Manifest
 from emulator.units import format_duration, format_size
+from emulator.views.columns import Header
+from emulator.views.figures import NONE, describe_scaling, describe_warning, duration_cell, link_rate_cell, number_cell
 from emulator.views.html.facts import RunFacts, key_of
-from emulator.views.html.page.document import Block, Column, Facts, Section, Table, Text
+from emulator.views.html.page.document import Block, Facts, Section, Table, Text
 from emulator.views.html.sections.comparability import comparability
-from emulator.views.html.sections.topology_drawing import rate_in_words, topology_drawing
-from emulator.views.terminal.summary_table import NONE, describe_scaling, duration_cell, number_cell, warning_in_words
+from emulator.views.html.sections.topology_drawing import topology_drawing
 
 DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench-04"
 _ABOUT = (
@@ -132,13 +133,13 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
         for host in hosts
     ]
     columns = [
-        Column("agent", is_number=False),
-        Column("ranks"),
-        Column("host", is_number=False),
-        Column("interfaces", is_number=False),
-        Column("posts late, median"),
-        Column("memory"),
-        Column("steal"),
+        Header("agent", is_number=False),
+        Header("ranks"),
+        Header("host", is_number=False),
+        Header("interfaces", is_number=False),
+        Header("posts late, median"),
+        Header("memory"),
+        Header("steal"),
     ]
     return Table("hosts", "Hosts of the tester", columns, rows, is_folded=len(rows) > FEW_HOSTS)
 
@@ -149,13 +150,13 @@ def _share(fraction: float | None) -> str:
 
 def _nic(nic: Mapping[str, Any]) -> str:
     driver, firmware, mtu = (_words(nic.get(name)) for name in ("driver", "firmware", "mtu"))
-    speed = rate_in_words(nic.get("speed_bps"))
+    speed = link_rate_cell(nic.get("speed_bps"))
     return f"{nic.get('interface', NONE)}: driver {driver}, firmware {firmware}, {speed}, MTU {mtu}"
 
 
 def _parameters(manifest: Manifest) -> Table:
     rows = [[name, _words(one.value), one.unit or ""] for name, one in manifest.parameters.items()]
-    titles = [Column("parameter", is_number=False), Column("value"), Column("unit", is_number=False)]
+    titles = [Header("parameter", is_number=False), Header("value"), Header("unit", is_number=False)]
     return Table("parameters", "Parameters as they were in effect", titles, rows, is_folded=True)
 
 
@@ -179,7 +180,7 @@ def _anomalies(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if facts.manifest.reason:
         yield "Ended", facts.manifest.reason
     for what, count in facts.summary.warnings.items():
-        yield "Warning", warning_in_words(what, count)
+        yield "Warning", describe_warning(what, count)
 
 
 def _repeatability(facts: RunFacts) -> Table:
@@ -191,13 +192,13 @@ def _repeatability(facts: RunFacts) -> Table:
     for row in facts.summary.classes:
         found = facts.distribution(row)
         rows.append([str(key_of(row)), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
-    titles = [Column("class", is_number=False), Column("metric", is_number=False), Column("n"), Column("iterations")]
+    titles = [Header("class", is_number=False), Header("metric", is_number=False), Header("n"), Header("iterations")]
     about = (
         "Coefficient of variation = standard deviation / mean, within this run. How runs repeat takes several runs: "
         "charkha compare."
     )
     return Table(
-        "repeatability", "Repeatability within the run", [*titles, Column("CV %")], rows, about, is_folded=True
+        "repeatability", "Repeatability within the run", [*titles, Header("CV %")], rows, about, is_folded=True
     )
 
 

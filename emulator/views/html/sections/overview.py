@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from emulator.run_folder.manifest import ABORTED, Manifest
 from emulator.statistics.summary import ClassSummary, IterationSummary
 from emulator.units import format_duration, format_size
+from emulator.views.figures import NONE, describe_scaling, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
-from emulator.views.terminal.summary_table import NONE, describe_scaling, duration_cell, number_cell, rate_cell
 
 _TRANSPORTS = {"roce": "RoCEv2 over UDP", "zmq": "ZeroMQ over TCP"}
 _COUNTERS = (

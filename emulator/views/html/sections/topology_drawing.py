@@ -11,9 +11,10 @@ from typing import Any
 from emulator.errors import format_ranks
 from emulator.run_folder.manifest import Manifest
 from emulator.units import format_duration
+from emulator.views.columns import Header
+from emulator.views.figures import NONE, link_rate_cell
 from emulator.views.html.facts import RunFacts
-from emulator.views.html.page.document import Column, Drawing, Table
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.html.page.document import Drawing, Table
 
 ROW, BOX_WIDTH, BOX_HEIGHT, GAP = 112, 118, 48, 22
 ACROSS = 12
@@ -66,21 +67,13 @@ class _Link:
 
     def words(self) -> str:
         ends = " – ".join(self.about["ends"])  # noqa: RUF001
-        return f"{ends}: {', '.join([rate_in_words(self.about.get('rate_bps')), *self._more()])}"
+        return f"{ends}: {', '.join([link_rate_cell(self.about.get('rate_bps')), *self._more()])}"
 
     def _more(self) -> Iterator[str]:
         if self.about.get("mtu"):
             yield f"MTU {self.about['mtu']} bytes"
         if self.about.get("latency_ns"):
             yield f"latency {format_duration(self.about['latency_ns'])}"
-
-
-def rate_in_words(rate_bps: int | None) -> str:
-    """`100 Gbit/s`; a dash where nobody says."""
-    for unit, factor in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
-        if rate_bps is not None and rate_bps >= factor:
-            return f"{rate_bps / factor:g} {unit}"
-    return NONE if rate_bps is None else f"{rate_bps} bit/s"
 
 
 def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
@@ -219,12 +212,12 @@ def _table(links: Sequence[_Link]) -> Table:
         latency = link.about.get("latency_ns")
         mtu = link.about.get("mtu")
         shown = NONE if latency is None else format_duration(latency)
-        rows.append([one, other, rate_in_words(link.about.get("rate_bps")), NONE if mtu is None else str(mtu), shown])
+        rows.append([one, other, link_rate_cell(link.about.get("rate_bps")), NONE if mtu is None else str(mtu), shown])
     columns = [
-        Column("end", is_number=False),
-        Column("other end", is_number=False),
-        Column("rate"),
-        Column("MTU, bytes"),
+        Header("end", is_number=False),
+        Header("other end", is_number=False),
+        Header("rate"),
+        Header("MTU, bytes"),
     ]
     about = "" if len(links) <= LISTED else f"The first {LISTED} of {len(links):,} links; manifest.json has all."
-    return Table("links", "Links", [*columns, Column("latency")], rows, about)
+    return Table("links", "Links", [*columns, Header("latency")], rows, about)

@@ -12,11 +12,12 @@ from emulator.statistics.collectives import to_ints
 from emulator.statistics.stats import Values, median, percentile
 from emulator.trace.model import BoolArray, IntArray
 from emulator.units import NS_PER_S, format_size
+from emulator.views.columns import Header
+from emulator.views.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
-from emulator.views.html.page.document import Block, Chart, Column, Section, Table, Text
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Columns, Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
-from emulator.views.terminal.summary_table import NONE, duration_cell, rate_cell
 
 CELLS = 64
 """Ranks on a side of a heat map; of more ranks, blocks of neighbours."""
@@ -144,7 +145,7 @@ def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table
         [str(pairs.src[at]), str(pairs.dst[at]), f"{pairs.bytes[at]:,}", rate_cell(_known(pairs.goodput[at]))]
         for at in order.tolist()
     ]
-    columns = [Column("from rank"), Column("to rank"), Column("payload, bytes"), Column("goodput, GB/s")]
+    columns = [Header("from rank"), Header("to rank"), Header("payload, bytes"), Header("goodput, GB/s")]
     about = "" if len(values) <= ROWS else f"The {ROWS} largest of {len(values):,}."
     return Table(identifier, title, columns, rows, about)
 
@@ -164,7 +165,7 @@ def _completion(spans: Spans, counted: BoolArray) -> Chart:
             curves.extend(len(curve.value), **{"class": kind}, time_ns=curve.value, share=curve.share)
             quantiles = (median(taken), percentile(taken, 0.9), percentile(taken, 0.99), float(taken.max()))
             table.append([kind, f"{len(taken):,}", *map(duration_cell, quantiles)])
-    columns = [Column("kind", is_number=False), *map(Column, ("n", "p50", "p90", "p99", "max"))]
+    columns = [Header("kind", is_number=False), *map(Header, ("n", "p50", "p90", "p99", "max"))]
     return Chart(
         "flow-completion",
         "Completion as every rank saw it",
@@ -198,7 +199,7 @@ def _flows(facts: RunFacts) -> Table:
     titles = ["from rank", "to rank", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
     first = "those in which most happened" if events.any() else "those that carried most"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
-    return Table("flows", "Flows", [Column(title) for title in titles], rows, about, is_folded=True)
+    return Table("flows", "Flows", [Header(title) for title in titles], rows, about, is_folded=True)
 
 
 def _count(value: int) -> str:

@@ -194,7 +194,7 @@ def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFi
         (("{store}/a",), "two groups are needed for a comparison"),
     ],
 )
-def test_what_is_not_there_is_one_line(
+def test_missing_groups_are_one_line(
     arguments: tuple[str, ...], problem: str, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert problem in refused(capsys, *(one.format(store=store) for one in arguments))

@@ -75,7 +75,7 @@ def test_a_run_in_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         rows += pair(0, 50, iteration=iteration, instance=1, size_bytes=8, algorithm="")
     run = write_run(tmp_path / "run", rows, iterations={n: ranks((0, 2_000), (0, 2_000 + n)) for n in range(10)})
     out = shown(capsys, "show", run.folder)
-    assert "rank 3: last in 10 of 10 collectives where chance gives 2.5, by 700 ns" in out
+    assert "rank 3: last in 10 of 10 collectives (2.5 expected by chance), 700 ns behind" in out
     assert "gradient (all_reduce, group world): rank 3 last in 10 of 10" in out
     (line,) = (line for line in out.splitlines() if line.startswith("all_reduce, 4 ranks"))
     assert line.split("  ")[-1].strip().endswith("%")
@@ -87,7 +87,7 @@ def test_a_run_in_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["lateness"][0]["ranks"][0]["rank"] == 3
 
 
-def test_pruning_says_first_and_does_later(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pruning_lists_first_and_removes_with_yes(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "prune", "--firmware", "1.0", "--keep", "1")
     assert "would be removed: runs/a/01" in out
     assert "add --yes" in out
@@ -107,7 +107,7 @@ def test_pruning_says_first_and_does_later(store: Path, capsys: pytest.CaptureFi
         (["show", "runs"], "runs: is no run folder"),
     ],
 )
-def test_what_does_not_fit_is_one_line(
+def test_bad_input_is_one_line(
     arguments: list[str], problem: str, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["runs", *arguments]) == 2

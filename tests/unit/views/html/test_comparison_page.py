@@ -68,7 +68,7 @@ def test_several_versions_have_a_trend() -> None:
     jct = [ratio for name, ratio in zip(points["class"], points["ratio"], strict=True) if name == "iteration (JCT)"]
     assert jct == pytest.approx([1.0, 1.1, 1.2], abs=0.03)
     assert chart.table is not None
-    assert [column.title for column in chart.table.columns] == ["class", "v1", "v2"]
+    assert [column.name for column in chart.table.columns] == ["class", "v1", "v2"]
 
 
 def test_a_forced_comparison_says_so_first() -> None:

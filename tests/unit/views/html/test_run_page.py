@@ -10,11 +10,14 @@ import numpy as np
 from emulator.control.observations import ComputeSpans, FlowCounters
 from emulator.run_folder.record import RunWriter, read_run
 from emulator.statistics.summary import summarise
+from emulator.views.as_json.summary import summary_to_json
+from emulator.views.class_columns import CLASS_COLUMNS
+from emulator.views.columns import filled
+from emulator.views.figures import NONE, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Facts, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
 from emulator.views.html.sections.overview import sentence
-from emulator.views.terminal.summary_table import COLUMNS, NONE, duration_cell, number_cell, rate_cell, to_json
 from tests.data.make_run_v1 import FOLDER
 from tests.support.runs import collective, columns, manifest, pair, ranks, write_run
 
@@ -38,7 +41,7 @@ def test_the_classes_are_those_of_the_table_cell_by_cell() -> None:
     table = block(run_page(golden()), "classes")
     assert isinstance(table, Table)
     summary = summarise(read_run(FOLDER))
-    shown = [one for one in COLUMNS if not one.optional or any(one.cell(row) != NONE for row in summary.classes)]
+    shown = filled(CLASS_COLUMNS, summary.classes)
     expected = [[*(one.cell(row) for one in shown), str(row.samples)] for row in summary.classes]
     assert [list(row) for row in table.rows] == expected
 
@@ -57,7 +60,7 @@ def test_the_key_figures_are_those_of_the_summary() -> None:
 def test_the_json_has_the_facts_of_the_run_and_more() -> None:
     facts = golden()
     document = json.loads(json.dumps(facts_to_json(facts), allow_nan=False))
-    assert document.items() >= json.loads(json.dumps(to_json(summarise(read_run(FOLDER))))).items()
+    assert document.items() >= json.loads(json.dumps(summary_to_json(summarise(read_run(FOLDER))))).items()
     assert [one["p50_ns"] for one in document["distributions"]] == [one.cct_p50_ns for one in facts.summary.classes]
     assert [one["iteration"] for one in document["jct"]] == [-1, 0, 1, 2]
     assert document["reported_after"] == "draft-calabria-bmwg-ai-fabric-training-bench-04"

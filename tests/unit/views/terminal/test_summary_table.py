@@ -9,13 +9,14 @@ from rich.console import Console
 from emulator.control.observations import FlowCounters
 from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
 from emulator.statistics.summary import RunSummary, summarise
-from emulator.views.terminal.summary_table import render, to_json
+from emulator.views.as_json.summary import summary_to_json
+from emulator.views.terminal.summary_table import render
 from tests.support.runs import collective, pair, ranks, write_run
 
 
 def text(summary: RunSummary, *, width: int = 120, limit: int | None = None) -> str:
     page = io.StringIO()
-    Console(width=width, file=page).print(render(summary, width=width, limit=limit))
+    Console(width=width, file=page).print(render(summary, limit=limit))
     return page.getvalue()
 
 
@@ -127,7 +128,12 @@ def test_what_was_left_out_is_counted(rich_summary: RunSummary) -> None:
     totals = replace(rich_summary.totals, early=4, negative=5, incomplete=6)
     trials = Trials(3, 0, 2, (Exclusion(1, "a rank was late"),))
     shown = " ".join(text(replace(rich_summary, totals=totals, trials=trials)).split())
-    for part in ("4 samples got payload", "5 measurements have", "6 measurements lack", "iteration 1: a rank was late"):
+    for part in (
+        "4 samples received payload",
+        "5 measurements have",
+        "6 measurements lack",
+        "iteration 1: a rank was late",
+    ):
         assert part in shown
 
 
@@ -143,7 +149,7 @@ def test_a_run_that_measured_nothing_still_prints(tmp_path: Path) -> None:
 
 
 def test_machines_get_the_same_facts_with_nulls_for_dashes(rich_summary: RunSummary) -> None:
-    document = json.loads(json.dumps(to_json(rich_summary), allow_nan=False))
+    document = json.loads(json.dumps(summary_to_json(rich_summary), allow_nan=False))
     first = next(one for one in document["classes"] if one["algorithm"] == "halving_doubling")
     assert first["cct_p50_ns"] == 99_993
     assert first["cct_p99_ns"] is None

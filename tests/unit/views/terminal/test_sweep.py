@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from emulator.control.observations import FlowCounters
+from emulator.statistics.sweep import SweepRow, SweepTable, sweep_table, sweep_to_json
 from emulator.trace.model import CommKind
-from emulator.views.terminal.sweep import SweepRow, SweepTable, render_sweep, sweep_table, sweep_to_json
+from emulator.views.terminal.sweep import render_sweep
 from tests.support.runs import collective, write_run
 
 GOLDEN = """\
@@ -87,7 +88,7 @@ def test_payload_that_ran_ahead_has_no_speed_and_is_counted(tmp_path: Path) -> N
     assert lines[6].split()[-4:] == ["20.00", "-", "-", "N/A"]
     assert lines[-2:] == [
         "# Avg bus bandwidth    : -",
-        "# 4 measurements without a speed: payload came before a rank had posted (credits are off)",
+        "# 4 measurements without bandwidth: payload arrived before a rank had posted (credits are off)",
     ]
 
 

@@ -38,7 +38,7 @@ def test_the_table_has_the_totals_of_one_iteration() -> None:
         *("world", "all_reduce", "1", "MiB", "4", "3", "12", "12", "MiB")
     ]
     for title in next(line for line in lines if line.startswith("role")).split():
-        assert f"\n{title} " in f"\n{EXPLAIN}"
+        assert f"\n  {title} " in EXPLAIN
 
 
 def test_json_has_the_same_totals_and_the_files() -> None:

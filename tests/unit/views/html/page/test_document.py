@@ -3,10 +3,10 @@ import re
 
 import pytest
 
+from emulator.views.columns import Header
 from emulator.views.html.page.document import (
     Bar,
     Chart,
-    Column,
     Facts,
     Figure,
     Figures,
@@ -26,7 +26,7 @@ EVIL = "<script>alert('x')</script>\"'&</title>"
 
 @pytest.fixture
 def page() -> Page:
-    table = Table("evil-table", EVIL, [Column(EVIL, is_number=False), Column("n")], [[EVIL, "1"]], about=EVIL)
+    table = Table("evil-table", EVIL, [Header(EVIL, is_number=False), Header("n")], [[EVIL, "1"]], about=EVIL)
     curve = {"class": [EVIL, EVIL], "time_ns": [10, 20], "share": [0.5, 1.0]}
     picture = Picture("cct_cdf", {"curve": curve}, choice="class", choices=[(EVIL, EVIL)])
     blocks = [

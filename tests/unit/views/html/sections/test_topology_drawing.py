@@ -5,12 +5,12 @@ import pytest
 
 from emulator.controller.description import describe_dut, describe_topology
 from emulator.topology.load import load_topology
+from emulator.views.figures import NONE, link_rate_cell
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page
 from emulator.views.html.sections.comparability import comparability, oversubscription
-from emulator.views.html.sections.topology_drawing import Plan, rate_in_words, topology_drawing
-from emulator.views.terminal.summary_table import NONE
+from emulator.views.html.sections.topology_drawing import Plan, topology_drawing
 from tests.support.command import ROOT
 from tests.support.runs import collective, ranks, write_run
 
@@ -77,4 +77,4 @@ def test_the_comparability_set_has_the_drafts_parameters(tmp_path: Path) -> None
     ("rate", "words"), [(None, NONE), (10**11, "100 Gbit/s"), (10**8, "100 Mbit/s"), (5, "5 bit/s")]
 )
 def test_rates_are_written_with_their_unit(rate: int | None, words: str) -> None:
-    assert rate_in_words(rate) == words
+    assert link_rate_cell(rate) == words

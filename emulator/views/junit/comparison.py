@@ -1,25 +1,28 @@
-"""A comparison as JUnit XML: a suite per pair of groups, a case per class, so that a CI shows what became slower."""
+"""A comparison as JUnit XML, for CI systems: a suite per pair of groups, a case per class."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from junitparser import Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
+from junitparser import Failure, Skipped, TestCase, TestSuite
 
 from emulator.comparison.machine import to_json
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.units import NS_PER_S
-from emulator.views.terminal.comparison_table import duration_text, interval_text, ratio_text, verdict_text
+from emulator.views.comparison_text import interval_text, p_text, ratio_text, verdict_text
+from emulator.views.figures import duration_cell
+from emulator.views.junit.document import add_properties, to_text
 
 
-def to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:
-    """The document: slower is a failure, inconclusive is skipped, or with a strict gate a failure too."""
-    document = JUnitXml("charkha compare")
-    for pair in comparison.pairs:
-        document.add_testsuite(_suite(pair, comparison, is_strict=is_strict))
-    document.update_statistics()
-    text: str = document.tostring().decode()
-    return text + "\n"
+def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str:
+    """The document.
+
+    Args:
+        comparison: the comparison.
+        is_strict: an inconclusive class is a failure, as a slower one; otherwise it is skipped.
+    """
+    suites = (_suite(pair, comparison, is_strict=is_strict) for pair in comparison.pairs)
+    return to_text("charkha compare", suites)
 
 
 def _suite(pair: PairComparison, comparison: Comparison, *, is_strict: bool) -> TestSuite:
@@ -40,18 +43,18 @@ def _case(one: ClassComparison, *, is_strict: bool) -> TestCase:
         case.result = [Failure(message, one.verdict.value)]
     elif one.verdict is Verdict.INCONCLUSIVE:
         case.result = [Skipped(message)]
-    _add_properties(case, {"verdict": verdict_text(one), "ratio": ratio_text(one.effect), **_numbers(one)})
+    add_properties(case, {"verdict": verdict_text(one), "ratio": ratio_text(one.effect), **_figures(one)})
     return case
 
 
 def _message(one: ClassComparison) -> str:
-    times = f"{duration_text(one.baseline.median_ns)} to {duration_text(one.other.median_ns)}"
-    p = "" if one.holm_p is None else f", Holm's p {one.holm_p:.2g}"
+    times = f"{duration_cell(one.baseline.median_ns)} to {duration_cell(one.other.median_ns)}"
+    p = "" if one.holm_p is None else f", Holm's p {p_text(one)}"
     why = f": {one.why}" if one.why else ""
     return f"{verdict_text(one)}{why}: {times}, ratio {ratio_text(one.effect)} ({interval_text(one.effect)}){p}"
 
 
-def _numbers(one: ClassComparison) -> Mapping[str, object]:
+def _figures(one: ClassComparison) -> Mapping[str, object]:
     return {
         "interval": interval_text(one.effect),
         "holm_p": one.holm_p,
@@ -60,11 +63,3 @@ def _numbers(one: ClassComparison) -> Mapping[str, object]:
         "other_runs": one.other.runs,
         "needs_runs": one.needs,
     }
-
-
-def _add_properties(case: TestCase, facts: Mapping[str, object]) -> None:
-    properties = Properties()
-    for name, value in facts.items():
-        if value is not None:
-            properties.add_property(Property(name, str(value)))
-    case.append(properties)

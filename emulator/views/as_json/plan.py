@@ -1,0 +1,136 @@
+"""A plan as a JSON document: bytes, ns and bit/s; null for an unknown value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.planner.network.balance import (
+    Balance,
+    EqualCost,
+    Oversubscription,
+    Tier,
+    equal_cost,
+    observed_difference,
+    oversubscription,
+    tiers,
+)
+from emulator.planner.network.plan import OperationPlan, Plan
+
+LISTED_LINKS = 4096
+"""Links in the document; if there are more, the most loaded ones."""
+
+
+def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, Any]:
+    """A plan with all its operations, links and flows.
+
+    Args:
+        plan: the plan.
+        jct_ns: lower bound of an iteration; None if unknown.
+        jct_note: what the bound is made of.
+    """
+    return {
+        "topology": {"name": plan.topology.name, "source": plan.topology.source, "hosts": len(plan.topology.hosts)},
+        "ranks": plan.topology.ranks,
+        "overhead": {
+            "payload_bytes": plan.overhead.payload_bytes,
+            "wire_bytes": plan.overhead.wire_bytes,
+            "factor": float(plan.overhead.factor),
+        },
+        "seed": plan.seed,
+        "hash": plan.hash_name,
+        "observed_difference": observed_difference(plan),
+        "network_bytes": plan.network_bytes,
+        "local_bytes": plan.local_bytes,
+        "jct_ns": jct_ns,
+        "jct": jct_note,
+        "operations": [_operation_json(operation) for operation in plan.operations],
+        "tiers": [_tier_json(tier) for tier in tiers(plan)],
+        "equal_cost": [_choice_json(choice) for choice in equal_cost(plan)],
+        "oversubscription": [_oversubscription_json(switch) for switch in oversubscription(plan.paths)],
+        **_links_json(plan),
+        **_flows_json(plan),
+    }
+
+
+def _operation_json(plan: OperationPlan) -> dict[str, Any]:
+    operation = plan.operation
+    return {
+        "operation": operation.kind.label,
+        "role": operation.role,
+        "algorithm": operation.algorithm,
+        "size_bytes": operation.size_bytes,
+        "groups": operation.groups,
+        "group_size": operation.members,
+        "count": int(operation.counts.sum()),
+        "network_bytes": plan.network_bytes_total,
+        "local_bytes": plan.local_bytes_total,
+        "flows": plan.flows._asdict(),
+        "incast": plan.incast._asdict(),
+        "ideal_ns": {
+            "ports": plan.port_ns,
+            "links": plan.ideal_ns,
+            "hashed": plan.hashed_ns,
+            "fair_steps": plan.fair_ns,
+            "queued_steps": plan.queued_ns,
+            "together": plan.together_ns,
+            "together_hashed": plan.together_hashed_ns,
+        },
+    }
+
+
+def _tier_json(tier: Tier) -> dict[str, Any]:
+    return {
+        "source": tier.source,
+        "target": tier.target,
+        "rate_bps": tier.rate_bps,
+        "even": _balance_json(tier.even),
+        "hashed": _balance_json(tier.hashed),
+    }
+
+
+def _balance_json(balance: Balance) -> dict[str, Any]:
+    return {
+        "links": balance.links,
+        "mean_bytes": balance.mean,
+        "most_bytes": balance.most,
+        "mmr": balance.mmr,
+        "jain": balance.jain,
+    }
+
+
+def _choice_json(choice: EqualCost) -> dict[str, Any]:
+    return {
+        "switch": choice.switch,
+        "links": list(choice.links),
+        "flows": list(choice.flows),
+        "collisions": choice.collisions,
+        "hashed": _balance_json(choice.hashed),
+    }
+
+
+def _oversubscription_json(switch: Oversubscription) -> dict[str, Any]:
+    return {"switch": switch.switch, "down_bps": switch.down_bps, "up_bps": switch.up_bps, "ratio": switch.ratio}
+
+
+def _links_json(plan: Plan) -> dict[str, Any]:
+    """Loads by directed link; the ports of hosts are the links from and to hosts."""
+    loads = plan.loads
+    order = np.argsort(-np.maximum(loads.even, loads.hashed), kind="stable")[:LISTED_LINKS]
+    chosen = np.sort(order).tolist()
+    links = [
+        {
+            "link": plan.paths.link_name(link),
+            "rate_bps": None if np.isnan(loads.rate_bps[link]) else int(loads.rate_bps[link]),
+            "even_bytes": float(loads.even[link]),
+            "hashed_bytes": float(loads.hashed[link]),
+            "flows": int(loads.flows[link]),
+        }
+        for link in chosen
+    ]
+    return {"links": links, "links_left_out": len(loads.even) - len(links)}
+
+
+def _flows_json(plan: Plan) -> dict[str, Any]:
+    return {"flows": None if plan.flows is None else [flow._asdict() for flow in plan.flows]}

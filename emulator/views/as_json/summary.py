@@ -1,0 +1,24 @@
+"""The summary of a run as a JSON document."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from emulator.statistics.summary import RunSummary
+
+
+def summary_to_json(summary: RunSummary) -> dict[str, Any]:
+    """The summary of a run: units in the key names, unrounded, null for an unknown value."""
+    document = dataclasses.asdict(summary)
+    scaling = document.pop("scaling")
+    document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
+    for row, one in zip(document["classes"], summary.classes, strict=True):
+        row["tester_limited"] = one.is_tester_limited
+    if summary.iteration is not None:
+        document["iteration"] |= {
+            "exposed_ns": summary.iteration.exposed_ns,
+            "exposed_fraction": summary.iteration.exposed_fraction,
+            "overlap_fraction": summary.iteration.overlap_fraction,
+        }
+    return document

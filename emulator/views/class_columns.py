@@ -1,0 +1,112 @@
+"""Columns of the tables with a row per class of collectives: the summary of a run, and the percentiles per class."""
+
+from __future__ import annotations
+
+from emulator.statistics.classes import JCT
+from emulator.statistics.distribution import Distribution
+from emulator.statistics.summary import ClassSummary
+from emulator.units import format_size
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell
+
+BUSBW_FACTOR = "the factor of nccl-tests, which makes different collectives comparable"
+CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
+    Column(
+        "collective",
+        "kind of communication; send_recv is a send and its receive",
+        cell=lambda row: row.collective,
+        is_number=False,
+    ),
+    Column("ranks", "ranks in the process group", cell=lambda row: str(row.members)),
+    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
+    Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm or NONE, is_number=False, sacrifice=4),
+    Column("count", "collectives of this class in one iteration", cell=lambda row: str(row.count), sacrifice=3),
+    Column(
+        "algbw\nGB/s",
+        "algorithm bandwidth: size / cct, at the median cct",
+        cell=lambda row: rate_cell(row.algbw_bytes_per_s),
+        unit="1e9 bytes per second",
+        sacrifice=5,
+    ),
+    Column(
+        "busbw\nGB/s",
+        f"bus bandwidth: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
+        cell=lambda row: rate_cell(row.busbw_bytes_per_s),
+        unit="1e9 bytes per second",
+        style=bold,
+    ),
+    Column(
+        "ideal\n%",
+        "ideal time at the rates of the hosts' ports / measured time, at the median; 100 = as fast as the ports allow",
+        cell=lambda row: number_cell(row.ideal_percent),
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
+        "tester\n%",
+        "time that the calibrated tester needs without a DUT / measured time; ! = tester-limited: the figure describes"
+        " the tester rather than the DUT",
+        cell=lambda row: number_cell(row.tester_percent) + ("!" if row.is_tester_limited else ""),
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
+        "cct\np50",
+        "collective completion time, median: last done - last post over the members",
+        cell=lambda row: duration_cell(row.cct_p50_ns),
+        style=bold,
+    ),
+    Column(
+        "\np99", "99th percentile of cct", cell=lambda row: duration_cell(row.cct_p99_ns), title="cct p99", sacrifice=6
+    ),
+    Column("\nmax", "largest cct", cell=lambda row: duration_cell(row.cct_max_ns), title="cct max", sacrifice=7),
+    Column(
+        "skew\np50",
+        "median time from the first to the last post of the members: waiting for the last rank",
+        cell=lambda row: duration_cell(row.skew_p50_ns),
+        sacrifice=8,
+    ),
+    Column(
+        "traced",
+        "median duration of the collectives in the trace: of each, the shortest duration of its members",
+        cell=lambda row: duration_cell(row.traced_ns),
+        is_optional=True,
+        sacrifice=9,
+    ),
+    Column(
+        "bw\nratio",
+        "measured bandwidth / bandwidth in the trace, at the median; above 1: faster than the recording",
+        cell=lambda row: number_cell(row.bw_ratio),
+        is_optional=True,
+        sacrifice=1,
+    ),
+)
+
+DISTRIBUTION_COLUMNS: tuple[Column[Distribution], ...] = (
+    Column(
+        "class",
+        "collective, ranks, size and algorithm; JCT is the whole iteration",
+        cell=lambda one: "JCT" if one.key.collective == JCT else str(one.key),
+        is_number=False,
+        folds=24,
+    ),
+    Column("n", "number of measurements", cell=lambda one: str(one.samples)),
+    Column("p50", "median", cell=lambda one: duration_cell(one.p50_ns)),
+    Column(
+        "95 % interval",
+        "95 % bootstrap interval of the median, with iterations as units: holds for this run, not for the next one",
+        cell=lambda one: _interval(one),
+        sacrifice=2,
+    ),
+    Column("p90", "90th percentile, nearest rank; needs 10 measurements", cell=lambda one: duration_cell(one.p90_ns)),
+    Column("p95", "95th percentile; needs 20", cell=lambda one: duration_cell(one.p95_ns), sacrifice=3),
+    Column("p99", "99th percentile; needs 100", cell=lambda one: duration_cell(one.p99_ns)),
+    Column("p99.9", "99.9th percentile; needs 1,000", cell=lambda one: duration_cell(one.p999_ns), sacrifice=4),
+    Column("max", "largest", cell=lambda one: duration_cell(one.max_ns), sacrifice=1),
+    Column("CV", "coefficient of variation: standard deviation / mean", cell=lambda one: percent_cell(one.variation)),
+)
+
+
+def _interval(one: Distribution) -> str:
+    interval = one.median_interval_ns
+    return NONE if interval is None else f"{duration_cell(interval.low)} to {duration_cell(interval.high)}"

@@ -1,0 +1,174 @@
+"""A comparison in words and figures, the same in a terminal, in a report and in JUnit XML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.inference import MOST_RUNS
+from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, Rules, Verdict
+from emulator.run_folder.store import firmware_of
+from emulator.statistics.classes import ClassKey
+from emulator.views.columns import Column
+from emulator.views.figures import NONE, count_of, duration_cell
+
+SIGNIFICANCE = (
+    "p of the two-sided exact Mann-Whitney test with runs as units, corrected by Holm's method for all classes of the"
+    " table"
+)
+
+
+def statistic_name(rules: Rules) -> str:
+    """The percentile that represents a run in a class: `p50`, `p99`."""
+    return f"p{100 * rules.quantile:g}"
+
+
+def ratio_text(effect: Effect | None) -> str:
+    """A ratio with three decimals, so that a difference of 0.1 % is visible."""
+    return NONE if effect is None else f"{effect.ratio:.3f}"
+
+
+def interval_text(effect: Effect | None) -> str:
+    """`1.081-1.124`, or a dash."""
+    if effect is None or effect.interval is None:
+        return NONE
+    return f"{effect.interval.low:.3f}-{effect.interval.high:.3f}"
+
+
+def p_text(one: ClassComparison) -> str:
+    """Holm's p with two digits, or a dash."""
+    return NONE if one.holm_p is None else f"{one.holm_p:.2g}"
+
+
+def verdict_text(one: ClassComparison) -> str:
+    """The verdict; an inconclusive one with the number of runs and how many would be needed."""
+    verdict: str = one.verdict.value
+    if one.verdict is not Verdict.INCONCLUSIVE:
+        return verdict
+    if one.effect is None:
+        return f"{verdict} ({_runs_text(one)})"
+    return f"{verdict} ({_runs_text(one)}, needs {needs_text(one)})"
+
+
+def needs_text(one: ClassComparison) -> str:
+    """Runs per group that would decide, or a dash if it is decided or no number of runs would."""
+    if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
+        return NONE
+    if one.needs is None:
+        return f"> {MOST_RUNS}"
+    # With too few runs the spread is hardly known: `needs` is then only the minimum of the rank test.
+    return f"≥ {one.needs}" if one.is_too_few else str(one.needs)
+
+
+def _runs_text(one: ClassComparison) -> str:
+    """`n=6`, or `n=6 and 4` if the groups differ."""
+    baseline, other = one.baseline.runs, one.other.runs
+    return f"n={other}" if baseline == other else f"n={baseline} and {other}"
+
+
+def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column[ClassComparison]]:
+    """Columns of the tables with a row per class of two groups, by a short name.
+
+    Args:
+        rules: of the comparison.
+        baseline, other: what the two groups are called in the headers.
+    """
+    statistic = statistic_name(rules)
+    median = f"median over the runs of their {statistic} of cct"
+    return {
+        "baseline": Column(
+            f"{baseline}\n{statistic}",
+            f"baseline: {median} (JCT for the iteration)",
+            cell=lambda one: duration_cell(one.baseline.median_ns),
+        ),
+        "other": Column(
+            f"{other}\n{statistic}",
+            "the same for the group that is compared",
+            cell=lambda one: duration_cell(one.other.median_ns),
+        ),
+        "ratio": Column(
+            f"ratio\n{other} / {baseline}",
+            "ratio of the two; above 1: slower than the baseline",
+            cell=lambda one: ratio_text(one.effect),
+            title="ratio",
+        ),
+        "interval": Column(
+            "95 %\ninterval",
+            "95 % bootstrap interval of the ratio, with runs as units",
+            cell=lambda one: interval_text(one.effect),
+        ),
+        "p": Column("Holm's\np", SIGNIFICANCE, cell=p_text),
+        "tail": Column(
+            "p99\nratio",
+            "ratio of the 99th percentiles; has no influence on the verdict unless the verdict is about p99",
+            cell=lambda one: ratio_text(one.tail),
+        ),
+        "verdict": Column(
+            "verdict",
+            "slower, faster, no difference shown (the interval lies within the margin; not a proof of equality) or"
+            " inconclusive (n runs; how many would decide)",
+            cell=verdict_text,
+            is_number=False,
+        ),
+    }
+
+
+def trend_rows(comparison: Comparison) -> Iterator[tuple[ClassKey, Sequence[ClassComparison | None]]]:
+    """(class, its comparison in every pair, None if the pair does not have it), in the order of the first pair."""
+    found = [{one.key: one for one in pair.classes} for pair in comparison.pairs]
+    for key in dict.fromkeys(key for pair in found for key in pair):
+        yield key, [pair.get(key) for pair in found]
+
+
+def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """(name, fact): groups, counts of verdicts, rules, runs left out, notes."""
+    for label, group in zip(_labels(comparison), comparison.groups, strict=True):
+        yield label, _group_text(group)
+    yield "Verdicts", _counts(comparison)
+    yield from (("Inconclusive", text) for text in _reasons(comparison))
+    yield "Rules", _rules_text(comparison)
+    for group in comparison.groups:
+        for one in group.left_out:
+            yield "Left out", f"{one.folder}: {one.why}"
+    for note in comparison.comparability.notes:
+        yield "Note", note
+
+
+def _labels(comparison: Comparison) -> Sequence[str]:
+    return ["A, the baseline", *("B" for _ in comparison.groups[1:])]
+
+
+def _group_text(group: RunGroup) -> str:
+    """Name, firmware, number of runs that count, dates."""
+    firmware = firmware_of(group.runs[0].manifest)
+    created = [run.manifest.created[:16].replace("T", " ") for run in group.runs]
+    when = created[0] if created[0] == created[-1] else f"{created[0]} to {created[-1]}"
+    runs = count_of(len(group.runs), "run")
+    counted = f"{len(group.runs)} of {group.attempted} runs count" if group.left_out else runs
+    return ", ".join(filter(None, [group.name, firmware and f"firmware {firmware}", counted, when]))
+
+
+def _counts(comparison: Comparison) -> str:
+    counts = [(verdict.value, sum(pair.count(verdict) for pair in comparison.pairs)) for verdict in Verdict]
+    return ", ".join(f"{count} {name}" for name, count in counts if count) or "none"
+
+
+def _reasons(comparison: Comparison) -> Iterator[str]:
+    reasons = Counter(one.why for pair in comparison.pairs for one in pair.classes if one.why)
+    for why, count in reasons.most_common():
+        yield f"{count_of(count, 'class', 'classes')}: {why}"
+
+
+def _rules_text(comparison: Comparison) -> str:
+    """How verdicts are reached, in a sentence."""
+    rules = comparison.rules
+    text = (
+        f"a run is represented by its {statistic_name(rules)} of the class; slower or faster: Holm's p < 0.05 and the "
+        f"interval outside the margin of {100 * rules.margin:g} %; no difference shown: the interval inside the margin"
+    )
+    if len(comparison.pairs) > 1:
+        text += "; every group is compared with the baseline separately, each with 5 % false alarms"
+    if rules.quantile != TAIL:
+        text += "; the p99 ratio does not influence verdicts"
+    return text

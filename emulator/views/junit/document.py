@@ -1,0 +1,25 @@
+"""What the JUnit documents of a run and of a comparison have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from junitparser import JUnitXml, Properties, Property, TestCase, TestSuite
+
+
+def to_text(name: str, suites: Iterable[TestSuite]) -> str:
+    """A document with its suites and their totals, as XML."""
+    document = JUnitXml(name)
+    for suite in suites:
+        document.add_testsuite(suite)
+    document.update_statistics()
+    return str(document.tostring(), "utf-8") + "\n"
+
+
+def add_properties(case: TestCase, figures: Mapping[str, object]) -> None:
+    """Add every known single figure to a case as a property."""
+    properties = Properties()
+    for name, value in figures.items():
+        if value is not None and not isinstance(value, tuple | list | dict):
+            properties.add_property(Property(name, str(value)))
+    case.append(properties)

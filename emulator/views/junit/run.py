@@ -1,0 +1,51 @@
+"""A run as JUnit XML, for CI systems: a case for the run, a case per class of collectives, figures as properties."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from junitparser import Error, TestCase, TestSuite
+
+from emulator.run_folder.manifest import COMPLETE
+from emulator.run_folder.record import Run
+from emulator.statistics.summary import ClassSummary, RunSummary, summarise
+from emulator.units import NS_PER_S
+from emulator.views.junit.document import add_properties, to_text
+
+
+def run_to_xml(run: Run) -> str:
+    """The document. A run that did not complete is an error, and so are measurements that a member did not report.
+
+    Raises:
+        ResultError: the run cannot be read.
+    """
+    summary = summarise(run)
+    suite = TestSuite(f"charkha {summary.trace}")
+    suite.timestamp = run.manifest.created
+    suite.add_testcase(_run_case(summary))
+    for one in summary.classes:
+        suite.add_testcase(_class_case(one, summary))
+    return to_text("charkha", [suite])
+
+
+def _run_case(summary: RunSummary) -> TestCase:
+    iteration = summary.iteration
+    case = TestCase("run completes", "charkha.run", iteration.jct_ns / NS_PER_S if iteration else None)
+    incomplete = summary.totals.incomplete
+    if summary.status != COMPLETE:
+        case.result = [Error(summary.reason or "", summary.status)]
+    elif incomplete:
+        case.result = [Error(f"{incomplete} measurements that not every member reported", "incomplete")]
+    figures = {"run_id": summary.run_id, "ranks": summary.ranks, **dataclasses.asdict(summary.trials)}
+    if iteration is not None:
+        figures |= dataclasses.asdict(iteration)
+    add_properties(case, figures | dict(summary.totals.counters))
+    return case
+
+
+def _class_case(one: ClassSummary, summary: RunSummary) -> TestCase:
+    name = f"{one.collective} {one.members} ranks {one.size_bytes} B {one.algorithm}".rstrip()
+    seconds = one.cct_p50_ns / NS_PER_S if one.cct_p50_ns is not None else None
+    case = TestCase(name, f"charkha.{one.collective}", seconds)
+    add_properties(case, dataclasses.asdict(one) | {"scale_bytes": summary.scaling.bytes})
+    return case
