@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulator import errors
 
@@ -56,6 +58,12 @@ def test_one_line_and_an_exit_code(error: errors.EmulatorError, line: str, code:
 )
 def test_ranks_are_folded(ranks: list[int], text: str) -> None:
     assert errors.format_ranks(ranks) == text
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_folded_ranks_name_every_rank_once(ranks: set[int]) -> None:
+    spans = [part.partition("-") for part in errors.format_ranks(list(ranks)).split(", ") if part != "none"]
+    assert [rank for low, _, high in spans for rank in range(int(low), int(high or low) + 1)] == sorted(ranks)
 
 
 def test_errors_carry_their_facts_as_fields() -> None:

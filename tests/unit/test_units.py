@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulator.units import format_duration, format_size, parse_duration, parse_rate, parse_size
 
@@ -103,3 +107,40 @@ def test_a_span_of_time_is_read_with_its_unit(text: str, ns: int) -> None:
 def test_a_span_of_time_without_a_unit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time: write one with its unit"):
         parse_duration(text)
+
+
+@given(st.integers(0, 1 << 50))
+def test_a_size_for_people_is_within_half_a_hundredth_of_its_unit(size_bytes: int) -> None:
+    number, unit = format_size(size_bytes).split()
+    factor = parse_size(f"1{unit}")
+    assert abs(float(number) * factor - size_bytes) <= factor / 200
+
+
+@given(st.integers(1, 4000), st.sampled_from([1, 1 << 10, 1 << 20, 1 << 30, 1 << 40]))
+def test_whole_sizes_survive_writing_and_reading(count: int, factor: int) -> None:
+    text = format_size(count * factor)
+    assert "." in text or parse_size(text) == count * factor
+
+
+@given(st.integers(0, 10**15))
+def test_a_duration_for_people_is_read_back_to_three_digits(duration_ns: int) -> None:
+    read = parse_duration(format_duration(duration_ns))
+    assert abs(read - duration_ns) <= max(0.0051 * duration_ns, 0.5)
+
+
+@given(st.integers(0, 10**6), st.sampled_from("kKMGT"), st.sampled_from(["bit", "bps", "b/s", "bit/s"]))
+def test_a_rate_means_the_same_in_every_spelling(count: int, letter: str, unit: str) -> None:
+    power = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}[letter]
+    assert parse_rate(f"{count}{letter}{unit}") == parse_rate(f" {count} {letter}{unit} ") == count * 1000**power
+
+
+@given(st.text())
+@pytest.mark.parametrize("parse", [parse_size, parse_rate, parse_duration])
+def test_any_text_is_a_quantity_or_refused_with_an_example(parse: Callable[[str], int], text: str) -> None:
+    try:
+        found = parse(text)
+    except ValueError as error:
+        problem = str(error)
+    else:
+        problem = "" if found >= 0 else "negative"
+    assert problem == "" or "write" in problem
