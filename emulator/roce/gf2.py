@@ -50,11 +50,6 @@ def power_of_x(exponent: int) -> int:
     return result
 
 
-def combine(crc_first: int, crc_second: int, second_bytes: int) -> int:
-    """zlib's CRC-32 of two messages on end, from the CRC of each and the length of the second."""
-    return multiply(crc_first, power_of_x(8 * second_bytes)) ^ crc_second
-
-
 class WordTable:
     """Multiplication of words by a constant: `tables[k]` holds the products of byte k of a little-endian word.
 

@@ -4,8 +4,9 @@ CRC-32 over eight 0xff | IP header | UDP header | BTH … pad, with the fields a
 checksum (IPv6: traffic class, flow label, hop limit), the UDP checksum, and byte 4 of the BTH (FECN, BECN). It is
 stored little-endian. Everything else counts: addresses, ports, lengths, IPv4 ID and flags.
 
-Packets of one flow and one length differ in few words, so their ICRCs differ by look-ups (`RunIcrc`); and a received
-IPv4 datagram's ID, which a UDP socket does not show, follows from its ICRC, leaving 16 bits that check.
+Packets of one flow and one length differ in few words, so their ICRCs differ by look-ups (`psn_changes`,
+`ip_id_changes`). A UDP socket does not show the ID of a received IPv4 datagram: it follows from the ICRC
+(`recover_ip_id`), of whose 32 bits 16 are left to check the packet.
 
 Source: InfiniBand Architecture Specification, annex A17; IBTA volume 1, section 7.8.
 """
@@ -21,8 +22,9 @@ from functools import lru_cache
 import numpy as np
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES, UDP_PORT
-from emulator.roce.gf2 import U32Array, combine, shift_table, word_table
+from emulator.roce.gf2 import U32Array, shift_table, word_table
 from emulator.roce.headers import Buffer
+from emulator.roce.psn import PSN_MASK, Psn
 
 DONT_FRAGMENT = 0x4000
 """The IPv4 flags and fragment offset that RoCEv2 endpoints send."""
@@ -36,7 +38,6 @@ _ONES = b"\xff" * 8
 _UDP_BYTES = 8
 _V4_BYTES = 20
 _V4_ID_OFFSET = 4
-_PAIRS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,77 +119,6 @@ def _crc_of_packet(packet: Buffer, crc: int) -> int:
     return zlib.crc32(memoryview(packet)[_MASKED_BTH_BYTE + 1 :], crc)
 
 
-@dataclass(frozen=True, slots=True)
-class IcrcTemplate:
-    """What the packets of a run have in common.
-
-    `headers`: BTH and extension headers of any one of them; `payload_bytes` and `payload_crc` (zlib's CRC-32) are those
-    of payload and pad together.
-    """
-
-    path: UdpPath
-    headers: bytes
-    payload_bytes: int
-    payload_crc: int
-
-    @property
-    def udp_payload_bytes(self) -> int:
-        """Length of each packet, ICRC included."""
-        return len(self.headers) + self.payload_bytes + ICRC_BYTES
-
-
-class RunIcrc:
-    """ICRCs of packets of one flow, one length and one payload, whose PSNs count up, whatever their IP IDs.
-
-    Making one costs some 50 µs, and the first of a length 2 ms for tables that all flows share: keep one per flow and
-    length for what repeats, as full packets do, and use `icrc` for lone packets of odd lengths. Extension headers and
-    payload are fixed, BTH words are arguments.
-    """
-
-    __slots__ = ("_base", "_ids", "_psn_high", "_psn_low", "_words", "template")
-
-    def __init__(self, template: IcrcTemplate) -> None:
-        self.template = template
-        after_bth = template.udp_payload_bytes - ICRC_BYTES - BTH_BYTES
-        self._words = [word_table(after_bth + 4 * after) for after in (2, 1, 0)]
-        self._psn_high, self._psn_low = self._words[2].tables[1], _pair_table(after_bth)
-        after_id = after_bth + BTH_BYTES + _UDP_BYTES + _V4_BYTES - _V4_ID_OFFSET - 2
-        self._ids = _pair_table(after_id)
-        self._base = self._icrc_of_zeros()
-
-    def _icrc_of_zeros(self) -> int:
-        """The ICRC with the template's first two BTH words and AckReq byte, PSN 0 and IP ID 0."""
-        template = self.template
-        headers = template.path.masked_headers(template.udp_payload_bytes)
-        crc = _crc_of_packet(template.headers[:9] + bytes(3) + template.headers[BTH_BYTES:], zlib.crc32(headers))
-        return combine(crc, template.payload_crc, template.payload_bytes)
-
-    def constants(self, high: int, ip_ids: U32Array) -> U32Array:
-        """What `write` needs where the upper byte of the PSNs is `high`: uint32, the shape of the IP IDs."""
-        constants = np.full(ip_ids.shape, self._base ^ int(self._psn_high[high]), np.uint32)
-        if self.template.path.is_v4:
-            constants ^= self._ids[ip_ids]
-        return constants
-
-    def write(self, first_low: int, constants: U32Array, out: U32Array) -> None:
-        """Write the ICRCs of packets whose PSNs count up without a carry from their lower 16 bits: one operation.
-
-        Args:
-            first_low: the lower 16 bits of the first PSN.
-            constants: see `constants`; the shape of `out`.
-        """
-        np.bitwise_xor(self._psn_low[first_low : first_low + len(out)], constants, out=out)
-
-    def change(self, offset: int, difference: int) -> int:
-        """What to XOR into an ICRC when byte `offset` of the BTH changes by XOR `difference`.
-
-        As for AckReq on the last packet of a run: `crcs[-1] ^= run.change(8, 0x80)`. Byte 4 is masked: no change.
-        """
-        if offset == _MASKED_BTH_BYTE:
-            return 0
-        return int(self._words[offset // 4].tables[offset % 4, difference])
-
-
 def recover_ip_id(path: UdpPath, packet: Buffer, received: int) -> int | None:
     """The IPv4 ID with which one received packet's ICRC is right; None: none is.
 
@@ -212,9 +142,21 @@ def ip_id_changes(udp_payload_bytes: int) -> U32Array:
     return np.array(word_table(after_id).tables[3])
 
 
-def psn_changes(udp_payload_bytes: int) -> U32Array:
-    """What to XOR into the ICRC of a packet with PSN 0 for the lower 16 bits of another: uint32, shape (65536,)."""
-    return _pair_table(udp_payload_bytes - ICRC_BYTES - BTH_BYTES)
+def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> U32Array:
+    """What to XOR into the ICRC of a packet for those with the next PSNs: uint32, shape (count,); the first is 0.
+
+    Args:
+        udp_payload_bytes: of each packet, BTH … ICRC.
+        psn: of the first packet.
+        count: of packets.
+    """
+    bytes_after, low = udp_payload_bytes - ICRC_BYTES - BTH_BYTES, psn & 0xFFFF
+    lower = _pair_table(bytes_after)
+    if low + count <= len(lower):
+        return np.asarray(lower[low : low + count] ^ lower[low])
+    psns = np.arange(psn, psn + count) & PSN_MASK
+    changes = lower[psns & 0xFFFF] ^ word_table(bytes_after).tables[1][psns >> 16]
+    return np.asarray(changes ^ changes[0])
 
 
 @lru_cache(maxsize=128)

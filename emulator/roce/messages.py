@@ -86,7 +86,7 @@ class ResponseRun(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Packets that came: `packets` of one opcode with consecutive PSNs.
+    """Packets that came: `packets` of one opcode with consecutive PSNs, MIDDLE ones, or ONLY ones that are all alike.
 
     Attributes:
         size: payload of each, bytes, without pad.
@@ -107,12 +107,16 @@ class Arrival(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A message that is complete at the responder. `imm` is None where none came; `address` is 0 for a SEND."""
+    """A message that is complete at the responder, or several `messages` that are all alike.
+
+    `imm` is None where none came; `address` is 0 for a SEND.
+    """
 
     operation: Operation
     address: int
     size: int
     imm: int | None
+    messages: int = 1
 
 
 class Reply(NamedTuple):

@@ -8,10 +8,11 @@ from typing import Any
 
 from emulator.errors import PlanError
 from emulator.roce.congestion import CongestionControl, FixedRate
-from emulator.roce.constants import ACKS_PER_WINDOW, PATH_MTUS
+from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
 from emulator.roce.dcqcn import ReactionPoint, preset
 from emulator.roce.messages import ConnectionSettings
 from emulator.roce.rate_cap import NO_CAP, port_cap_bps
+from emulator.roce.window import window_bytes
 from emulator.units import parse_rate, parse_size
 
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
@@ -90,6 +91,11 @@ class RoceOptions:
             values[name] = _parsed(name, text, known[name])
         return cls(**values)
 
+    @property
+    def traffic_class(self) -> int:
+        """TOS or traffic class of data."""
+        return self.dscp << 2 | ECN_CODE_POINTS[self.ecn]
+
     def connection(self, *, window_packets: int, smallest_run: int = 1) -> ConnectionSettings:
         """The settings of every queue pair."""
         return ConnectionSettings(
@@ -102,6 +108,11 @@ class RoceOptions:
             is_ooo=self.receiver == "ooo",
             ooo_window=window_packets,
         )
+
+    def window_packets(self, buffer_bytes: int, *, peers: int) -> int:
+        """Packets that a queue pair may have on its way; see `emulator.roce.window.window_bytes`."""
+        size = self.window_bytes or window_bytes(buffer_bytes, peers=peers)
+        return max(LEAST_WINDOW_PACKETS, size // self.path_mtu)
 
     def port_cap_bps(self, port_rate_bps: int | None) -> int:
         """What all ranks at a port of that rate send together at most, bit/s; 0: no cap."""

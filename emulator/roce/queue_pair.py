@@ -6,6 +6,7 @@ and takes what the responder delivered and owes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from emulator.roce.congestion import CongestionControl, FixedRate
@@ -15,12 +16,10 @@ from emulator.roce.pacing import Pacer
 from emulator.roce.psn import Psn
 from emulator.roce.requester import NEVER, Requester
 from emulator.roce.responder import Responder
+from emulator.roce.tuning import CALM_PER_LEAD
 
 PACKET_OVERHEAD_BYTES = 16
 """Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
-CALM_PER_LEAD = 8
-"""A lead of 1 ms, and runs of that length, are earned by sending for 8 ms without a CNP. What is handed to the kernel
-still leaves at the line rate when the CNP comes that asks for less: whoever has just begun must not have much there."""
 
 
 class QueuePair:
@@ -37,6 +36,8 @@ class QueuePair:
 
     __slots__ = (
         "_calm_ns",
+        "_completed",
+        "_drops",
         "_line_rate_bps",
         "_packet_bytes",
         "cnps_received",
@@ -50,6 +51,7 @@ class QueuePair:
         "pacer",
         "requester",
         "responder",
+        "settings",
     )
 
     def __init__(
@@ -62,6 +64,7 @@ class QueuePair:
         cnp_gap_ns: int = 50_000,
         lead_ns: int = 0,
     ) -> None:
+        self.settings = settings
         self.requester = Requester(settings, initial_psn=send_psn)
         self.responder = Responder(settings, initial_psn=expect_psn)
         self.congestion: CongestionControl = congestion or FixedRate()
@@ -71,6 +74,8 @@ class QueuePair:
         # At this rate the port spaces packets itself.
         self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
         self._calm_ns = 0
+        self._completed: Sequence[Message] | None = None
+        self._drops: Counter[str] | None = None
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0
         self.paced_until = NEVER
@@ -107,9 +112,28 @@ class QueuePair:
         """When to call `handle_timer` and ask `next_run` again if nothing happens before; NEVER: not at all."""
         return min(self.requester.deadline_ns, self.paced_until)
 
-    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
-        """Take an ACK or NAK; returns the messages it completes."""
-        return self.requester.acknowledge(psn, syndrome, now)
+    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> None:
+        """Take an ACK or NAK; the messages it completes are in `take_completed`."""
+        done = self.requester.acknowledge(psn, syndrome, now)
+        self._completed = [*self._completed, *done] if self._completed else done
+
+    def take_completed(self) -> Sequence[Message] | None:
+        """Messages that answers have completed since the last call; None: no answer came."""
+        completed, self._completed = self._completed, None
+        return completed
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count packets that came and are not wanted."""
+        if self._drops is None:
+            self._drops = Counter()
+        self._drops[reason] += count
+
+    @property
+    def drops(self) -> Counter[str]:
+        """Packets that came to this queue pair and were not wanted, by reason."""
+        drops = Counter(self._drops or {})
+        drops["refused"] += self.requester.refused_packets + self.responder.refused_packets
+        return +drops
 
     def notified(self, now: int) -> None:
         """Take a CNP."""

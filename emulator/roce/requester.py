@@ -15,7 +15,8 @@ from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.headers import Syndrome
 from emulator.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
 from emulator.roce.psn import Psn, add, unwrapped, wrap
-from emulator.roce.window import PATIENCE_NS, SendWindow
+from emulator.roce.tuning import PATIENCE_NS
+from emulator.roce.window import SendWindow
 from emulator.units import format_duration
 
 NEVER = 1 << 62

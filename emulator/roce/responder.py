@@ -28,20 +28,24 @@ _TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
 
 
 class _Shape(NamedTuple):
-    """What an opcode that carries a message's bytes says."""
+    """What an opcode that carries a message's bytes says; `follows`: the operation that must be under way before it."""
 
     operation: Operation
+    follows: Operation | None
     starts: bool
     ends: bool
     has_imm: bool
     takes_receive: bool
 
 
-_SHAPES: dict[int, _Shape] = {
-    code: _Shape(meaning.operation, meaning.place.starts, meaning.place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
-    for code, meaning in MEANINGS.items()
-    if code < Opcode.RC_READ_REQUEST
-}
+def _shape(code: int) -> _Shape:
+    operation, place = MEANINGS[code].operation, MEANINGS[code].place
+    follows = None if place.starts else operation
+    return _Shape(operation, follows, place.starts, place.ends, code in _HAS_IMM, code in _TAKES_RECEIVE)
+
+
+_SHAPES = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
+_WRITE = Operation.WRITE  # looking it up costs as much as a call
 
 
 class _Read:
@@ -175,85 +179,53 @@ class Responder:
             last_bytes = read.size - (read.total - 1) * self._path_mtu
         return ResponseRun(add(read.psn, offset), offset, count, read.total, last_bytes, read.address, wrap(read.msn))
 
-    def take_middles(self, count: int) -> bool:
-        """`count` WRITE MIDDLE packets came as expected; False where that cannot be or ends one: use `receive`."""
-        received = self._received + count * self._path_mtu
-        if self._operation is not Operation.WRITE or self._early or received >= self._length or self.is_broken:
-            return False
-        self._received = received
-        self.expected = add(self.expected, count)
-        self.unacknowledged += count
-        self._ack_owed = True
-        self._last_early = None
-        return True
+    @property
+    def middles_due(self) -> int:
+        """MIDDLE packets of the WRITE under way that may come next; 0 while packets are here that came early."""
+        if self._operation is not _WRITE or self._early or self.is_broken:
+            return 0
+        return (self._length - self._received - 1) // self._path_mtu
 
-    def take_first(self, address: int, length: int, *, ack_request: bool) -> bool:
-        """The FIRST packet of a WRITE of `length` bytes came as expected; False where that is not so: use `receive`."""
-        mtu = self._path_mtu
-        if self._operation is not None or self._early or self.is_broken or not mtu < length <= LARGEST_MESSAGE_BYTES:
-            return False
-        self._operation, self._received, self._length, self._address = Operation.WRITE, mtu, length, address
-        self._took_one(ack_request=ack_request)
-        return True
+    @property
+    def is_between_messages(self) -> bool:
+        """Whether the next packet has to start a message, and none came early."""
+        return self._operation is None and not self._early
 
-    def take_last(self, size: int, *, imm: int | None, ack_request: bool) -> Delivered | None:
-        """The LAST packet of a WRITE came as expected: the message; None where that is not so: use `receive`."""
-        if self._operation is not Operation.WRITE or self._early or self.is_broken or not 0 < size <= self._path_mtu:
-            return None
-        if self._received + size != self._length or (imm is not None and self._receives is not None):
-            return None
-        self._operation = None
-        self._msn += 1
-        self._took_one(ack_request=ack_request)
-        return Delivered(Operation.WRITE, self._address, self._length, imm)
-
-    def _took_one(self, *, ack_request: bool) -> None:
-        self.expected = add(self.expected, 1)
-        self.unacknowledged += 1
-        self._ack_owed = True
-        self._last_early = None
-        if ack_request:
-            self.ack_requested = True
-
-    def take_write(self, psn: Psn, size: int, length: int, ack_request: bool, count: int = 1) -> bool:
-        """WRITEs of one packet with immediate data came as expected; False where that is not so: use `receive`."""
-        if psn != self.expected or size != length or size > self._path_mtu or self._receives is not None:
-            return False
-        if self._operation is not None or self._early or self.is_broken:
-            return False
-        self.expected = add(psn, count)
-        self.unacknowledged += count
-        self._msn += count
-        self._ack_owed = True
-        self._last_early = None
-        if ack_request:
-            self.ack_requested = True
-        return True
+    @property
+    def is_reply_due(self) -> bool:
+        """Whether the reply that is owed has to go at once: a NAK, or an ACK for a share of the window."""
+        return self.unacknowledged >= self._settings.ack_interval or (self._nak is not None and not self._reads)
 
     def receive(self, arrival: Arrival) -> None:
         """Take packets; what is complete goes to `delivered`."""
-        if self.is_broken or (arrival.opcode not in _SHAPES and arrival.opcode != Opcode.RC_READ_REQUEST):
-            self.refused_packets += arrival.packets
-            return
+        shape = _SHAPES.get(arrival.opcode)
+        if arrival.psn == self.expected and shape is not None and not self.is_broken:
+            self._last_early = None
+            self._take(arrival, shape)
+            if self._early:
+                self._take_following()
+        else:
+            self._receive_unexpected(arrival)
+
+    def _receive_unexpected(self, arrival: Arrival) -> None:
+        """What is not in order, or a READ request."""
         ahead = distance(self.expected, arrival.psn)
-        if abs(ahead) > self._settings.reach_packets:
+        is_known = arrival.opcode in _SHAPES or arrival.opcode == Opcode.RC_READ_REQUEST
+        if self.is_broken or not is_known or abs(ahead) > self._settings.reach_packets:
             self.refused_packets += arrival.packets
-            return
-        if ahead < 0:
-            arrival = self._without_duplicates(arrival, -ahead)
-            if not arrival.packets:
-                return
-            ahead = 0
-        if ahead:
+        elif ahead > 0:
             self._take_early(arrival, ahead)
-            return
-        self._last_early = None
-        self._take(arrival)
-        while self._early and not self.is_broken:
-            following = self._early.pop(self.expected, None)
-            if following is None:
-                break
-            self._take(following)
+        elif arrival.opcode == Opcode.RC_READ_REQUEST and not ahead:
+            self._last_early = None
+            self._take_read(arrival)
+            self._take_following()
+        elif (rest := self._without_duplicates(arrival, -ahead)).packets:
+            self.receive(rest)
+
+    def _take_following(self) -> None:
+        """Take what came early and is now next."""
+        while not self.is_broken and (following := self._early.pop(self.expected, None)) is not None:
+            self._take_next(following)
 
     def _without_duplicates(self, arrival: Arrival, behind: int) -> Arrival:
         if arrival.opcode == Opcode.RC_READ_REQUEST:
@@ -296,61 +268,60 @@ class Responder:
 
     # In order.
 
-    def _take(self, arrival: Arrival) -> None:
+    def _take_next(self, arrival: Arrival) -> None:
         shape = _SHAPES.get(arrival.opcode)
         if shape is None:
             self._take_read(arrival)
-            return
+        else:
+            self._take(arrival, shape)
+
+    def _take(self, arrival: Arrival, shape: _Shape) -> None:
         problem = self._problem(arrival, shape)
         if problem is not None:
             self._break(problem)
             return
-        if shape.takes_receive and self._receives is not None:
-            if not self._receives:
+        _, psn, packets, size, ack_request, address, _, length, imm = arrival
+        operation, _, starts, ends, has_imm, takes_receive = shape
+        if takes_receive and self._receives is not None:
+            if self._receives < packets:
                 self._refuse(Syndrome.RNR | RNR_TIMER)
-                self._last_early = arrival.psn  # what follows it is no sequence error
+                self._last_early = psn  # what follows it is no sequence error
                 return
-            self._receives -= 1
-        self._accept(arrival, shape)
-
-    def _accept(self, arrival: Arrival, shape: _Shape) -> None:
-        count = arrival.packets
-        self.expected = add(self.expected, count)
-        self.unacknowledged += count
+            self._receives -= packets
+        self.expected = add(psn, packets)
+        self.unacknowledged += packets
         self._ack_owed = True
-        if arrival.ack_request:
+        if ack_request:
             self.ack_requested = True
-        if shape.starts:
-            self._operation, self._received = shape.operation, 0
-            self._length, self._address = arrival.length, arrival.address
-        self._received += arrival.size * count
-        if shape.ends:
+        if starts and ends:
+            self._msn += packets
+            self.delivered.append(Delivered(operation, address, size, imm if has_imm else None, packets))
+            return
+        if starts:
+            self._operation, self._received, self._length, self._address = operation, size, length, address
+            return
+        self._received += size * packets
+        if ends:
             self._msn += 1
-            imm = arrival.imm if shape.has_imm else None
-            self.delivered.append(Delivered(shape.operation, self._address, self._received, imm))
             self._operation = None
+            self.delivered.append(Delivered(operation, self._address, self._received, imm if has_imm else None))
 
     def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
         """Why packets that are next in order cannot be taken."""
-        size, mtu = arrival.size, self._path_mtu
-        under_way = self._operation
-        if under_way is not (None if shape.starts else shape.operation):
+        _, _, packets, size, _, _, rkey, length, _ = arrival
+        operation, follows, starts, ends, _, _ = shape
+        mtu = self._path_mtu
+        if self._operation is not follows or size > mtu or (packets > 1 and starts is not ends):
             return Syndrome.INVALID_REQUEST
-        if arrival.packets > 1 and (shape.starts or shape.ends):
+        if size < mtu and not (ends and (size or starts)):
             return Syndrome.INVALID_REQUEST
-        least = mtu if not shape.ends else 0 if shape.starts else 1
-        if not least <= size <= mtu:
-            return Syndrome.INVALID_REQUEST
-        return self._range_problem(arrival, shape) if shape.operation is Operation.WRITE else None
-
-    def _range_problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
-        if shape.starts:
-            if arrival.length and arrival.rkey != self._settings.rkey:
-                return Syndrome.REMOTE_ACCESS
-            received, length = arrival.size, arrival.length
-        else:
-            received, length = self._received + arrival.size * arrival.packets, self._length
-        fits = received == length if shape.ends else received < length <= LARGEST_MESSAGE_BYTES
+        if operation is not _WRITE:
+            return None
+        if not starts:
+            size, length = self._received + size * packets, self._length
+        elif length and rkey != self._settings.rkey:
+            return Syndrome.REMOTE_ACCESS
+        fits = size == length if ends else size < length <= LARGEST_MESSAGE_BYTES
         return None if fits else Syndrome.INVALID_REQUEST
 
     def _take_read(self, arrival: Arrival) -> None:

@@ -10,15 +10,23 @@ sockets is a hundred times as long, and would make go-back-N look as it does on 
 
 from __future__ import annotations
 
-LEAST_PACKETS = 8
-"""Enough for a loss to be noticed by what comes behind it rather than by a timeout."""
-GROWTH = 16
-"""For so many packets acknowledged the window grows by one."""
-MOST_PACKETS_AFTER_LOSS = 256
-"""Where the window begins to halve: a larger one helps no more than what is lost behind a gap costs."""
-PATIENCE_NS = 1_000_000
-"""A reduced window that is full opens a little after such a silence: the acknowledgement may have been lost, and a NIC
-would have gone on sending."""
+from emulator.roce.tuning import (
+    LEAST_PACKETS_AFTER_LOSS,
+    LEAST_WINDOW_BYTES,
+    MOST_PACKETS_AFTER_LOSS,
+    MOST_WINDOW_BYTES,
+    WINDOW_GROWTH,
+)
+
+
+def window_bytes(buffer_bytes: int, *, peers: int) -> int:
+    """Payload that a queue pair may have on its way if no window is requested.
+
+    The windows of all peers fit the receiver's socket buffer of `buffer_bytes`. With many peers they are larger than
+    that: else each would have little, and little is lost unless all send to one rank at once.
+    """
+    fair = min(MOST_WINDOW_BYTES, max(LEAST_WINDOW_BYTES, buffer_bytes // max(1, peers)))
+    return min(fair, buffer_bytes // 2)
 
 
 class SendWindow:
@@ -61,11 +69,11 @@ class SendWindow:
 
     def fell_silent(self) -> None:
         """Nothing was heard for a whole timeout: all that is on its way may be lost, or be there already."""
-        self._resize(LEAST_PACKETS)
+        self._resize(LEAST_PACKETS_AFTER_LOSS)
 
     def acknowledged(self, packets: int) -> None:
         """So many packets more are at the peer. Only to be told where `is_reduced`."""
-        grown, self._credit = divmod(self._credit + packets, GROWTH)
+        grown, self._credit = divmod(self._credit + packets, WINDOW_GROWTH)
         if grown or self._opened:
             self._resize(self._reduced_to + grown)
 
@@ -79,7 +87,7 @@ class SendWindow:
 
     def _resize(self, packets: int) -> None:
         """Where it is small, several packets of it ask for an acknowledgement: one that is lost must not stop it."""
-        self.packets = self._reduced_to = packets = min(self._most, max(LEAST_PACKETS, packets))
+        self.packets = self._reduced_to = packets = min(self._most, max(LEAST_PACKETS_AFTER_LOSS, packets))
         self._opened = 0
         self.is_reduced = packets < self._most
         if self.is_reduced:

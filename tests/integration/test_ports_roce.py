@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agents.transports.base import Port
-from agents.transports.roce.port import LEAD_NS
+from emulator.roce.tuning import PORT_LEAD_NS
 from tests.integration.roce_bed import RoceBed
 from tests.integration.socket_bed import play
 
 
-@pytest.mark.parametrize(("cap_bps", "lead_ns"), [(10**9, LEAD_NS), (10**8, 0)], ids=["line rate", "below it"])
+@pytest.mark.parametrize(("cap_bps", "lead_ns"), [(10**9, PORT_LEAD_NS), (10**8, 0)], ids=["line rate", "below it"])
 def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None:
     async def scenario(bed: RoceBed) -> None:
         for transport in bed.transports:

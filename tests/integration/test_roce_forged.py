@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 
 from agents.transports.roce.channel import Channel
-from agents.transports.roce.shared import data_traffic_class
 from agents.transports.roce.system_calls import cut_message
 from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
@@ -32,7 +31,7 @@ class Forgery:
     def __init__(self, bed: RoceBed, sender: socket.socket, a: Listener, b: Listener) -> None:
         self.bed, self.a, self.b, self._socket = bed, a, b, sender
         self.transport = bed.transports[1]
-        self.shared = self.transport.shared
+        self.context = self.transport.context
         self._path = UdpPath.between(sender.getsockname()[0], TARGET, source_port=sender.getsockname()[1])
 
     def channel(self, index: int = 1) -> Channel:
@@ -44,7 +43,7 @@ class Forgery:
 
     def content(self, packet: int) -> bytes:
         """What packet so many of a message carries."""
-        payload = self.shared.payload
+        payload = self.context.payload
         return bytes(payload.take(payload.slot(packet), PATH_MTU))
 
     def packet(self, bth: Bth, *extensions: Extension, payload: bytes = b"", ip_id: int = 0, flipped: int = 0) -> bytes:
@@ -53,15 +52,15 @@ class Forgery:
         return packet + pack_icrc(icrc(self._path, packet, ip_id=ip_id) ^ flipped)
 
     def middle(self, psn: Psn, payload: bytes, *, channel: Channel | None = None, **fields: int) -> bytes:
-        number = (channel or self.channel()).ends.own_qpn
+        number = (channel or self.channel()).connection.own_qpn
         p_key = fields.pop("p_key", 0xFFFF)
         return self.packet(Bth(Opcode.RC_WRITE_MIDDLE, psn, number, p_key=p_key), payload=payload, **fields)
 
     def first(self, packets: int, *, channel: Channel | None = None) -> bytes:
         channel = channel or self.channel()
-        reth = Reth(TOLD, self.shared.rkey, packets * PATH_MTU)
+        reth = Reth(TOLD, self.context.rkey, packets * PATH_MTU)
         psn = channel.pair.responder.expected
-        return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.ends.own_qpn), reth, payload=self.content(0))
+        return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.connection.own_qpn), reth, payload=self.content(0))
 
     def send(self, *datagrams: bytes, traffic_class: int | None = None) -> None:
         """One by one."""
@@ -75,7 +74,7 @@ class Forgery:
         self._socket.sendmsg([b"".join(datagrams)], cut_message(len(datagrams[0])), 0, (TARGET, 4791))
 
     def _mark(self, traffic_class: int | None) -> None:
-        usual = data_traffic_class(self.shared.options)
+        usual = self.context.options.traffic_class
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, usual if traffic_class is None else traffic_class)
 
     async def until_dropped(self, **reasons: int) -> None:
@@ -107,7 +106,7 @@ def test_other_bytes_are_not_delivered_whether_they_come_in_turn_or_early(receiv
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
             due, responder = forged.due, forged.channel().pair.responder
-            last = Bth(Opcode.RC_WRITE_LAST_IMM, add(due, 3), forged.channel().ends.own_qpn)
+            last = Bth(Opcode.RC_WRITE_LAST_IMM, add(due, 3), forged.channel().connection.own_qpn)
             arrived = forged.b.arrivals(0)
             forged.send(
                 forged.first(4),
@@ -146,8 +145,8 @@ def test_other_bytes_with_a_right_icrc_are_found_in_every_lone_packet() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
-            reth, bth = Reth(TOLD, forged.shared.rkey, PATH_MTU), Bth(Opcode.RC_WRITE_ONLY_IMM, forged.due, 0)
-            bth.dest_qp = forged.channel().ends.own_qpn
+            reth, bth = Reth(TOLD, forged.context.rkey, PATH_MTU), Bth(Opcode.RC_WRITE_ONLY_IMM, forged.due, 0)
+            bth.dest_qp = forged.channel().connection.own_qpn
             arrived = forged.b.arrivals(0)
             forged.send(*20 * [forged.packet(bth, reth, ImmDt(1), payload=b"\xee" * PATH_MTU)])
             await forged.until_dropped(payload=20)
@@ -235,7 +234,7 @@ def test_what_is_not_quite_a_cnp_cuts_no_rate(becn: bool, psn: int, payload: byt
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
-            number, pair = forged.channel().ends.own_qpn, forged.channel().pair
+            number, pair = forged.channel().connection.own_qpn, forged.channel().pair
             forged.send(forged.packet(Bth(Opcode.CNP, Psn(psn), number, becn=becn), payload=payload))
             await forged.until_dropped(**{reason: 1})
             assert pair.cnps_received == 0
@@ -261,7 +260,9 @@ def test_an_answer_to_nothing_is_refused() -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
             bth = Bth(
-                Opcode.RC_ACK, add(Psn(forged.channel().pair.requester._initial), 3), forged.channel().ends.own_qpn
+                Opcode.RC_ACK,
+                add(Psn(forged.channel().pair.requester._initial), 3),
+                forged.channel().connection.own_qpn,
             )
             forged.send(forged.packet(bth, Aeth(0x1F, 1)))
             await forged.until_dropped(refused=1)

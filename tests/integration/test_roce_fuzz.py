@@ -10,16 +10,16 @@ from random import Random
 import pytest
 
 from agents.transports.base import FlowCounters
-from agents.transports.roce.channel import Channel, Shared
-from agents.transports.roce.shared import data_traffic_class
+from agents.transports.roce.channel import Channel
+from agents.transports.roce.context import Context
 from agents.transports.roce.system_calls import cut_message
+from emulator.roce.framing import Framing
 from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
-from emulator.roce.messages import LEAST_REACH_PACKETS
+from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
 from emulator.roce.packet import pack_icrc, pack_packet, pad_bytes
 from emulator.roce.psn import Psn, add
-from emulator.roce.runs import Framing
 from tests.integration.roce_bed import NET, RoceBed, run
 from tests.integration.transport_conformance import Listener
 from tests.support.full import IS_FULL
@@ -45,12 +45,12 @@ class Forger:
     Args:
         channel: the receiver's end of the queue pair.
         port: where they will come from, at the peer's address.
-        shared: what all its queue pairs share.
+        context: what all its queue pairs share.
     """
 
-    def __init__(self, random: Random, channel: Channel, *, port: int, shared: Shared) -> None:
-        self._random, self._channel, self._rkey = random, channel, shared.rkey
-        self._payload = bytes(shared.payload.take(0, PATH_MTU))
+    def __init__(self, random: Random, channel: Channel, *, port: int, context: Context) -> None:
+        self._random, self._channel, self._rkey = random, channel, context.rkey
+        self._payload = bytes(context.payload.take(0, PATH_MTU))
         self._path = UdpPath.between(PEER, TARGET, source_port=port)
         self._kinds = (
             self.noise,
@@ -130,7 +130,7 @@ class Forger:
             psn = add(self._sent() if is_answer else self._channel.pair.responder.expected, far)
         if payload is None:
             payload = self._payload if opcode in WRITES else b""
-        bth = Bth(opcode, psn, qp or self._channel.ends.own_qpn, version=version, p_key=p_key)
+        bth = Bth(opcode, psn, qp or self._channel.connection.own_qpn, version=version, p_key=p_key)
         bth.pad = pad_bytes(len(payload))
         packet = pack_packet(bth, *self._extensions(opcode, rkey), payload=payload)
         return packet + pack_icrc(icrc(self._path, packet))
@@ -179,7 +179,7 @@ async def forger(bed: RoceBed, flow: Flow, random: Random, *, port: int) -> Forg
     flow.keep_up()
     await flow.finish(bed)
     channel = bed.transports[1]._endpoints[1]._links[0].channel(1)
-    return Forger(random, channel, port=port, shared=bed.transports[1].shared)
+    return Forger(random, channel, port=port, context=bed.transports[1].context)
 
 
 def sent_to_receiver(bed: RoceBed) -> FlowCounters:
@@ -263,21 +263,22 @@ def test_full_calls_of_a_stranger_are_not_taken_however_many_follow_each_other()
         a, _ = await bed.connected(2)
         a.send(1, [(1, 4 << 20)])
         await bed.until(lambda: a.acknowledgements(1) == [1])
-        shared, endpoint = bed.transports[1].shared, bed.transports[1]._endpoints[1]
-        channel, count = endpoint._links[0].channel(1), shared.payload.per_call
-        assert channel.pair.responder.take_first(0, 1 << 30, ack_request=False)
-        due = channel.pair.responder.expected
+        context, endpoint = bed.transports[1].context, bed.transports[1]._endpoints[1]
+        channel, count = endpoint._links[0].channel(1), context.payload.per_call
+        responder = channel.pair.responder
+        responder.receive(Arrival(Opcode.RC_WRITE_FIRST, responder.expected, 1, PATH_MTU, length=1 << 30))
+        due = responder.expected
         peer, stranger = senders()
         with peer, stranger:
-            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, data_traffic_class(shared.options))
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, context.options.traffic_class)
             path = UdpPath.between(STRANGER, TARGET, source_port=stranger.getsockname()[1])
-            framing = Framing(path, channel.ends.own_qpn, shared.staging)
-            framing.middles(Opcode.RC_WRITE_MIDDLE, due, 0, 4 * count, ack_request=False, are_cut=True)
-            calls = [shared.staging.pieces(slot * count, count) for slot in (0, 0, 1, 2, 3)]
+            framing = Framing(path, channel.connection.own_qpn, context.payload)
+            framing.middles(context.staging, due, 0, 4 * count, ack_request=False, ends=False, are_cut=True)
+            calls = [context.staging.pieces(slot * count, count) for slot in (0, 0, 1, 2, 3)]
             for pieces in calls:
-                stranger.sendmsg(pieces, cut_message(shared.staging.stride), 0, (TARGET, 4791))
+                stranger.sendmsg(pieces, cut_message(context.staging.packet_bytes), 0, (TARGET, 4791))
             await bed.until(lambda: bed.transports[1].drops.total() == len(calls) * count)
         assert bed.transports[1].drops == {"stranger": len(calls) * count}
-        assert channel.pair.responder.expected == due
+        assert responder.expected == due
 
     run(scenario, path_mtu=PATH_MTU, message_bytes=2 << 20, qp_timeout=18)

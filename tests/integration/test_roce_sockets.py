@@ -7,20 +7,20 @@ from random import Random
 
 import pytest
 
-from agents.transports.roce.batch import Batch
+from agents.transports.roce.send_batch import SendBatch
 from agents.transports.roce.sockets import Sender
-from emulator.roce.runs import Payload, Staging
+from emulator.roce.payload import Payload, Staging
 
 
 @pytest.fixture(params=[(1024, None), (4096, None), (4096, 7)], ids=["on end", "payload once", "random"])
 def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Staging:
     """Packets that all differ in what stands where headers and ICRCs do, four a call."""
-    monkeypatch.setattr("emulator.roce.runs.MOST_SEGMENTS", 4)
+    monkeypatch.setattr("emulator.roce.payload.MOST_SEGMENTS", 4)
     path_mtu, seed = request.param
     staging, random = Staging(Payload(path_mtu=path_mtu, seed=seed)), Random(path_mtu)
     for slot in range(staging.slots):
         header, icrc = random.getrandbits(64), random.getrandbits(32)
-        staging.starts[slot], staging.icrcs[slot] = header, icrc
+        staging.columns.starts[slot], staging.columns.icrcs[slot] = header, icrc
     return staging
 
 
@@ -55,7 +55,7 @@ def packets(staging: Staging, slot: int, count: int) -> Sequence[bytes]:
 
 def send(host: str, receiver: socket.socket, staging: Staging, count: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Packets that were sent, datagrams that came."""
-    sender, batch = Sender(host, 0, traffic_class=0), Batch(staging, is_v6=":" in host)
+    sender, batch = Sender(host, 0, traffic_class=0), SendBatch(staging, is_v6=":" in host)
     sender.send_cut(batch, 0, count, (host, receiver.getsockname()[1]))
     sender.close()
     assert sender.drops == 0
@@ -74,7 +74,7 @@ def test_what_is_handed_over_together_is_cut_as_calls_are(
 def test_one_batch_sends_runs_of_all_lengths_from_any_slot_to_any_address(
     host: str, receiver: socket.socket, staging: Staging
 ) -> None:
-    sender, batch = Sender(host, 0, traffic_class=0), Batch(staging, is_v6=":" in host)
+    sender, batch = Sender(host, 0, traffic_class=0), SendBatch(staging, is_v6=":" in host)
     to, nowhere = (host, receiver.getsockname()[1]), (host, 9)
     per_call = staging.payload.per_call
     for slot, count in (
@@ -95,9 +95,9 @@ def test_one_batch_sends_runs_of_all_lengths_from_any_slot_to_any_address(
 def test_calls_that_the_kernel_does_not_take_go_alone(
     host: str, receiver: socket.socket, staging: Staging, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, per_call = Batch.send, staging.payload.per_call
+    whole, per_call = SendBatch.send, staging.payload.per_call
     monkeypatch.setattr(
-        Batch,
+        SendBatch,
         "send",
         lambda self, fd, name, slot, count: whole(self, fd, name, slot, min(count, taken * per_call)) if taken else 0,
     )
@@ -111,5 +111,5 @@ def test_a_call_that_can_never_go_says_why(host: str, receiver: socket.socket, p
     staging.payload.per_call *= 2  # more bytes than a call can have
     sender = Sender(host, 0, traffic_class=0)
     with contextlib.closing(sender), pytest.raises(OSError, match=r"Message too long|Invalid argument"):
-        sender.send_cut(Batch(staging, is_v6=":" in host), 0, staging.payload.per_call, to)
+        sender.send_cut(SendBatch(staging, is_v6=":" in host), 0, staging.payload.per_call, to)
     assert datagrams(receiver) == []

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES
 from emulator.control.parameter import Parameter
+from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from emulator.run_folder.record import read_run
 from tests.support.command import COMMAND, EXAMPLE, charkha
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.transports.roce.ends import folded_port
+from agents.transports.roce.connection_id import folded_port
 from tests.support.command import COMMAND, EXAMPLE, ROOT, wait_for
 from tests.support.machine import Machine, machine
 from tests.support.namespaces import need_switch

@@ -3,123 +3,127 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-from agents.transports.base import FlowCounters
-from agents.transports.roce.channel import Channel
+from agents.transports.base import EndpointEvents, FlowCounters
+from agents.transports.roce.channel import Channel, Owner
 from agents.transports.roce.counters import received, sent
-from agents.transports.roce.ends import Ends, first_psn
 from agents.transports.roce.transfers import Incoming, Outgoing
-from emulator.roce.messages import Delivered, Message, Verb
-from emulator.roce.opcodes import Operation
-from emulator.roce.queue_pair import QueuePair
+from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 
-if TYPE_CHECKING:
-    from agents.transports.roce.endpoint import RoceEndpoint
-    from agents.transports.roce.transport import RoceTransport
-
-MOST_WINDOW_BYTES = 8 << 20
-LEAST_WINDOW_BYTES = 512 << 10
+ChannelMaker: TypeAlias = Callable[[Owner, int], Channel]
+"""Makes the queue pair of an index for its owner."""
 _WRITE_IMM = Verb.WRITE_IMM
 
 
-class Link:
-    """A rank and one of its peers: transfers on one side, queue pairs on the other. Implements Owner."""
+class Link(Owner):
+    """A rank and one of its peers.
 
-    def __init__(self, endpoint: RoceEndpoint, transport: RoceTransport, peer: int, host: str) -> None:
-        options = transport.options
-        self.peer, self._host = peer, host
+    Args:
+        peer: its rank.
+        qps: queue pairs that carry payload; one more carries control.
+        settings: of every queue pair.
+        message_bytes: payload per message, at most.
+        make_channel: makes queue pairs when they are needed.
+        events: of the rank.
+        fail: called once with a reason when the connection is in error.
+    """
+
+    def __init__(
+        self,
+        peer: int,
+        *,
+        qps: int,
+        settings: ConnectionSettings,
+        message_bytes: int,
+        make_channel: ChannelMaker,
+        events: EndpointEvents,
+        fail: Callable[[str], None],
+    ) -> None:
+        self.peer, self._events, self._make_channel, self._fail = peer, events, make_channel, fail
         self.is_dirty = self.is_broken = False
-        self._endpoint, self._transport = endpoint, transport
-        self._channels: list[Channel | None] = [None] * (options.qps + 1)
-        self._settings = options.connection(
-            window_packets=endpoint.window_bytes // options.path_mtu,
-            smallest_run=transport.shared.payload.per_call,
-        )
-        self._outgoing = Outgoing(
-            qps=options.qps,
-            message_bytes=transport.message_bytes,
-            room_bytes=self._settings.window_packets * options.path_mtu + transport.message_bytes,
-        )
-        self._incoming = Incoming(qps=options.qps)
-        self._largest_single = options.path_mtu if options.qps == 1 else 0
+        self._channels: list[Channel | None] = [None] * (qps + 1)
+        room_bytes = settings.window_packets * settings.path_mtu + message_bytes
+        self._outgoing = Outgoing(qps=qps, message_bytes=message_bytes, room_bytes=room_bytes)
+        self._incoming = Incoming(qps=qps)
+        self._largest_single = settings.path_mtu if qps == 1 else 0
 
-    def post(self, tag: int, size: int, holding: list[Channel]) -> bool:
-        """Have a transfer ready to go where it is one packet and nothing is before it, else queue it: whether it waits.
+    def post(self, tag: int, size: int, ready: list[Channel]) -> bool:
+        """Queue a transfer; returns whether `send` has to follow.
 
-        Args:
-            holding: see Channel.
+        A transfer of one packet with nothing before it needs none: its channel is in `ready` (see Channel).
         """
         index = 1 if size else 0
         if size and (size > self._largest_single or not self._outgoing.passes(size)):
             self._outgoing.post(tag, size)
             return True
         channel = self._channels[index] or self.channel(index)
-        return not channel.hold(Message(_WRITE_IMM, size, tag, index), holding, time.monotonic_ns())
+        return not channel.post_single(Message(_WRITE_IMM, size, tag, index), ready, time.monotonic_ns())
 
     def send(self, now: int) -> None:
         """Send what may go; control first."""
         for channel in self._channels[:2]:
             if channel is not None and channel.pair.requester.backlog:
                 channel.send(now)
-        used = set()
-        for index, message in self._outgoing.deal():
-            self._queue(index + 1, message)
-            used.add(index + 1)
-        for index in used:
-            if not self.is_broken:
-                self.channel(index).send(now)
+        used: dict[Channel, None] = {}
+        for qp, message in self._outgoing.deal():
+            channel = self.channel(qp + 1)
+            channel.post(message)
+            used[channel] = None
+        for channel in used:
+            channel.send(now)
 
     def channel(self, index: int) -> Channel:
         """The queue pair of that index."""
         channel = self._channels[index]
         if channel is None:
-            channel = self._channels[index] = self._make_channel(index)
-            self._endpoint.attach(channel)
+            channel = self._channels[index] = self._make_channel(self, index)
         return channel
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        """Those that exist."""
+        return [channel for channel in self._channels if channel is not None]
 
     @property
     def acknowledged_bytes(self) -> int:
         """Payload that the peer has acknowledged."""
-        return sum(channel.acknowledged_bytes for channel in self._channels if channel is not None)
+        return sum(channel.acknowledged_bytes for channel in self.channels)
+
+    @property
+    def drops(self) -> Counter[str]:
+        """Packets that came and were not wanted, by reason."""
+        return sum((channel.pair.drops for channel in self.channels), Counter())
 
     def counters(self) -> Iterator[FlowCounters]:
-        """Per queue pair, what this end has sent, where it has, and what has come to it."""
-        channels = [channel for channel in self._channels if channel is not None]
-        yield from (sent(channel) for channel in channels if channel.posted_messages)
-        yield from map(received, channels)
+        """Per queue pair, what this end has sent, if it has, and what has come to it."""
+        yield from (sent(channel) for channel in self.channels if channel.posted_messages)
+        yield from map(received, self.channels)
 
     def close(self) -> None:
-        """Send nothing more, hear nothing more."""
+        """Send and deliver nothing more."""
         self.is_broken = True
-        for channel in self._channels:
-            if channel is not None:
-                channel.close()
+        for channel in self.channels:
+            channel.close()
 
-    # What channels tell.
+    # Events of queue pairs.
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
         """See Owner."""
         if self.is_broken:
             return
-        if index == 0:
-            self._endpoint.events.arrived(self.peer, delivered.address, delivered.size, now)
+        _, tag, size, imm, count = delivered
+        if index == 0 or (imm == 1 and self._incoming.is_direct):
+            self._events.arrived(self.peer, tag, size, now, count)
             return
-        for tag, size in self._incoming.received(index - 1, delivered):
-            if not self.is_broken:
-                self._endpoint.events.arrived(self.peer, tag, size, now)
+        for _ in range(count):
+            for tag, size in self._incoming.received(index - 1, delivered):
+                if not self.is_broken:
+                    self._events.arrived(self.peer, tag, size, now)
         if not self._incoming.is_consistent:
             self.broke("the peer sends messages that are no transfers: is it of another version?")
-
-    def arrived(self, index: int, tag: int, size: int, imm: int, now: int, count: int = 1) -> None:
-        """See Owner."""
-        if index == 0 or (imm == 1 and self._incoming.is_direct):
-            if not self.is_broken:
-                self._endpoint.events.arrived(self.peer, tag, size, now, count)
-        else:
-            for _ in range(count):
-                self.delivered(index, Delivered(Operation.WRITE, tag, size, imm), now)
 
     def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
         """See Owner."""
@@ -129,7 +133,7 @@ class Link:
             tags = self._outgoing.acknowledged(index - 1, messages)
             if self._outgoing.has_more:
                 self.send(now)
-        acknowledged = self._endpoint.events.acknowledged
+        acknowledged = self._events.acknowledged
         for tag in tags:
             if not self.is_broken:
                 acknowledged(self.peer, tag, now)
@@ -138,37 +142,4 @@ class Link:
         """See Owner."""
         if not self.is_broken:
             self.close()
-            self._endpoint.fail(self.peer, reason)
-
-    def _queue(self, index: int, message: Message) -> None:
-        self.channel(index).post(message)
-
-    def _make_channel(self, index: int) -> Channel:
-        transport, rank = self._transport, self._endpoint.rank
-        options, seed = transport.options, transport.shared.seed
-        ends = Ends(rank, self._endpoint.address.host, self.peer, self._host, index, options.qps)
-        return Channel(
-            transport.shared,
-            self,
-            ends,
-            settings=self._settings,
-            port=self._endpoint.port,
-            neighbour=transport.endpoint(self.peer),
-            make=lambda: QueuePair(
-                self._settings,
-                send_psn=first_psn(rank, self.peer, index=index, seed=seed),
-                expect_psn=first_psn(self.peer, rank, index=index, seed=seed),
-                congestion=self._endpoint.make_congestion(),
-                cnp_gap_ns=self._endpoint.cnp_gap_ns,
-                lead_ns=self._endpoint.port.lead_ns if self._endpoint.port is not None else 0,
-            ),
-        )
-
-
-def window_bytes(buffer_bytes: int, *, peers: int) -> int:
-    """How much payload a queue pair may have on its way: so much that all peers' fits the buffer of a receiving socket.
-
-    Where peers are many it is more than that, lest each has little: then some is lost if all send to one at once.
-    """
-    fair = min(MOST_WINDOW_BYTES, max(LEAST_WINDOW_BYTES, buffer_bytes // max(1, peers)))
-    return min(fair, buffer_bytes // 2)
+            self._fail(reason)

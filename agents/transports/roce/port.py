@@ -13,12 +13,7 @@ from emulator.host.clock import Clock
 from emulator.planner.network.overhead import roce_packet_bytes
 from emulator.roce.messages import Run
 from emulator.roce.pacing import Pacer
-
-LEAD_NS = 5_000_000
-"""At a port of its own line rate a run may go so long before its time: the port's queue, which does the spacing there,
-then holds something to send while this process waits for a core."""
-LONGEST_RUN_NS = 5_000_000
-"""A run may last this long at the port's rate: the port itself spaces packets, and at low rates long runs cost less."""
+from emulator.roce.tuning import LONGEST_PACED_RUN_NS
 
 
 class PortPacer:
@@ -35,7 +30,7 @@ class PortPacer:
     def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool, lead_ns: int = 0) -> None:
         self._clock, self._rate_bps, self._path_mtu = clock, rate_bps, path_mtu
         self._empty_bytes = roce_packet_bytes(0, ipv6=is_v6)
-        self._pacer, self.lead_ns = Pacer(burst_ns=LONGEST_RUN_NS), lead_ns
+        self._pacer, self.lead_ns = Pacer(burst_ns=LONGEST_PACED_RUN_NS), lead_ns
         self._waiting: deque[Callable[[int], None]] = deque()
         self._has_alarm = self._is_late = False
         self.most_packets = self._pacer.most_packets(rate_bps=rate_bps, packet_bytes=self._empty_bytes + path_mtu)

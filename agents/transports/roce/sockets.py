@@ -14,22 +14,26 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from agents.transports.roce.batch import Batch
-from agents.transports.roce.system_calls import UDP_GRO, ControlMessages, SocketAddress, cut_message, socket_address
+from agents.transports.roce.send_batch import SendBatch
+from agents.transports.roce.system_calls import (
+    IPV6_RECVTCLASS,
+    IPV6_TCLASS,
+    SO_RXQ_OVFL,
+    UDP_GRO,
+    ControlMessages,
+    SocketAddress,
+    cut_message,
+    socket_address,
+)
 from emulator.errors import HostError
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.headers import Buffer
+from emulator.roce.tuning import LONGEST_BLOCK_MS, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES
 
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h
 IP_RECVTOS = 13  # linux/in.h
-IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
-SO_RXQ_OVFL, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 40, 32, 33  # asm-generic/socket.h
-
-RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES = 64 << 20, 16 << 20
-"""What is asked for: so much of a receive buffer that eight peers may fill their windows at once."""
-LONGEST_BLOCK_MS = 20
-"""How long a full send buffer may hold up everything before a packet counts as lost."""
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 
 _SPARE_DESCRIPTORS = 256
 _INT = struct.Struct("=i")
@@ -118,7 +122,7 @@ class Sender:
             return self._send_again(error, pieces, to, control, packets=packets)
         return True
 
-    def send_cut(self, batch: Batch, slot: int, count: int, to: SocketAddress) -> None:
+    def send_cut(self, batch: SendBatch, slot: int, count: int, to: SocketAddress) -> None:
         """Send `count` packets from that slot on of what the batch sends, cut apart by the kernel; as `send`."""
         name = self._names.get(to)
         if name is None:
@@ -127,7 +131,7 @@ class Sender:
         while taken < count:  # perhaps the kernel did not take the next call: alone it says why
             staging = batch.staging
             alone = min(staging.payload.per_call, count - taken)
-            self.send(staging.pieces(slot + taken, alone), to, cut_message(staging.stride), packets=alone)
+            self.send(staging.pieces(slot + taken, alone), to, cut_message(staging.packet_bytes), packets=alone)
             taken += alone
             if taken < count:
                 taken += batch.send(self._fd, name, slot + taken, count - taken)

@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
+IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
+SO_RXQ_OVFL = 40  # asm-generic/socket.h
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 """As Python's sockets give it: host and port, with IPv6 flow label and scope."""

@@ -13,11 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from emulator.roce.constants import PATH_MTUS
 from emulator.roce.messages import Delivered, Message, Verb
-
-LEAST_SHARE_BYTES = 1 << 20
-"""A transfer is cut smaller than `message_bytes` so that every queue pair has a message of it, but not below this."""
-SMALLEST_CHARGE_BYTES = 256
-"""What a small message counts for, so that few bytes are not many messages."""
+from emulator.roce.tuning import LEAST_SHARE_BYTES, SMALLEST_CHARGE_BYTES
 
 _LARGEST_PATH_MTU = PATH_MTUS[-1]
 _WRITE_IMM = Verb.WRITE_IMM

@@ -13,33 +13,32 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Port, Silence, Transport
+from agents.transports.base import Port, Silence, Transport
+from agents.transports.roce.channel import Agenda
+from agents.transports.roce.context import make_context
 from agents.transports.roce.endpoint import RoceEndpoint
-from agents.transports.roce.port import LEAD_NS, PortPacer
-from agents.transports.roce.shared import data_traffic_class, shared_state
-from agents.transports.roce.sockets import RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, Listener, Senders
+from agents.transports.roce.port import PortPacer
+from agents.transports.roce.sockets import Listener, Senders
 from emulator.control.parameter import Parameter
 from emulator.errors import LocalProtocolError
 from emulator.host.timer import TimerfdClock
+from emulator.roce.constants import DEFAULT_MESSAGE_BYTES
 from emulator.roce.options import RoceOptions
-
-ROUNDS_PER_PASS = 4
-"""How often a pass looks for more before the loop's other callbacks get a turn."""
-TURNS_AT_ONCE, TURNS_PER_ROUND = 5, 20
-"""Turns of a queue pair to a rank of the same process that are prepared together; in all, while several go on."""
-SINGLES_SHARE, MOST_SINGLES = 8, 15
-"""Packets that travel alone are taken from a socket one behind the other, an eighth as many as the agent has ranks, but
-no more than go in one call: what a rank needs for them is then in the core's cache, and what it sends in turn goes
-together. Among few ranks the others would have nothing to do meanwhile."""
-LONGEST_NS_UNACKNOWLEDGED = 10_000_000
-"""A reply waits for an idle moment, but not longer than this, nor than an eighth of the peer's timeout."""
-
-_NOTABLE_LATENESS_NS = 1_000_000
-_LONGEST_SUSPICION_NS = 100_000_000
-"""How long a busy agent waits for an idle moment, in which no answer lies unread, before it looks socket by socket."""
-_LONGEST_DOUBT_NS = 1_000_000_000
-"""How long an answer may lie in a socket that is never empty."""
-_SWEEP_NS = (1_000_000, 20_000_000)
+from emulator.roce.tuning import (
+    LONGEST_DOUBT_NS,
+    LONGEST_NS_UNACKNOWLEDGED,
+    LONGEST_SUSPICION_NS,
+    MOST_SINGLES,
+    NOTABLE_LATENESS_NS,
+    PORT_LEAD_NS,
+    RECEIVE_BUFFER_BYTES,
+    ROUNDS_PER_PASS,
+    SEND_BUFFER_BYTES,
+    SINGLES_SHARE,
+    SWEEP_NS,
+    TURNS_AT_ONCE,
+    TURNS_PER_ROUND,
+)
 
 
 class RoceTransport(Transport):
@@ -58,7 +57,7 @@ class RoceTransport(Transport):
     def __init__(
         self,
         *,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES["roce"],
+        message_bytes: int = DEFAULT_MESSAGE_BYTES,
         options: RoceOptions | None = None,
         seed: int = 0,
         run: str = "",
@@ -73,10 +72,11 @@ class RoceTransport(Transport):
         self._loop = asyncio.get_running_loop()
         self._clock = TimerfdClock(self._loop)
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
-        self.shared = shared_state(
+        self.agenda = Agenda()
+        self.context = make_context(
             options=options,
             clock=self._clock,
-            senders=Senders(traffic_class=data_traffic_class(options), devices=devices),
+            senders=Senders(traffic_class=options.traffic_class, devices=devices),
             seed=digest,
             rkey=digest & 0xFFFFFFFF,
             payload_seed=seed if options.payload == "random" else None,
@@ -90,7 +90,7 @@ class RoceTransport(Transport):
         self._sweep_due_ns = 0
         self._suspected_ns = 0  # when somebody first wondered what is overdue; 0: nobody has
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, 4096 << options.qp_timeout >> 3)
-        self._sweep_ns = min(max(4096 << options.qp_timeout >> 2, _SWEEP_NS[0]), _SWEEP_NS[1])
+        self._sweep_ns = min(max(4096 << options.qp_timeout >> 2, SWEEP_NS[0]), SWEEP_NS[1])
         self._loop.add_reader(self._epoll.fileno(), self._pass)
 
     async def __aenter__(self) -> RoceTransport:
@@ -104,9 +104,9 @@ class RoceTransport(Transport):
         """Packets received and not wanted, by reason; "queue": receptions of one packet or, merged, up to 64, that the
         kernel lost before a receiving socket.
         """
-        drops = Counter(self.shared.drops)
+        drops = sum((endpoint.drops for endpoint in self._endpoints.values()), Counter(self.context.drops))
         drops["queue"] += sum(endpoint.queue_drops for endpoint in self._endpoints.values())
-        drops["send"] += self.shared.senders.drops
+        drops["send"] += self.context.senders.drops
         return +drops
 
     def use_ports(self, ports: Mapping[int, Port]) -> None:
@@ -122,9 +122,9 @@ class RoceTransport(Transport):
             "receive_buffer_asked": Parameter(RECEIVE_BUFFER_BYTES, "bytes"),
             "receive_buffer_granted": Parameter(min(granted, default=RECEIVE_BUFFER_BYTES), "bytes"),
             "send_buffer_asked": Parameter(SEND_BUFFER_BYTES, "bytes"),
-            "send_buffer_granted": Parameter(self.shared.senders.least_buffer_bytes, "bytes"),
+            "send_buffer_granted": Parameter(self.context.senders.least_buffer_bytes, "bytes"),
             "window": Parameter(min((end.window_bytes for end in self._endpoints.values()), default=0), "bytes"),
-            "sending": Parameter("UDP_SEGMENT" if self.shared.is_cutting else "single datagrams"),
+            "sending": Parameter("UDP_SEGMENT" if self.context.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
             **{
@@ -136,8 +136,8 @@ class RoceTransport(Transport):
     def silence(self) -> Silence | None:
         """See Transport."""
         found = (
-            Silence(channel.ends.rank, channel.ends.peer, channel.pair.requester.silent_since_ns)
-            for channel in self.shared.active
+            Silence(channel.connection.rank, channel.connection.peer, channel.pair.requester.silent_since_ns)
+            for channel in self.agenda.active
             if channel.pair.requester.in_flight
         )
         return min(found, key=lambda silence: silence.since_ns, default=None)
@@ -168,7 +168,7 @@ class RoceTransport(Transport):
                 rate_bps=port.cap_bps,
                 path_mtu=self.options.path_mtu,
                 is_v6=is_v6,
-                lead_ns=LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
+                lead_ns=PORT_LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
             )
         return self._pacers[port.number]
 
@@ -182,7 +182,7 @@ class RoceTransport(Transport):
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._clock.close()
-        self.shared.senders.close()
+        self.context.senders.close()
 
     # For endpoints.
 
@@ -195,17 +195,17 @@ class RoceTransport(Transport):
         """Receive nothing more for the endpoint."""
         if self._by_fd.pop(fd, None) is not None:
             self._epoll.unregister(fd)
-        self.shared.senders.close(endpoint.address.host)
+        self.context.senders.close(endpoint.address.host)
 
-    def endpoint(self, rank: int) -> RoceEndpoint | None:
-        """Of a rank; None where another agent has it."""
+    def local_peer(self, rank: int) -> RoceEndpoint | None:
+        """See Passes."""
         return self._endpoints.get(rank)
 
     def watch(self) -> None:
         """Something is on its way: look for answers that are overdue."""
-        if self.shared.unfinished:
+        if self.agenda.unfinished:
             self._pass_again()
-        if not self._has_sweep and self.shared.active:
+        if not self._has_sweep and self.agenda.active:
             self._has_sweep = True
             self._sweep_due_ns = time.monotonic_ns() + self._sweep_ns
             self._clock.call_at(self._sweep_due_ns, self._sweep)
@@ -221,8 +221,8 @@ class RoceTransport(Transport):
             if self.is_closed:
                 return
             ready = self._epoll.poll(0, 256)
-            if not ready and not self.shared.unfinished:
-                self.shared.reply()
+            if not ready and not self.agenda.unfinished:
+                self.agenda.reply()
                 self._time_out()
                 break
             for fd, _ in ready:
@@ -232,10 +232,10 @@ class RoceTransport(Transport):
             self._go_on()
         else:
             now = time.monotonic_ns()
-            owing = self.shared.owing
+            owing = self.agenda.owing
             if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
-                self.shared.reply()
-            if self._suspected_ns and now - self._suspected_ns > _LONGEST_SUSPICION_NS:
+                self.agenda.reply()
+            if self._suspected_ns and now - self._suspected_ns > LONGEST_SUSPICION_NS:
                 self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._by_fd) or 1)])
             self._pass_again()
         self.watch()
@@ -243,15 +243,15 @@ class RoceTransport(Transport):
     def _go_on(self) -> None:
         """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
         the core's cache costs half."""
-        unfinished = self.shared.unfinished
+        unfinished = self.agenda.unfinished
         if not unfinished:
             return
         turns = max(1, min(TURNS_AT_ONCE, TURNS_PER_ROUND // len(unfinished)))
         for _ in range(len(unfinished)):
             channel = unfinished.popleft()
             channel.send_more(time.monotonic_ns(), turns)
-            if channel.neighbour is not None:
-                channel.neighbour.catch_up()
+            if channel.local_peer is not None:
+                channel.local_peer.catch_up()
 
     def _pass_again(self) -> None:
         # The last round may have taken all there was: then nothing else would bring the idle moment about.
@@ -268,8 +268,8 @@ class RoceTransport(Transport):
         self._has_sweep = False
         self._suspected_ns = now = time.monotonic_ns()
         late_ns = now - self._sweep_due_ns
-        if late_ns > _NOTABLE_LATENESS_NS:  # the host is busy: whoever ought to answer may have been held up as well
-            for channel in self.shared.active:
+        if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: whoever ought to answer may have been held up as well
+            for channel in self.agenda.active:
                 channel.pair.requester.held_up(late_ns, now)
         if not self.is_closed:
             self._pass()
@@ -281,11 +281,11 @@ class RoceTransport(Transport):
         self._suspected_ns = 0
         now = time.monotonic_ns()
         doubtful = {self._by_fd[fd].rank for fd in unread if fd in self._by_fd}
-        for channel in list(self.shared.active):
+        for channel in list(self.agenda.active):
             requester = channel.pair.requester
             if requester.is_idle or channel.is_dead:
-                self.shared.active.discard(channel)
+                self.agenda.active.discard(channel)
             elif requester.deadline_ns <= now and (
-                channel.ends.rank not in doubtful or now - requester.deadline_ns > _LONGEST_DOUBT_NS
+                channel.connection.rank not in doubtful or now - requester.deadline_ns > LONGEST_DOUBT_NS
             ):
                 channel.handle_timer(now)

@@ -13,7 +13,7 @@ from emulator.lab.design import make_design
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
 from emulator.lab.shaping import FAST_BPS, QUEUE_NS, call_bytes, merging_ns, shape
 from emulator.planner.network.overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
-from emulator.roce.runs import Payload
+from emulator.roce.payload import Payload
 from emulator.topology.load import load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"

@@ -12,19 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.audit.capture import Capture
-from emulator.roce.gf2 import combine, power_of_x, shift_table, word_table
-from emulator.roce.headers import Bth, Reth
-from emulator.roce.icrc import (
-    IcrcTemplate,
-    RunIcrc,
-    UdpPath,
-    icrc,
-    icrc_of_datagram,
-    recover_ip_id,
-)
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
+from emulator.roce.gf2 import power_of_x, shift_table, word_table
+from emulator.roce.headers import Bth
+from emulator.roce.icrc import UdpPath, icrc, icrc_of_datagram, ip_id_changes, psn_changes, recover_ip_id
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import Packet, pack_icrc, parse_packet
-from emulator.roce.psn import Psn
+from emulator.roce.psn import Psn, wrap
 from tests.support.roce_capture import ip_datagram
 from tests.support.shared_traces import require_shared
 
@@ -37,12 +31,6 @@ ETHERNET_BYTES, V4_BYTES, UDP_BYTES = 14, 20, 8
 
 def bth(psn: int, *, opcode: int = Opcode.RC_WRITE_MIDDLE, ack_request: bool = False, becn: bool = False) -> bytes:
     return Bth(opcode, Psn(psn), 0x123456, ack_request=ack_request, becn=becn).pack()
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=60), st.binary(max_size=60))
-def test_combine_is_the_crc_of_both(first: bytes, second: bytes) -> None:
-    assert combine(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
 
 
 @settings(deadline=None)
@@ -125,37 +113,19 @@ PAYLOAD = bytes(range(256)) * 4
 LOW = st.integers(0, 65_535)
 
 
-def run(path: UdpPath, *, headers: bytes | None = None) -> RunIcrc:
-    template = bth(99) if headers is None else headers
-    return RunIcrc(IcrcTemplate(path, template, len(PAYLOAD), zlib.crc32(PAYLOAD)))
-
-
-def written(one: RunIcrc, first: int, ip_ids: list[int]) -> list[int]:
-    """ICRCs of packets whose PSNs count up from the first's, with these IP IDs."""
-    out = np.zeros(len(ip_ids), np.uint32)
-    one.write(first & 0xFFFF, one.constants(first >> 16, np.array(ip_ids, np.uint32)), out)
-    return [int(crc) for crc in out]
-
-
 @PATHS
 @settings(deadline=None)
-@given(first=U24, ip_ids=st.lists(LOW, min_size=1, max_size=70))
-def test_packets_that_follow_each_other(path: UdpPath, first: int, ip_ids: list[int]) -> None:
-    ip_ids = ip_ids[: (1 << 16) - (first & 0xFFFF)]  # a carry begins another run
-    expected = [icrc(path, bth(first + at) + PAYLOAD, ip_id=ip_id) for at, ip_id in enumerate(ip_ids)]
-    assert written(run(path), first, ip_ids) == expected
+@given(psn=U24 | st.just(0xFFFF) | st.just(0xFFFFFE), count=st.integers(1, 70))
+def test_packets_with_the_next_psns_differ_by_what_the_table_has(path: UdpPath, psn: int, count: int) -> None:
+    first, *following = (icrc(path, bth(wrap(psn + at)) + PAYLOAD) for at in range(count))
+    changes = psn_changes(BTH_BYTES + len(PAYLOAD) + ICRC_BYTES, Psn(psn), count)
+    assert [int(change) ^ first for change in changes] == [first, *following]
 
 
-def test_a_run_with_extension_headers() -> None:
-    headers = bth(7, opcode=Opcode.RC_WRITE_FIRST) + Reth(1 << 40, 5, 1 << 20).pack()
-    assert written(run(V4, headers=headers), 7, [0]) == [icrc(V4, headers + PAYLOAD)]
-
-
-def test_the_last_packet_of_a_run_may_differ() -> None:
-    one = run(V4)
-    crc = written(one, 5, [0])[0] ^ one.change(8, 0x80) ^ one.change(0, Opcode.RC_WRITE_MIDDLE ^ Opcode.RC_WRITE_LAST)
-    assert crc == icrc(V4, bth(5, opcode=Opcode.RC_WRITE_LAST, ack_request=True) + PAYLOAD)
-    assert one.change(4, 0x40) == 0
+@given(packet=st.builds(bth, U24), ip_id=st.integers(0, 255))
+def test_small_ip_ids_change_what_the_table_has(packet: bytes, ip_id: int) -> None:
+    changes = ip_id_changes(len(packet) + len(PAYLOAD) + ICRC_BYTES)
+    assert icrc(V4, packet + PAYLOAD) ^ int(changes[ip_id]) == icrc(V4, packet + PAYLOAD, ip_id=ip_id)
 
 
 @PATHS

@@ -4,7 +4,7 @@ from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.messages import LEAST_REACH_PACKETS, ConnectionSettings, Message, Verb
 from emulator.roce.psn import Psn
 from emulator.roce.requester import NEVER, Requester
-from emulator.roce.window import LEAST_PACKETS, PATIENCE_NS
+from emulator.roce.tuning import LEAST_PACKETS_AFTER_LOSS, PATIENCE_NS
 
 
 def sender(packets: int, *, window_packets: int = 64) -> Requester:
@@ -67,7 +67,7 @@ def test_a_window_that_was_never_reduced_waits_for_an_answer() -> None:
     assert requester.opens_ns == NEVER
     assert sent(requester, 100 * PATIENCE_NS) == []
     requester.handle_timer(requester.deadline_ns)
-    assert sum(count for _, count in sent(requester, requester.deadline_ns)) == LEAST_PACKETS
+    assert sum(count for _, count in sent(requester, requester.deadline_ns)) == LEAST_PACKETS_AFTER_LOSS
 
 
 def test_an_answer_to_what_was_never_sent_is_refused_and_a_late_one_is_not() -> None:

@@ -1,5 +1,7 @@
 """What a responder takes and refuses; that whole messages arrive is in property/test_roce_connection.py."""
 
+import pytest
+
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered
@@ -53,51 +55,100 @@ def test_packets_that_come_as_a_run_count_one_by_one() -> None:
 def test_what_came_early_is_used_once() -> None:
     responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True))
     responder.receive(first(9))
+    assert responder.middles_due == 7
     for psn in (3, 2):
         responder.receive(middle(psn))
-    assert not responder.take_middles(1)
+    assert responder.middles_due == 0
     responder.receive(middle(1))
     assert (responder.expected, responder.early_packets, responder.largest_displacement) == (4, 2, 2)
-    assert responder.take_middles(1)
+    assert responder.middles_due == 4
 
 
-def test_no_end_is_taken_alone_where_what_follows_came_before_it() -> None:
+def test_a_message_that_came_before_the_end_of_another_is_delivered_after_it() -> None:
     responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True))
     responder.receive(first(2))
     responder.receive(first(2)._replace(psn=Psn(2)))
-    assert responder.take_last(256, imm=None, ack_request=False) is None
+    assert not responder.is_between_messages
     responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=256))
     assert (responder.expected, len(responder.delivered)) == (3, 1)
-    assert responder.take_last(256, imm=None, ack_request=False) == Delivered(Operation.WRITE, 5, 512, None)
+    responder.receive(Arrival(Opcode.RC_WRITE_LAST, Psn(3), size=256))
+    assert responder.delivered == 2 * [Delivered(Operation.WRITE, 5, 512, None)]
+    assert responder.is_between_messages
 
 
-def test_the_ends_of_a_write_are_taken_as_packets_are() -> None:
-    settings = ConnectionSettings(path_mtu=256)
-    for imm in (None, 3):
-        quick, plain = Responder(settings, initial_psn=0xFFFFFF), Responder(settings, initial_psn=0xFFFFFF)
-        assert quick.take_first(5, 700, ack_request=False)
-        assert quick.take_middles(1)
-        assert quick.take_last(188, imm=imm, ack_request=True) == Delivered(Operation.WRITE, 5, 700, imm)
-        last = Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM
-        plain.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0xFFFFFF), size=256, address=5, length=700))
-        plain.receive(middle(0))
-        plain.receive(Arrival(last, Psn(1), size=188, ack_request=True, imm=imm or 0))
-        assert plain.delivered == [Delivered(Operation.WRITE, 5, 700, imm)]
-        for responder in (quick, plain):
-            assert (responder.expected, responder.unacknowledged, responder.is_urgent) == (2, 3, True)
-            assert (responder.received_bytes, responder.take_reply()) == (0, (1, NO_CREDIT_LIMIT, 1))
+@pytest.mark.parametrize("imm", [None, 3])
+def test_a_write_is_delivered_with_its_immediate_data_and_acknowledged_as_asked(imm: int | None) -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256), initial_psn=0xFFFFFF)
+    last = Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM
+    responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0xFFFFFF), size=256, address=5, length=700))
+    responder.receive(middle(0))
+    assert (responder.received_bytes, responder.length, responder.is_urgent) == (512, 700, False)
+    responder.receive(Arrival(last, Psn(1), size=188, ack_request=True, imm=imm or 0))
+    assert responder.delivered == [Delivered(Operation.WRITE, 5, 700, imm)]
+    assert (responder.expected, responder.unacknowledged, responder.is_urgent) == (2, 3, True)
+    assert (responder.received_bytes, responder.take_reply()) == (0, (1, NO_CREDIT_LIMIT, 1))
 
 
-def test_ends_that_fit_no_write_under_way_are_not_taken() -> None:
+def test_writes_of_one_packet_that_are_alike_are_delivered_together() -> None:
     responder = Responder(ConnectionSettings(path_mtu=256))
-    assert responder.take_last(256, imm=None, ack_request=True) is None
-    for length in (0, 256, LARGEST_MESSAGE_BYTES + 1):
-        assert not responder.take_first(5, length, ack_request=False)
-    assert responder.take_first(5, 768, ack_request=False)
-    assert not responder.take_first(5, 768, ack_request=False)
-    for size in (0, 256, 257, 512):
-        assert responder.take_last(size, imm=None, ack_request=True) is None
-    assert (responder.expected, responder.received_bytes) == (1, 256)
+    writes = Arrival(Opcode.RC_WRITE_ONLY_IMM, Psn(0), 5, 20, ack_request=True, address=7, length=20, imm=1)
+    responder.receive(writes)
+    assert responder.delivered == [Delivered(Operation.WRITE, 7, 20, 1, 5)]
+    assert responder.take_reply() == (4, NO_CREDIT_LIMIT, 5)
+    responder.receive(writes._replace(psn=Psn(3)))
+    assert (responder.duplicates, responder.delivered[1].messages) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=0),
+        Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=257),
+        Arrival(Opcode.RC_WRITE_LAST, Psn(1), size=256),
+        Arrival(Opcode.RC_WRITE_LAST, Psn(1), packets=2, size=256),
+        Arrival(Opcode.RC_SEND_LAST, Psn(1), size=256),
+        Arrival(Opcode.RC_WRITE_FIRST, Psn(1), size=256, length=700),
+        Arrival(Opcode.RC_WRITE_MIDDLE, Psn(1), size=255),
+        Arrival(Opcode.RC_WRITE_MIDDLE, Psn(1), packets=2, size=256),
+    ],
+    ids=lambda last: f"{Opcode(last.opcode).name}-{last.packets}-{last.size}",
+)
+def test_what_does_not_fit_the_write_under_way_breaks_the_connection(last: Arrival) -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(first(3))
+    responder.receive(last)
+    assert responder.is_broken
+    assert responder.take_reply() == (1, Syndrome.INVALID_REQUEST, 0)
+    responder.receive(middle(1))
+    assert (responder.expected, responder.refused_packets) == (1, 1)
+
+
+@pytest.mark.parametrize("length", [0, 256, LARGEST_MESSAGE_BYTES + 1])
+def test_a_first_packet_of_a_length_that_it_cannot_have_breaks_the_connection(length: int) -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(first(3)._replace(length=length))
+    assert responder.is_broken
+
+
+def test_a_nak_and_half_a_window_are_due_at_once() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256, ack_interval=3))
+    responder.receive(first(9))
+    responder.receive(middle(1))
+    assert not responder.is_reply_due
+    responder.receive(middle(2))
+    assert responder.is_reply_due
+    assert responder.take_reply() == (2, NO_CREDIT_LIMIT, 0)
+    responder.receive(middle(5))
+    assert responder.is_reply_due
+
+
+def test_a_packet_again_that_came_too_early_says_that_the_gap_was_lost_again() -> None:
+    """The requester goes back to the packet that the NAK names: whatever comes next is newer than what came before."""
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    for psn in (1, 1):
+        responder.receive(middle(psn))
+        assert responder.take_reply() == (0, Syndrome.SEQUENCE_ERROR, 0)
+    assert responder.naks == 2
 
 
 def test_what_follows_a_message_that_found_no_receive_draws_no_nak_of_its_own() -> None:

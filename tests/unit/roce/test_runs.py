@@ -1,186 +1,189 @@
-"""Packets that the batch writes are those of the codec, with the ICRC of the plain algorithm."""
+"""The stateless seam against an oracle that takes packet by packet."""
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from emulator.roce.headers import Aeth, ImmDt, Reth
-from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.headers import Bth, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc, ip_id_changes
 from emulator.roce.opcodes import Opcode
-from emulator.roce.packet import CNP_PAYLOAD, Packet, is_congestion_notification, parse_packet
-from emulator.roce.psn import Psn
-from emulator.roce.runs import Framing, Inspection, Payload, Prediction, Staging
+from emulator.roce.packet import pack_icrc, pack_packet
+from emulator.roce.psn import PSN_SPACE, Psn, wrap
+from emulator.roce.runs import (
+    PacketColumns,
+    Prediction,
+    Template,
+    build,
+    classify,
+    follows_first,
+    header_bytes,
+    numbered_calls,
+    slices,
+    without_ack_requests,
+)
 
 V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
 V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)
-PATHS = pytest.mark.parametrize("path", [V4, V6], ids=["v4", "v6"])
-SEEDS = pytest.mark.parametrize("seed", [None, 7], ids=["constant", "random"])
-
-
-def framing(path: UdpPath, *, path_mtu: int, seed: int | None = None) -> Framing:
-    return Framing(path, 0xABCDE, Staging(Payload(path_mtu=path_mtu, seed=seed)))
-
-
-def run(
-    made: Framing,
-    psn: int,
-    *,
-    count: int,
-    slot: int = 0,
-    ack_request: bool = False,
-    are_cut: bool = True,
-    ends: bool = False,
-) -> bytes:
-    """MIDDLE packets on end."""
-    made.middles(
-        Opcode.RC_WRITE_MIDDLE, Psn(psn), slot=slot, count=count, ack_request=ack_request, are_cut=are_cut, ends=ends
-    )
-    return b"".join(made.staging.pieces(slot, count))
-
-
-def parsed(data: bytes) -> Packet:
-    packet = parse_packet(data)
-    assert isinstance(packet, Packet)
-    return packet
-
-
-@PATHS
-@SEEDS
-@pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
-@pytest.mark.parametrize("psn", [0, 65_530, (1 << 24) - 3])
-@pytest.mark.parametrize("are_cut", [True, False])
-def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
-    path: UdpPath, *, path_mtu: int, psn: int, are_cut: bool, seed: int | None
-) -> None:
-    made = framing(path, path_mtu=path_mtu, seed=seed)
-    payload = Payload(path_mtu=path_mtu, seed=seed)
-    count, stride = payload.per_call + 3, path_mtu + 16
-    for slot in (0, 2):
-        view = run(made, psn, slot=slot, count=count, ack_request=True, are_cut=are_cut)
-        assert len(view) == count * stride
-        for i in range(count):
-            data = view[i * stride : (i + 1) * stride]
-            packet = parsed(data)
-            assert (packet.bth.psn, packet.bth.dest_qp) == ((psn + i) % (1 << 24), 0xABCDE)
-            assert packet.bth.opcode == Opcode.RC_WRITE_MIDDLE
-            assert packet.bth.ack_request == (i == count - 1)
-            assert packet.payload == bytes(payload.take(slot + i, path_mtu))
-            ip_id = i % payload.per_call if are_cut else 0
-            assert packet.icrc == icrc(path, data[:-4], ip_id=ip_id)
-
-
-@pytest.mark.parametrize(
-    ("call_bytes", "packets"), [(0, 62), (1 << 16, 62), (26_000, 25), (25_999, 24), (1040, 1), (1, 1)]
+PSNS = st.integers(0, PSN_SPACE - 1) | st.sampled_from((0xFFFF, 0xFFFE, 0x12FFFF, PSN_SPACE - 1, PSN_SPACE - 2))
+BTHS = st.builds(
+    Bth,
+    st.integers(0, 255),
+    st.builds(Psn, PSNS),
+    st.integers(0, PSN_SPACE - 1),
+    ack_request=st.booleans(),
+    solicited=st.booleans(),
+    migration=st.booleans(),
+    pad=st.integers(0, 3),
+    version=st.integers(0, 15),
+    p_key=st.integers(0, 0xFFFF),
+    fecn=st.booleans(),
+    becn=st.booleans(),
 )
-def test_a_call_carries_at_most_what_was_asked_but_a_packet(call_bytes: int, packets: int) -> None:
-    assert Payload(path_mtu=1024, call_bytes=call_bytes).per_call == packets
 
 
-@pytest.mark.parametrize("path_mtu", [1024, 4096])
-@pytest.mark.parametrize("are_cut", [True, False])
-def test_a_run_may_end_its_message_and_leaves_nothing_of_that_behind(*, path_mtu: int, are_cut: bool) -> None:
-    made, stride = framing(V4, path_mtu=path_mtu), path_mtu + 16
-    for count, ends in ((5, True), (7, False), (3, True), (7, True), (7, False)):
-        view = run(made, 9, slot=1, count=count, ack_request=ends, are_cut=are_cut, ends=ends)
-        data = [bytes(view[i : i + stride]) for i in range(0, len(view), stride)]
-        opcodes = [parsed(one).bth.opcode for one in data]
-        assert opcodes[:-1] == [Opcode.RC_WRITE_MIDDLE] * (count - 1)
-        assert opcodes[-1] == (Opcode.RC_WRITE_LAST if ends else Opcode.RC_WRITE_MIDDLE)
-        assert [parsed(one).icrc for one in data] == [
-            icrc(V4, one[:-4], ip_id=i if are_cut else 0) for i, one in enumerate(data)
-        ]
+def on_end(headers: list[Bth], stride: int) -> bytes:
+    return b"".join(header.pack().ljust(stride, b"\xa5") for header in headers)
 
 
-@PATHS
-@SEEDS
-@pytest.mark.parametrize("asks", [True, False])
-def test_a_first_packet_is_that_of_the_codec(path: UdpPath, *, seed: int | None, asks: bool) -> None:
-    made = framing(path, path_mtu=1024, seed=seed)
-    data = made.first(77, address=1 << 63 | 5, rkey=6, size=1 << 20, ack_request=asks)
-    packet = parsed(data)
-    assert (packet.bth.opcode, packet.bth.psn, packet.bth.dest_qp) == (Opcode.RC_WRITE_FIRST, 77, 0xABCDE)
-    assert packet.bth.ack_request == asks
-    assert packet.extensions == (Reth(1 << 63 | 5, 6, 1 << 20),)
-    assert packet.payload == bytes(Payload(path_mtu=1024, seed=seed).take(0, 1024))
-    assert packet.icrc == icrc(path, data[:-4])
-    assert_any_bit_counts(made, data, header_bytes=28, slot=0, size=1024)
+@given(st.lists(BTHS, min_size=1, max_size=70), st.integers(16, 60))
+@settings(deadline=None)
+def test_classified_headers_are_those_of_the_codec(headers: list[Bth], stride: int) -> None:
+    columns = classify(on_end(headers, stride), len(headers), stride)
+    for i, bth in enumerate(headers):
+        flags = bth.solicited << 7 | bth.migration << 6 | bth.pad << 4 | bth.version
+        assert (columns.opcode[i], columns.flags[i], columns.p_key[i]) == (bth.opcode, flags, bth.p_key)
+        assert (columns.marks[i], columns.dest_qp[i]) == (bth.fecn << 7 | bth.becn << 6, bth.dest_qp)
+        assert (columns.psn[i], columns.ack_request[i]) == (bth.psn, bth.ack_request)
 
 
-@PATHS
-@SEEDS
-@pytest.mark.parametrize("imm", [None, 1 << 31 | 9])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 1023, 1024])
-def test_a_last_packet_is_that_of_the_codec(path: UdpPath, size: int, imm: int | None, seed: int | None) -> None:
-    made = framing(path, path_mtu=1024, seed=seed)
-    data = made.last((1 << 24) - 1, slot=3, size=size, imm=imm)
-    packet = parsed(data)
-    has_imm = imm is not None
-    assert packet.bth.opcode == (Opcode.RC_WRITE_LAST_IMM if has_imm else Opcode.RC_WRITE_LAST)
-    assert (packet.bth.psn, packet.bth.dest_qp, packet.bth.ack_request) == ((1 << 24) - 1, 0xABCDE, True)
-    assert packet.extensions == (() if imm is None else (ImmDt(imm),))
-    assert packet.payload == bytes(Payload(path_mtu=1024, seed=seed).take(3, size))
-    assert packet.icrc == icrc(path, data[:-4])
-    assert_any_bit_counts(made, data, header_bytes=16 if has_imm else 12, slot=3, size=size)
+def middle(psn: int, **fields: int) -> Bth:
+    opcode = fields.pop("opcode", Opcode.RC_WRITE_MIDDLE)
+    return Bth(opcode, wrap(psn), fields.pop("dest_qp", 5), **fields)  # type: ignore[arg-type]
 
 
-def assert_any_bit_counts(made: Framing, data: bytes, *, header_bytes: int, slot: int, size: int) -> None:
-    """FECN and BECN, which the ICRC does not cover, are 0 where this is asked."""
-    header, received = bytearray(data[:header_bytes]), int.from_bytes(data[-4:], "little")
-    assert made.is_edge(header, slot=slot, size=size, icrc=received)
-    assert not made.is_edge(header, slot=slot, size=size, icrc=received ^ 1 << 13)
-    for at in (0, 1, 3, 5, *range(7, header_bytes)):
-        header[at] ^= 8
-        assert not made.is_edge(header, slot=slot, size=size, icrc=received), at
-        header[at] ^= 8
+CHANGES = st.sampled_from(
+    (
+        {},
+        {"opcode": 8},
+        {"dest_qp": 6},
+        {"pad": 1},
+        {"version": 1},
+        {"p_key": 0x7FFF},
+        {"fecn": True},
+        {"ack_request": True},
+        {"skip": 1},
+    )
+)
 
 
-@PATHS
-@SEEDS
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 1023, 1024])
-def test_a_lone_packet_is_that_of_the_codec(path: UdpPath, size: int, seed: int | None) -> None:
-    made, payload = framing(path, path_mtu=1024, seed=seed), Payload(path_mtu=1024, seed=seed)
-    reth = Reth(1 << 63 | 5, 6, size)
-    data = b"".join(made.lone(Opcode.RC_WRITE_ONLY, 9, reth.pack(), slot=3, size=size, ack_request=True))
-    packet = parsed(data)
-    assert packet.extensions == (reth,)
-    assert packet.payload == bytes(payload.take(3, size))
-    assert packet.icrc == icrc(path, data[:-4])
-    assert packet.bth.ack_request
-    view = memoryview(bytearray(data))
-    assert made.is_as_sent(view, header_bytes=28, slot=3, size=size)
-    for i in (0, 5, 11, 20, len(data) - 1):
-        view[i] ^= 4
-        assert not made.is_as_sent(view, header_bytes=28, slot=3, size=size)
-        view[i] ^= 4
-    view[4] ^= 0x40  # a congestion mark is not covered
-    assert made.is_as_sent(view, header_bytes=28, slot=3, size=size)
+@given(PSNS, st.lists(CHANGES, min_size=1, max_size=20))
+@settings(deadline=None)
+def test_slices_are_what_an_oracle_joins_packet_by_packet(psn: int, changes: list[dict[str, int]]) -> None:
+    headers = []
+    for change in changes:
+        psn += 1 + change.get("skip", 0)
+        headers.append(middle(psn, **{name: value for name, value in change.items() if name != "skip"}))
+    expected: list[list[int]] = []
+    for i, bth in enumerate(headers):
+        before = headers[i - 1] if i else None
+        plain = middle(bth.psn, dest_qp=bth.dest_qp, ack_request=bth.ack_request)
+        joins = before is not None and bth == plain and bth.dest_qp == before.dest_qp
+        is_next = before is not None and before == middle(
+            bth.psn - 1, dest_qp=bth.dest_qp, ack_request=before.ack_request
+        )
+        if joins and is_next:
+            expected[-1][1] = i + 1
+        else:
+            expected.append([i, i + 1])
+    assert [list(found) for found in slices(classify(on_end(headers, 40), len(headers), 40))] == expected
 
 
-def test_an_ack_and_a_notification() -> None:
-    made = framing(V4, path_mtu=1024)
-    ack = parsed(b"".join(made.lone(Opcode.RC_ACK, 77, Aeth(0x1F, 5).pack())))
-    assert (ack.bth.psn, ack.extensions) == (77, (Aeth(0x1F, 5),))
-    data = b"".join(made.notification(Opcode.CNP, CNP_PAYLOAD))
-    assert is_congestion_notification(parsed(data))
-    assert parsed(data).icrc == icrc(V4, data[:-4])
+@pytest.mark.parametrize("path", [V4, V6], ids=["v4", "v6"])
+@given(
+    psn=PSNS,
+    count=st.integers(1, 64),
+    first=st.integers(0, 3),
+    asks=st.booleans(),
+    has_extensions=st.booleans(),
+    payload=st.binary(max_size=10),
+    is_numbered=st.booleans(),
+)
+@settings(deadline=None)
+def test_built_packets_are_those_of_the_codec(
+    path: UdpPath, *, psn: int, count: int, first: int, asks: bool, has_extensions: bool, payload: bytes,
+    is_numbered: bool,
+) -> None:  # fmt: skip
+    payload += bytes(-len(payload) % 4)
+    extensions = (Reth(1 << 62, 7, 9), ImmDt(3)) if has_extensions else ()
+
+    def packet(at: int) -> bytes:
+        bth = Bth(Opcode.RC_WRITE_ONLY_IMM, wrap(psn + at), 0xABCDE, ack_request=asks)
+        return pack_packet(bth, *extensions, payload=payload)
+
+    header = packet(0)[: len(packet(0)) - len(payload)]
+    stride, end = len(packet(0)) + 4, first + count
+    buffer = bytearray((bytes(len(header)) + payload + bytes(4)) * end)
+    columns = PacketColumns(buffer, end, stride=stride, header_bytes=len(header))
+    changes = ip_id_changes(stride)[:count] if is_numbered and path.is_v4 else None
+    build(Template(header, icrc(path, packet(0)), stride), columns, first, end, changes)
+    expected = [
+        packet(at) + pack_icrc(icrc(path, packet(at), ip_id=at if changes is not None else 0)) for at in range(count)
+    ]
+    built = bytes(buffer[first * stride :])
+    assert [built[start : start + stride] for start in range(0, len(built), stride)] == expected
+    numbered = changes is not None
+    assert follows_first(built, count, stride, header_bytes=len(header), is_numbered=numbered)
+    if has_extensions and count > 1:
+        damaged = bytearray(built)
+        covered = [*range(4), *range(5, len(header)), *range(stride - 4, stride)]
+        damaged[stride + covered[psn % len(covered)]] ^= 1 << psn % 8
+        assert not follows_first(damaged, count, stride, header_bytes=len(header), is_numbered=numbered)
 
 
-@pytest.mark.parametrize("path_mtu", [1024, 4096])
-def test_two_flows_that_share_the_buffer_do_not_mix(path_mtu: int) -> None:
-    staging = Staging(Payload(path_mtu=path_mtu))
-    one, other = Framing(V4, 1, staging), Framing(V4, 2, staging)
-    for made, dest_qp in ((one, 1), (other, 2), (one, 1)):
-        view, stride = run(made, 5, count=2, are_cut=False), staging.stride
-        assert [parsed(view[i : i + stride]).bth.dest_qp for i in (0, stride)] == [dest_qp] * 2
+def test_packets_out_of_order_do_not_follow_the_first() -> None:
+    def packet(psn: int) -> bytes:
+        data = pack_packet(Bth(Opcode.RC_WRITE_ONLY_IMM, Psn(psn), 5), Reth(1, 2, 0), ImmDt(3))
+        return data + pack_icrc(icrc(V6, data))
+
+    first, second, third = packet(9), packet(10), packet(11)
+    stride = len(first)
+    for packets, expected in (
+        ((first, second, third), True),
+        ((first, third, second), False),
+        ((first, third), False),
+        ((first, first), False),
+        ((first,) * 65, False),
+    ):
+        data = b"".join(packets)
+        assert follows_first(data, len(packets), stride, header_bytes=32, is_numbered=False) is expected
+
+
+def test_the_kernel_numbers_every_call_from_0() -> None:
+    changes = ip_id_changes(1040)
+    assert numbered_calls(1040, 3, 7).tolist() == [int(changes[ip_id]) for ip_id in (0, 1, 2, 0, 1, 2, 0)]
 
 
 def test_predicted_headers_are_those_that_come() -> None:
-    made = framing(V4, path_mtu=1024)
-    prediction = Prediction(opcode=Opcode.RC_WRITE_MIDDLE, dest_qp=0xABCDE)
-    buffer = bytearray(1 << 16)
-    inspection = Inspection(buffer)
-    for psn in (5, 9, 1025, 1020, 65_500, 65_530, 65_536, 131_067, (1 << 24) - 40):
-        view = run(made, psn, count=9)
-        buffer[: len(view)] = view
-        assert inspection.headers(1040)[:9].tobytes() == prediction.headers(Psn(psn), 9)
-        assert inspection.headers(1040)[:9].tobytes() != prediction.headers(Psn(psn + 1), 9)
-        buffer[3 * 1040 + 11] ^= 1
-        assert inspection.headers(1040)[:9].tobytes() != prediction.headers(Psn(psn), 9)
+    prediction = Prediction(0xABCDE)
+    for psn in (5, 9, 1025, 1020, 65_500, 65_530, 65_536, 131_067, PSN_SPACE - 40, PSN_SPACE - 3):
+        headers = [middle(psn + i, dest_qp=0xABCDE) for i in range(9)]
+        came = header_bytes(on_end(headers, 1040), 9, 1040)
+        assert came == prediction.headers(Psn(psn), 9)
+        assert came != prediction.headers(wrap(psn + 1), 9)
+
+
+@given(st.lists(BTHS, min_size=1, max_size=10))
+def test_headers_without_ack_requests_differ_in_nothing_else(headers: list[Bth]) -> None:
+    came = b"".join(bth.pack() for bth in headers)
+    for bth in headers:
+        bth.ack_request = False
+    assert without_ack_requests(came) == b"".join(bth.pack() for bth in headers)
+
+
+def test_columns_write_into_the_buffer() -> None:
+    buffer = bytearray(2 * 20)
+    columns = PacketColumns(buffer, 2, stride=20, header_bytes=16)
+    columns.starts[1], columns.psns[1], columns.icrcs[1] = 0x0807060504030201, 0x0C0B0A09, 0x14131211
+    columns.extensions[1] = np.array([0x100F0E0D], np.uint32)
+    assert buffer == bytes(20) + bytes(range(1, 21))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.transports.roce.ends import Ends, source_ports
+from agents.transports.roce.connection_id import ConnectionId, source_ports
 from emulator.planner.network.ecmp import LinuxHash, roce_source_ports
 
 SEED = 1013904226
@@ -61,7 +61,7 @@ def test_source_ports_are_those_of_the_transport(policy: str) -> None:
     senders, receivers = np.divmod(np.arange(64 * 64) * 37, 64)  # ranks of some thousands, too
     ports = roce_source_ports(policy, qps=1)
     assert ports is not None
-    ends = (Ends(a, "", b, "", 1, 1) for a, b in zip(senders.tolist(), receivers.tolist(), strict=True))
+    ends = (ConnectionId(a, "", b, "", 1, 1) for a, b in zip(senders.tolist(), receivers.tolist(), strict=True))
     assert ports(senders, receivers).tolist() == [source_ports(policy, one, seed=0)[0] for one in ends]
 
 

@@ -1,176 +1,163 @@
-"""The shortest way of payload: full packets that are exactly those that are due."""
+"""What becomes of what a queue pair receives: replies, deliveries, completions, marks."""
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agents.transports.roce.channel import Channel
-from agents.transports.roce.ends import Ends, packed
-from agents.transports.roce.shared import Shared, shared_state
+from agents.transports.roce.channel import Agenda, Channel
+from agents.transports.roce.connection_id import ConnectionId, packed
+from agents.transports.roce.context import Context, make_context
 from agents.transports.roce.sockets import Senders
+from agents.transports.roce.transmitter import Transmitter
 from emulator.host.clock import Clock
+from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import Delivered, Message
-from emulator.roce.opcodes import Opcode
+from emulator.roce.messages import Delivered, Message, Reply, Verb
 from emulator.roce.options import RoceOptions
-from emulator.roce.psn import Psn
+from emulator.roce.psn import Psn, add
 from emulator.roce.queue_pair import QueuePair
-from emulator.roce.runs import Framing
 from tests.support.virtual_clock import VirtualClock
 
-PORT, COUNT, PSN, WINDOW = 50_000, 30, Psn(9), 200
-ENDS = Ends(1, "192.0.2.2", 0, "192.0.2.1", 1, 1)
+PORT, PSN, WINDOW = 50_000, Psn(9), 20
+CONNECTION = ConnectionId(1, "192.0.2.2", 0, "192.0.2.1", 1, 1)
+MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1)
 
 
-class Nobody:
-    """An owner to whom nothing may be told."""
+class Events:
+    """An owner that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.delivered_: list[Delivered] = []
+        self.completed_: list[Message] = []
+        self.reasons: list[str] = []
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
-        raise AssertionError
+        self.delivered_.append(delivered)
 
-    def arrived(self, index: int, tag: int, size: int, imm: int, now: int, count: int = 1) -> None:
-        raise AssertionError
-
-    def completed(self, index: int, messages: list[Message], now: int) -> None:
-        raise AssertionError
+    def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
+        self.completed_ += messages
 
     def broke(self, reason: str) -> None:
-        raise AssertionError
+        self.reasons.append(reason)
 
 
-def make_shared(*, verify_every: int = 16, payload_seed: int | None = None, receiver: str = "gbn") -> Shared:
+@pytest.fixture
+def context() -> Iterator[Context]:
     clock: Clock = VirtualClock()
-    options, senders = RoceOptions(verify_every=verify_every, receiver=receiver), Senders(traffic_class=0)
-    return shared_state(options=options, clock=clock, senders=senders, seed=0, rkey=0, payload_seed=payload_seed)
+    senders = Senders(traffic_class=0)
+    yield make_context(options=RoceOptions(), clock=clock, senders=senders, seed=0, rkey=7, payload_seed=None)
+    senders.close()
 
 
-def make_channel(shared: Shared, packets: int = 1 << 12) -> Channel:
-    """A queue pair that has the FIRST packet of a message of so many; PSN is next."""
-    settings = shared.options.connection(window_packets=WINDOW, smallest_run=1)
-    channel = Channel(
-        shared, Nobody(), ENDS, settings=settings, make=lambda: QueuePair(settings, expect_psn=Psn(PSN - 1))
-    )
-    assert channel.pair.responder.take_first(0, packets * shared.payload.path_mtu, ack_request=False)
-    return channel
+class End:
+    """A channel whose replies and notifications are noted instead of sent."""
+
+    def __init__(self, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.context, self.agenda, self.events = context, Agenda(), Events()
+        self.replies: list[Reply] = []
+        self.notifications = 0
+        monkeypatch.setattr(Transmitter, "reply", lambda _, reply: self.replies.append(reply))
+        monkeypatch.setattr(Transmitter, "notify", lambda _: self._notify())
+        settings = context.options.connection(window_packets=WINDOW, smallest_run=1)
+        pair = QueuePair(settings, expect_psn=PSN)
+        self.channel = Channel(context, self.agenda, self.events, CONNECTION, pair)
+        path = UdpPath(packed(CONNECTION.peer_host), packed(CONNECTION.host), PORT)
+        self.framing = Framing(path, CONNECTION.own_qpn, context.payload)
+
+    def _notify(self) -> None:
+        self.notifications += 1
+
+    def receive(self, packet: bytes, *, is_marked: bool = False) -> None:
+        assert self.channel.receive(memoryview(packet), len(packet), PORT, 5, is_marked=is_marked) == ()
+
+    def write(self, psn: int = PSN) -> bytes:
+        return bytes(self.framing.write(psn, MESSAGE, self.context.rkey))
 
 
-def receive(shared: Shared, psn: Psn = PSN, *, ack_request: bool = False, ends: bool = False, first: int = 0) -> None:
-    framing = Framing(UdpPath(packed(ENDS.peer_host), packed(ENDS.host), PORT), ENDS.own_qpn, shared.staging)
-    framing.middles(Opcode.RC_WRITE_MIDDLE, psn, 0, COUNT, ack_request, ends, are_cut=True)
-    run, start = b"".join(shared.staging.pieces(0, COUNT)), first * shared.staging.stride
-    shared.buffer[start : start + len(run)] = run
+@pytest.fixture
+def end(context: Context, monkeypatch: pytest.MonkeyPatch) -> End:
+    return End(context, monkeypatch)
 
 
-@pytest.fixture(autouse=True)
-def replies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many queue pairs owed a reply, whenever those were to be sent: nothing is."""
-    found: list[int] = []
-    monkeypatch.setattr(Shared, "reply", lambda shared: found.append(len(shared.owing)))
-    return found
+def test_a_message_is_delivered_and_the_reply_waits(end: End) -> None:
+    end.receive(end.write())
+    assert [one.size for one in end.events.delivered_] == [100]
+    assert (end.replies, end.agenda.owing, end.channel.owed_since) == ([], [end.channel], 5)
+    end.receive(end.write(PSN + 1))
+    assert end.agenda.owing == [end.channel]
+    end.agenda.reply()
+    assert [reply.psn for reply in end.replies] == [PSN + 1]
+    assert end.agenda.owing == []
 
 
-@pytest.mark.parametrize("first", [0, 15])
-def test_what_is_due_is_taken_where_it_stands(first: int) -> None:
-    shared = make_shared()
-    channel = make_channel(shared)
-    receive(shared, first=first)
-    assert channel.take_usual(COUNT, first)
-    assert channel.pair.responder.expected == PSN + COUNT
-    assert channel.pair.responder.received_bytes == (1 + COUNT) * shared.payload.path_mtu
-    assert not channel.take_usual(COUNT, first)
+def test_half_a_window_is_acknowledged_at_once(end: End) -> None:
+    for index in range(WINDOW // 2):
+        assert end.replies == []
+        end.receive(end.write(PSN + index))
+    assert [reply.psn for reply in end.replies] == [PSN + WINDOW // 2 - 1]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda shared, _: receive(shared, Psn(PSN + 1)),
-        lambda shared, _: receive(shared, ack_request=True),
-        lambda shared, _: receive(shared, ends=True),
-        lambda shared, _: shared.buffer.__setitem__(shared.staging.stride + 7, 1),
-        lambda _, channel: channel.close(),
-    ],
-    ids=["another PSN", "an acknowledgement is wanted", "the message ends", "another queue pair", "dead"],
-)
-def test_what_is_special_needs_another_look(change: Callable[[Shared, Channel], None]) -> None:
-    shared = make_shared()
-    channel = make_channel(shared)
-    receive(shared)
-    change(shared, channel)
-    assert not channel.take_usual(COUNT)
-    assert channel.pair.responder.expected == PSN
+def test_a_gap_is_refused_at_once_with_what_others_owe(end: End) -> None:
+    end.receive(end.write(PSN + 1))
+    assert [(reply.psn, reply.syndrome) for reply in end.replies] == [(PSN, 0x60)]
 
 
-def test_so_do_packets_beyond_the_message() -> None:
-    shared = make_shared()
-    channel = make_channel(shared, packets=1 + COUNT)
-    receive(shared)
-    assert not channel.take_usual(COUNT)
-    assert channel.pair.responder.expected == PSN
+def test_a_connection_that_breaks_says_so_after_its_nak(end: End) -> None:
+    end.receive(bytes(end.framing.last(PSN, 100, slot=0, imm=None)))
+    assert [reply.syndrome for reply in end.replies] == [0x61]
+    assert end.events.reasons == ["what came in turn continues no message, or is longer or shorter than it said"]
 
 
-def test_so_does_random_payload() -> None:
-    shared = make_shared(payload_seed=3)
-    channel = make_channel(shared)
-    receive(shared)
-    assert not channel.take_usual(COUNT)
+def test_a_mark_draws_a_notification_unless_the_packet_is_dropped(end: End) -> None:
+    wrong = bytearray(end.write())
+    wrong[-1] ^= 1
+    wrong[20] ^= 1
+    end.receive(bytes(wrong), is_marked=True)
+    assert (end.notifications, end.channel.pair.ecn_marks) == (0, 0)
+    end.receive(end.write(), is_marked=True)
+    assert (end.notifications, end.channel.pair.ecn_marks) == (1, 1)
 
 
-def test_so_does_every_sample() -> None:
-    shared = make_shared(verify_every=3)
-    channel = make_channel(shared)
-    looks = []
-    for index in range(7):
-        receive(shared, Psn(PSN + index * COUNT))
-        looks.append(channel.take_usual(COUNT))
-        assert looks[-1] or channel.take_run(shared.staging.stride, COUNT, PORT, 0)
-    assert looks == [True, True, False, True, True, False, True]
+def test_single_packets_leave_together_and_are_completed_by_one_ack(end: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[Psn, int]] = []
+    monkeypatch.setattr(Transmitter, "writes", lambda _, psn, messages: sent.append((psn, len(messages))))
+    ready: list[Channel] = []
+    messages = [Message(Verb.WRITE_IMM, 100, address=5, imm=1) for _ in range(3)]
+    assert all(end.channel.post_single(message, ready, 0) for message in messages)
+    assert (ready, sent) == ([end.channel], [])
+    end.channel.send_ready()
+    assert sent == [(0, 3)]
+    assert end.agenda.active == {end.channel}
+    assert (end.channel.posted_bytes, end.channel.acknowledged_bytes) == (300, 0)
+    end.receive(bytes(end.framing.ack(Reply(Psn(2), 0x1F, 3))))
+    assert end.events.completed_ == messages
+    assert end.channel.acknowledged_bytes == 300
 
 
-def test_a_reply_is_sent_after_half_a_window(replies: list[int]) -> None:
-    shared = make_shared(verify_every=1 << 20)
-    channel = make_channel(shared)
-    for index in range(4):
-        assert not replies
-        receive(shared, Psn(PSN + index * COUNT))
-        assert channel.take_usual(COUNT)
-    assert replies == [1]
-    assert shared.owing == [channel]
+def test_a_single_packet_waits_behind_a_full_window(end: End) -> None:
+    ready: list[Channel] = []
+    posted = [end.channel.post_single(Message(Verb.WRITE_IMM, 9, 5, 1), ready, 0) for _ in range(WINDOW + 1)]
+    assert posted == [True] * WINDOW + [False]
 
 
-def take_wherever(channel: Channel, shared: Shared) -> None:
-    """As an endpoint does."""
-    if not channel.take_usual(COUNT) and not channel.take_run(shared.staging.stride, COUNT, PORT, 0):
-        channel.closer_look.take_many(shared.staging.stride, COUNT, PORT, 0)
+def test_a_closed_channel_sends_nothing(end: End) -> None:
+    end.receive(end.write())
+    ready: list[Channel] = []
+    end.channel.post_single(Message(Verb.WRITE_IMM, 9, 5, 1), ready, 0)
+    end.channel.close()
+    end.channel.send_ready()
+    end.channel.send(0)
+    end.channel.send_more(0, 1)
+    end.agenda.reply()
+    assert (end.replies, end.agenda.active) == ([], set())
 
 
-@pytest.mark.parametrize("damaged", [0, 3, COUNT - 1])
-@pytest.mark.parametrize("verify_every", [1, 3])
-def test_a_damaged_packet_that_a_sample_finds_is_dropped_wherever_it_is(verify_every: int, damaged: int) -> None:
-    shared = make_shared(verify_every=verify_every)
-    channel = make_channel(shared)
-    for index in range(verify_every):
-        assert channel.drops is None
-        receive(shared, Psn(PSN + index * COUNT))
-        if index == verify_every - 1:
-            shared.buffer[damaged * shared.staging.stride + 500] ^= 1
-        take_wherever(channel, shared)
-    assert channel.drops == {"icrc" if damaged else "payload": 1}  # of a first one the payload alone is looked at
-    assert channel.pair.responder.expected == PSN + (verify_every - 1) * COUNT + damaged
-    receive(shared, channel.pair.responder.expected)
-    take_wherever(channel, shared)
-    assert channel.pair.responder.expected == PSN + verify_every * COUNT + damaged
+def test_a_refusal_of_the_kernel_breaks_the_connection_in_words(end: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(90, "Message too long")
 
-
-@pytest.mark.parametrize("psn", [PSN - 4, PSN + 4], ids=["some again", "early"])
-@pytest.mark.parametrize("payload_seed", [None, 3], ids=["constant", "random"])
-def test_so_is_one_that_is_not_due(psn: int, payload_seed: int | None) -> None:
-    shared = make_shared(verify_every=1, payload_seed=payload_seed, receiver="ooo")
-    channel = make_channel(shared)
-    receive(shared, Psn(psn))
-    shared.buffer[20 * shared.staging.stride + 500] ^= 1
-    take_wherever(channel, shared)
-    assert channel.drops is not None
-    assert channel.drops["icrc"]
-    responder = channel.pair.responder
-    taken = responder.expected - PSN + responder.early_packets
-    assert taken <= COUNT - 1
+    monkeypatch.setattr(Transmitter, "writes", refuse)
+    end.channel.post_single(Message(Verb.WRITE_IMM, 9, 5, 1), [], 0)
+    end.channel.send_ready()
+    assert end.events.reasons == ["packets of path MTU 4096 do not fit the interface: choose a smaller --path-mtu"]
+    assert add(PSN, 0) == PSN

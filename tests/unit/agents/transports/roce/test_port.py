@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.transports.roce.port import LEAD_NS, PortPacer
+from agents.transports.roce.port import PortPacer
 from emulator.planner.network.overhead import roce_packet_bytes
 from emulator.roce.messages import Message, Run, Verb
 from emulator.roce.psn import Psn
+from emulator.roce.tuning import PORT_LEAD_NS
 from tests.support.virtual_clock import VirtualClock
 
 PATH_MTU = 1024
@@ -106,10 +107,10 @@ def idle_ns(log: list[tuple[str, int]], *, run_ns: int) -> int:
     return idle
 
 
-@pytest.mark.parametrize(("lead_ns", "is_busy"), [(0, False), (LEAD_NS, True)])
+@pytest.mark.parametrize(("lead_ns", "is_busy"), [(0, False), (PORT_LEAD_NS, True)])
 def test_a_lead_keeps_the_port_busy_while_its_sender_waits_for_a_core(lead_ns: int, is_busy: bool) -> None:
     clock, log = LateClock(10**9), list[tuple[str, int]]()
-    clock.late_ns = LEAD_NS - 10 * PACKET_NS
+    clock.late_ns = PORT_LEAD_NS - 10 * PACKET_NS
     flow = Flow("a", paced(clock, lead_ns=lead_ns), log, runs=2000, packets=10)
     flow.send(clock.now())
     clock.run()
@@ -118,8 +119,8 @@ def test_a_lead_keeps_the_port_busy_while_its_sender_waits_for_a_core(lead_ns: i
 
 def test_a_lead_is_all_that_runs_may_be_early() -> None:
     clock, log = VirtualClock(10**9), list[tuple[str, int]]()
-    flow = Flow("a", paced(clock, lead_ns=LEAD_NS), log, runs=2000, packets=10)
+    flow = Flow("a", paced(clock, lead_ns=PORT_LEAD_NS), log, runs=2000, packets=10)
     flow.send(clock.now())
     clock.run()
     due = [log[0][1] + number * 10 * PACKET_NS for number in range(2000)]
-    assert all(now >= at - LEAD_NS for (_, now), at in zip(log, due, strict=True))
+    assert all(now >= at - PORT_LEAD_NS for (_, now), at in zip(log, due, strict=True))

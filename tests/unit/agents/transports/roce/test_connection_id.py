@@ -1,9 +1,9 @@
-from agents.transports.roce.ends import Ends, first_psn, folded_port, qpn, source_ports
+from agents.transports.roce.connection_id import ConnectionId, first_psn, folded_port, qpn, source_ports
 
 
 def test_both_ends_agree_on_numbers_without_telling() -> None:
-    here = Ends(3, "127.0.0.3", 900, "127.0.3.132", index=2, qps=4)
-    there = Ends(900, "127.0.3.132", 3, "127.0.0.3", index=2, qps=4)
+    here = ConnectionId(3, "127.0.0.3", 900, "127.0.3.132", index=2, qps=4)
+    there = ConnectionId(900, "127.0.3.132", 3, "127.0.0.3", index=2, qps=4)
     assert (here.own_qpn, here.peer_qpn) == (there.peer_qpn, there.own_qpn)
     numbers = {qpn(peer, index, qps=4) for peer in range(1024) for index in range(5)}
     assert len(numbers) == 1024 * 5
@@ -14,7 +14,7 @@ def test_both_ends_agree_on_numbers_without_telling() -> None:
 
 
 def test_source_ports() -> None:
-    ends = Ends(3, "127.0.0.3", 4, "127.0.0.4", index=1, qps=4)
+    ends = ConnectionId(3, "127.0.0.3", 4, "127.0.0.4", index=1, qps=4)
     assert (
         folded_port(0x10001, 0x10001)
         == 0xC000 | (0x10001**2 ^ 0x10001**2 >> 20) & 0x3FFF ^ ((0x10001**2 ^ 0x10001**2 >> 20) & 0xFFFFF) >> 14

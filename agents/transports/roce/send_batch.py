@@ -17,10 +17,10 @@ from agents.transports.roce.system_calls import (
     sendmmsg,
 )
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
-from emulator.roce.runs import Staging
+from emulator.roce.payload import Staging
 
 
-class Batch:
+class SendBatch:
     """Calls of packets that stand in a staging buffer.
 
     Args:
@@ -30,13 +30,17 @@ class Batch:
 
     def __init__(self, staging: Staging, *, is_v6: bool) -> None:
         self.staging = staging
-        self._per_call, self._is_compact, self._stride = staging.payload.per_call, staging.is_compact, staging.stride
+        self._per_call, self._is_compact, self._stride = (
+            staging.payload.per_call,
+            staging.is_compact,
+            staging.packet_bytes,
+        )
         self._step = staging.step
         self._buffer, self._content = address_of(staging.buffer), address_of(staging.content)
         calls = -(-staging.slots // self._per_call)
         self._per_message = 2 * self._per_call + 1 if self._is_compact else 1
         self._name = ctypes.create_string_buffer(name_bytes(is_v6=is_v6))
-        control = control_bytes(cut_message(staging.stride))
+        control = control_bytes(cut_message(staging.packet_bytes))
         self._control = ctypes.create_string_buffer(control, len(control))
         self._pieces = (Piece * (calls * self._per_message))()
         self._messages = (Message * calls)()

@@ -1,4 +1,4 @@
-"""Both ends of a queue pair, and what follows from them without telling: its numbers, first PSNs, source ports."""
+"""Identity of a connection: both ends, and the numbers that follow from them, so that neither has to send them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from random import Random
 FIRST_QPN = 16
 EPHEMERAL = 0xC000
 PORTS_PER_MESSAGE = 16
-"""How many source ports a queue pair takes in turn where every message gets another."""
+"""Source ports that a queue pair takes in turn if every message gets another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """Both ends of a queue pair: rank and address of either, and which of the rank pair's queue pairs it is."""
+class ConnectionId:
+    """Both ends of a queue pair: ranks, addresses, and which of the rank pair's queue pairs it is (`index`)."""
 
     rank: int
     host: str
@@ -27,12 +27,12 @@ class Ends:
 
     @property
     def own_qpn(self) -> int:
-        """Our queue pair number."""
+        """Queue pair number at this end."""
         return qpn(self.peer, self.index, qps=self.qps)
 
     @property
     def peer_qpn(self) -> int:
-        """The peer's."""
+        """Queue pair number at the peer."""
         return qpn(self.rank, self.index, qps=self.qps)
 
 
@@ -42,7 +42,7 @@ def qpn(peer: int, index: int, *, qps: int) -> int:
 
 
 def first_psn(source: int, target: int, *, index: int, seed: int) -> int:
-    """PSN of the first packet from one rank to another: both sides know it without telling."""
+    """PSN of the first packet from one rank to another: both sides can compute it."""
     return Random(f"{seed}/{source}/{target}/{index}").getrandbits(24)
 
 
@@ -55,13 +55,13 @@ def folded_port(own_qpn: int, peer_qpn: int) -> int:
     return EPHEMERAL | (label & 0x3FFF ^ label >> 14)
 
 
-def source_ports(policy: str, ends: Ends, *, seed: int) -> Sequence[int]:
+def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequence[int]:
     """The ports that a queue pair sends from, in turn."""
     if policy == "fixed":
         return (EPHEMERAL,)
     if policy == "fold":
-        return (folded_port(ends.own_qpn, ends.peer_qpn),)
-    random = Random(f"{seed}/{ends.rank}/{ends.peer}/{ends.index}/port")
+        return (folded_port(connection.own_qpn, connection.peer_qpn),)
+    random = Random(f"{seed}/{connection.rank}/{connection.peer}/{connection.index}/port")
     return [EPHEMERAL | random.getrandbits(14) for _ in range(PORTS_PER_MESSAGE if policy == "message" else 1)]
 
 

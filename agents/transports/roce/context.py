@@ -1,0 +1,67 @@
+"""What all queue pairs of a transport use: options, sockets, buffers, keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from agents.transports.roce.reader import ReceiveBatch
+from agents.transports.roce.send_batch import SendBatch
+from agents.transports.roce.sockets import Senders
+from emulator.host.clock import Clock
+from emulator.roce.options import RoceOptions
+from emulator.roce.payload import Payload, Staging
+from emulator.roce.tuning import CALLS_AT_ONCE, LARGEST_CALL_BYTES
+
+
+@dataclass(slots=True)
+class Context:
+    """What all queue pairs of a transport use.
+
+    Attributes:
+        buffer: where every datagram is received; receptions of one system call stand one behind the other.
+        drops: packets that came for no queue pair, by reason.
+        seed, rkey: of the run.
+        is_cutting: whether the kernel cuts calls into packets; False once it has refused.
+    """
+
+    options: RoceOptions
+    clock: Clock
+    senders: Senders
+    payload: Payload
+    staging: Staging
+    seed: int
+    rkey: int
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray((CALLS_AT_ONCE + 1) * LARGEST_CALL_BYTES)))
+    drops: Counter[str] = field(default_factory=Counter)
+    is_cutting: bool = True
+    _send_batches: dict[bool, SendBatch] = field(default_factory=dict)
+    _receive_batches: dict[bool, ReceiveBatch] = field(default_factory=dict)
+
+    def send_batch(self, *, is_v6: bool) -> SendBatch:
+        """Hands staged packets to sockets of that address family."""
+        batch = self._send_batches.get(is_v6)
+        if batch is None:
+            batch = self._send_batches[is_v6] = SendBatch(self.staging, is_v6=is_v6)
+        return batch
+
+    def receive_batch(self, *, is_v6: bool) -> ReceiveBatch:
+        """Receives several calls at once from sockets of that address family."""
+        batch = self._receive_batches.get(is_v6)
+        if batch is None:
+            batch = self._receive_batches[is_v6] = ReceiveBatch(
+                self.buffer,
+                stride=self.payload.packet_bytes,
+                per_call=self.payload.per_call,
+                most=CALLS_AT_ONCE,
+                is_v6=is_v6,
+            )
+        return batch
+
+
+def make_context(
+    *, options: RoceOptions, clock: Clock, senders: Senders, seed: int, rkey: int, payload_seed: int | None
+) -> Context:
+    """The context of a transport; `payload_seed`: of random payload, None: it is constant."""
+    payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
+    return Context(options, clock, senders, payload, Staging(payload), seed, rkey)

@@ -1,0 +1,202 @@
+"""What a queue pair sends: messages, replies and notifications become calls on sockets."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+from agents.transports.roce.connection_id import EPHEMERAL, ConnectionId, packed, source_ports
+from agents.transports.roce.context import Context
+from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
+from agents.transports.roce.system_calls import cut_message
+from emulator.errors import HostError
+from emulator.roce.constants import UDP_PORT
+from emulator.roce.framing import Framing
+from emulator.roce.icrc import UdpPath
+from emulator.roce.messages import Message, Reply, Run, Verb
+from emulator.roce.psn import Psn, add
+
+_PORT_TRIES = 16
+_ALIKE = attrgetter("size", "address", "imm")
+_NOT_CUTTING = (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT)
+
+_Path: TypeAlias = tuple[Framing, Sender]
+
+
+class _Slice(NamedTuple):
+    """Packets of a run that are staged: MIDDLE ones, the last perhaps LAST; fields as in `Framing.middles`."""
+
+    psn: Psn
+    slot: int
+    packets: int
+    ack_request: bool
+    ends: bool
+
+    def after(self, packets: int) -> _Slice:
+        """All but the first `packets`."""
+        psn, slot, count, ack_request, ends = self
+        return _Slice(add(psn, packets), slot + packets, count - packets, ack_request, ends)
+
+
+class Transmitter:
+    """Sends packets of one queue pair.
+
+    Every method raises OSError or HostError if it cannot; `send_problem` puts it into words.
+    """
+
+    __slots__ = ("_connection", "_context", "_paths", "_to")
+
+    def __init__(self, context: Context, connection: ConnectionId) -> None:
+        self._context, self._connection = context, connection
+        self._to = (connection.peer_host, UDP_PORT)
+        self._paths: list[_Path] = []
+
+    @property
+    def source_port(self) -> int | None:
+        """UDP source port; None: there are several, or nothing has been sent."""
+        return self._paths[0][1].port if len(self._paths) == 1 else None
+
+    def writes(self, psn: Psn, messages: Sequence[Message]) -> None:
+        """WRITEs of one packet with immediate data; those that are alike leave in calls that the kernel cuts."""
+        paths = self._paths or self._open_paths()
+        if len(messages) == 1:
+            framing, sender = self._path(messages[0].key)
+            sender.send_whole(framing.write(psn, messages[0], self._context.rkey), self._to)
+            return
+        for _, group in groupby(messages, _ALIKE):
+            alike = list(group)
+            while alike:
+                sent = self._write_alike(psn, alike) if len(alike) > 1 and len(paths) == 1 else 0
+                if not sent:
+                    self.writes(psn, alike[:1])
+                    sent = 1
+                psn, alike = add(psn, sent), alike[sent:]
+
+    def _write_alike(self, psn: Psn, alike: Sequence[Message]) -> int:
+        """Send as many as one call carries; returns how many, 0: the kernel does not cut."""
+        (framing, sender), count = self._paths[0], len(alike)
+        if not self._context.is_cutting:
+            return 0
+        batch, count = framing.writes(psn, alike[0], count, self._context.rkey)
+        try:
+            sender.send((batch.calls[count],), self._to, cut_message(batch.packet_bytes), packets=count)
+        except OSError as error:
+            self._stop_cutting(error)
+            return 0
+        return count
+
+    def reply(self, reply: Reply) -> None:
+        """Send an ACK or NAK."""
+        framing, sender = self._path(0)
+        dscp = self._context.options.ack_dscp
+        if dscp < 0:
+            sender.send_whole(framing.ack(reply), self._to)
+        else:
+            sender.send((framing.ack(reply),), self._to, traffic_class_message(dscp << 2, is_v6=sender.is_v6))
+
+    def notify(self) -> None:
+        """Send a congestion notification."""
+        framing, sender = self._path(0)
+        control = traffic_class_message(self._context.options.cnp_dscp << 2, is_v6=sender.is_v6)
+        sender.send((framing.notification(),), self._to, control)
+
+    def send_run(self, run: Run) -> None:
+        """Send packets of one WRITE."""
+        for _ in self.turns(run, self._context.staging.slots):
+            pass
+
+    def turns(self, run: Run, turn: int) -> Iterator[None]:
+        """Send packets of one WRITE; yields after every `turn` packets if more of them follow."""
+        message, psn, offset, left, asks, _ = run
+        (framing, sender), payload, rkey = self._path(message.key), self._context.payload, self._context.rkey
+        last, has_imm = message.packets - 1, message.verb is Verb.WRITE_IMM
+        if not last:
+            write = framing.write if has_imm else framing.write_without_imm
+            sender.send_whole(write(psn, message, rkey), self._to)
+            return
+        if not offset:
+            sender.send_whole(framing.first(psn, message, rkey, ack_request=asks and left == 1), self._to)
+            offset, psn, left = 1, add(psn, 1), left - 1
+        ends, last_bytes = offset + left > last, message.size - last * payload.path_mtu
+        # A LAST packet as long as the others goes with them.
+        is_last_alike = ends and left > 1 and not has_imm and last_bytes == payload.path_mtu
+        alike = left if is_last_alike or not ends else left - 1
+        slot, rest = payload.slot(offset), left - alike
+        while alike:
+            count = min(alike, self._context.staging.slots - slot)
+            alike -= count
+            is_all = not alike and not rest
+            part = _Slice(psn, slot, count, asks and is_all, is_last_alike and is_all)
+            yield from self._send_slice(framing, sender, part, turn)
+            psn, slot = add(psn, count), 0
+            if alike:
+                yield
+        if rest:
+            imm = message.imm if has_imm else None
+            sender.send_whole(framing.last(psn, last_bytes, slot=payload.slot(last), imm=imm), self._to)
+
+    def _send_slice(self, framing: Framing, sender: Sender, whole: _Slice, turn: int) -> Iterator[None]:
+        """Send packets that the staging buffer has room for, a turn at a time."""
+        context, staging, to = self._context, self._context.staging, self._to
+        batch, version, are_cut, sent = context.send_batch(is_v6=sender.is_v6), -1, True, 0
+        while sent < whole.packets:
+            # Not staged yet, or another queue pair has sent between turns, or the kernel has refused to cut.
+            if staging.version != version or are_cut is not context.is_cutting:
+                are_cut = context.is_cutting
+                framing.middles(staging, *whole.after(sent), are_cut=are_cut)
+                version = staging.version
+            slot, count = whole.slot + sent, min(turn, whole.packets - sent)
+            if not are_cut:
+                for one in range(slot, slot + count):
+                    sender.send(staging.pieces(one, 1), to)
+            else:
+                try:
+                    sender.send_cut(batch, slot, count, to)
+                except OSError as error:
+                    self._stop_cutting(error)
+                    continue  # what has left of this turn is sent again: the peer drops it
+            sent += count
+            if sent < whole.packets:
+                yield
+
+    def _stop_cutting(self, error: OSError) -> None:
+        """Send every packet alone from now on, if that is what the kernel refuses."""
+        if error.errno not in _NOT_CUTTING:
+            raise error
+        self._context.is_cutting = False
+
+    def _path(self, message_number: int) -> _Path:
+        paths = self._paths or self._open_paths()
+        return paths[message_number % len(paths)] if len(paths) > 1 else paths[0]
+
+    def _open_paths(self) -> list[_Path]:
+        context, connection = self._context, self._connection
+        source, target = packed(connection.host), packed(connection.peer_host)
+        for wanted in source_ports(context.options.source_port, connection, seed=context.seed):
+            sender = _first_free(context.senders, connection.host, wanted)
+            framing = Framing(UdpPath(source, target, sender.port), connection.peer_qpn, context.payload)
+            self._paths.append((framing, sender))
+        return self._paths
+
+
+def _first_free(senders: Senders, host: str, port: int) -> Sender:
+    """A sending socket at this port, or at the next one that is free."""
+    for attempt in range(_PORT_TRIES):
+        try:
+            return senders.get(host, EPHEMERAL | (port + attempt & 0x3FFF))
+        except HostError:
+            if attempt == _PORT_TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def send_problem(error: OSError | HostError, path_mtu: int) -> str:
+    """Why nothing can be sent, in words."""
+    if isinstance(error, HostError):
+        return str(error)
+    if error.errno == errno.EMSGSIZE:
+        return f"packets of path MTU {path_mtu} do not fit the interface: choose a smaller --path-mtu"
+    return f"cannot send: {error.strerror}"

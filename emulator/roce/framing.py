@@ -1,0 +1,193 @@
+"""Makes and checks the packets of one UDP path to one queue pair.
+
+The ICRC is affine: for packets of one length on one path it is a CRC over the headers, four look-ups that append the
+payload, and a constant. All packets, alone or as the first of a run, go through `Framing.icrc`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from functools import lru_cache
+from typing import TypeAlias
+
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
+from emulator.roce.gf2 import shift_table
+from emulator.roce.headers import P_KEYS, Buffer
+from emulator.roce.icrc import UdpPath, ip_id_changes, recover_ip_id
+from emulator.roce.messages import Message, Reply
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import CNP_PAYLOAD
+from emulator.roce.payload import GsoBatch, Payload, Staging
+from emulator.roce.psn import Psn, add
+from emulator.roce.runs import Template, build, numbered_calls
+
+BTH = struct.Struct(">BBHII")
+BTH_RETH = struct.Struct(">BBHIIQII")
+BTH_RETH_IMM = struct.Struct(">BBHIIQIII")
+BTH_WORD = struct.Struct(">BBHIII")
+"""BTH and one word: an AETH, or immediate data."""
+ICRC = struct.Struct("<I")
+ACK_REQUEST = 1 << 31
+"""In the last word of the BTH, beside the PSN."""
+
+_P_KEY = P_KEYS[0]
+_FIRST, _MIDDLE, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_MIDDLE), int(Opcode.RC_WRITE_LAST)
+_LAST_IMM, _ONLY, _ONLY_IMM = Opcode.RC_WRITE_LAST_IMM.value, int(Opcode.RC_WRITE_ONLY), int(Opcode.RC_WRITE_ONLY_IMM)
+_ACK, _CNP = int(Opcode.RC_ACK), int(Opcode.CNP)
+_BECN_BYTE = 0x40
+
+_Tables: TypeAlias = tuple[tuple[int, ...], ...]
+"""What appending zero bytes does to a CRC: four tables, for its bytes from the lowest."""
+_Shape: TypeAlias = tuple[int, _Tables | None, int]
+"""Of packets of one length: CRC of what precedes the BTH; tables for the payload; what else to XOR into the CRC."""
+
+
+class Framing:
+    """Makes and checks packets; FECN and BECN are 0 in every header given and made, but for a CNP's BECN.
+
+    Args:
+        path: addresses and ports.
+        dest_qp: queue pair number.
+        payload: what packets are filled with.
+    """
+
+    __slots__ = ("_payload", "_shapes", "dest_qp", "path")
+
+    def __init__(self, path: UdpPath, dest_qp: int, payload: Payload) -> None:
+        self.path, self.dest_qp, self._payload = path, dest_qp, payload
+        self._shapes: dict[int, _Shape] = {}  # header bytes << 32 | payload bytes → shape
+
+    def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
+        """The ICRC with IP ID 0 of a header, the first `size` bytes of a slot, and their pad."""
+        key = len(header) << 32 | size
+        prefix, tables, constant = self._shapes.get(key) or self._make_shape(key, len(header), size)
+        crc = zlib.crc32(header, prefix)
+        if tables is not None:
+            a, b, c, d = tables
+            crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
+        return crc ^ constant ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size) if slot else crc ^ constant
+
+    def is_intact_in_full(self, packet: memoryview) -> bool:
+        """Whether a packet's ICRC is right for some IP ID, whatever its payload."""
+        (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        return recover_ip_id(self.path, packet[:-ICRC_BYTES], received) is not None
+
+    def ip_id_change(self, packet_bytes: int, ip_id: int) -> int:
+        """What a small IP ID changes in a packet's ICRC."""
+        return int(ip_id_changes(packet_bytes)[ip_id]) if self.path.is_v4 else 0
+
+    def packet(self, header: bytes, size: int = 0, slot: int = 0) -> Buffer:
+        """One packet with IP ID 0: the header, the first `size` bytes of a slot and their pad, the ICRC.
+
+        It holds until the next one of this length is made, whatever its path.
+        """
+        icrc = self.icrc(header, size, slot)
+        if slot:
+            return b"".join((header, self._payload.take(slot, size), bytes(-size & 3), ICRC.pack(icrc)))
+        datagram = self._payload.datagram(len(header), size)
+        datagram[: len(header)] = header
+        ICRC.pack_into(datagram, len(datagram) - ICRC_BYTES, icrc)
+        return datagram
+
+    def write(self, psn: int, message: Message, rkey: int) -> Buffer:
+        """A WRITE of one packet with immediate data; as every packet that ends a message it asks for an ACK."""
+        return self.packet(self._write_header(psn, message, rkey), message.size)
+
+    def write_without_imm(self, psn: int, message: Message, rkey: int) -> Buffer:
+        """A WRITE of one packet without immediate data."""
+        size, word = message.size, ACK_REQUEST | psn
+        header = BTH_RETH.pack(_ONLY, (-size & 3) << 4, _P_KEY, self.dest_qp, word, message.address, rkey, size)
+        return self.packet(header, size)
+
+    def writes(self, psn: Psn, message: Message, most: int, rkey: int) -> tuple[GsoBatch, int]:
+        """WRITEs of one packet on end, all like this one, PSNs counting up: `most`, or as many as one call carries.
+
+        Returns:
+            The batch, which holds as `packet` does, and how many packets it has.
+        """
+        batch = self._payload.batch(BTH_RETH_IMM.size, message.size)
+        count, header = min(most, batch.packets), self._write_header(psn, message, rkey)
+        template = Template(header, self.icrc(header, message.size), batch.packet_bytes)
+        numbered = ip_id_changes(batch.packet_bytes)[:count] if self.path.is_v4 else None
+        build(template, batch.columns, 0, count, numbered)
+        return batch, count
+
+    def first(self, psn: int, message: Message, rkey: int, *, ack_request: bool) -> Buffer:
+        """The FIRST packet of a WRITE."""
+        word = ACK_REQUEST | psn if ack_request else psn
+        header = BTH_RETH.pack(_FIRST, 0, _P_KEY, self.dest_qp, word, message.address, rkey, message.size)
+        return self.packet(header, self._payload.path_mtu)
+
+    def last(self, psn: int, size: int, *, slot: int, imm: int | None) -> Buffer:
+        """The LAST packet of a WRITE, with `size` bytes of the slot."""
+        flags, word = (-size & 3) << 4, ACK_REQUEST | psn
+        if imm is None:
+            return self.packet(BTH.pack(_LAST, flags, _P_KEY, self.dest_qp, word), size, slot)
+        return self.packet(BTH_WORD.pack(_LAST_IMM, flags, _P_KEY, self.dest_qp, word, imm), size, slot)
+
+    def ack(self, reply: Reply) -> Buffer:
+        """An ACK or NAK."""
+        return self.packet(BTH_WORD.pack(_ACK, 0, _P_KEY, self.dest_qp, reply.psn, reply.syndrome << 24 | reply.msn))
+
+    def notification(self) -> Buffer:
+        """A CNP."""
+        packet = bytearray(self.packet(BTH.pack(_CNP, 0, _P_KEY, self.dest_qp, 0) + CNP_PAYLOAD))
+        packet[4] |= _BECN_BYTE
+        return packet
+
+    def middles(
+        self, staging: Staging, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool, *, are_cut: bool
+    ) -> None:
+        """Write `count` MIDDLE packets to the staging buffer from `slot` on, not beyond its end.
+
+        Args:
+            staging: of this path's payload.
+            ack_request: of the last packet.
+            ends: the last one is the message's LAST, full and without immediate data: as long as the others.
+            are_cut: the kernel will cut calls of `Payload.per_call` packets and number the IP IDs of each from 0; else
+                every packet is sent alone with ID 0.
+        """
+        staging.version += 1
+        payload, end = self._payload, slot + count
+        numbered = None
+        if are_cut and self.path.is_v4:
+            numbered = numbered_calls(payload.packet_bytes, payload.per_call, staging.slots)[:count]
+        header = BTH.pack(_MIDDLE, 0, _P_KEY, self.dest_qp, psn)
+        icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else slot)
+        build(Template(header, icrc, payload.packet_bytes), staging.columns, slot, end, numbered)
+        if not payload.is_constant:
+            staging.columns.icrcs[slot:end] ^= payload.slot_crcs[slot:end] ^ payload.slot_crcs[slot]
+        if ack_request or ends:  # only the last packet differs: it is made alone
+            header = BTH.pack(
+                _LAST if ends else _MIDDLE, 0, _P_KEY, self.dest_qp,
+                add(psn, count - 1) | (ACK_REQUEST if ack_request else 0),
+            )  # fmt: skip
+            start = (end - 1) * staging.step
+            staging.buffer[start : start + BTH_BYTES] = header
+            icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else end - 1)
+            staging.columns.icrcs[end - 1] = icrc if numbered is None else icrc ^ int(numbered[-1])
+
+    def _write_header(self, psn: int, message: Message, rkey: int) -> bytes:
+        size = message.size
+        return BTH_RETH_IMM.pack(
+            _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address, rkey, size,
+            message.imm,
+        )  # fmt: skip
+
+    def _make_shape(self, key: int, header_bytes: int, size: int) -> _Shape:
+        """The constant holds what masking byte 4 of the BTH changes, and the CRC of the payload."""
+        padded = size + (-size & 3)
+        headers = self.path.masked_headers(header_bytes + padded + ICRC_BYTES)
+        tables = _shifts(padded) if size else None
+        shape = self._shapes[key] = zlib.crc32(headers), tables, 0
+        header = bytes(header_bytes)
+        masked = header[:4] + b"\xff" + header[5:]
+        full = zlib.crc32(bytes(-size & 3), zlib.crc32(self._payload.take(0, size), zlib.crc32(headers + masked)))
+        shape = self._shapes[key] = *shape[:2], full ^ self.icrc(header, size)
+        return shape
+
+
+@lru_cache(maxsize=4096)
+def _shifts(size: int) -> _Tables:
+    return tuple(tuple(row) for row in shift_table(size).tables.tolist())

@@ -1,0 +1,335 @@
+"""The one way in for packets of a queue pair: from bytes to the responder and the requester.
+
+Every reception enters by `Receiver.receive`. Its first comparison is with the headers that are due: a merged reception
+of full packets in order needs no other look. What differs is classified, cut into slices that can be handled together,
+and verified; what is wrong is dropped and counted by its reason. See docs/adr/0007-one-way-in-for-a-packet.md.
+
+What is verified: headers and ICRC of every packet that comes alone; headers of every packet of a merged reception. Of
+constant payload one look in `verify_every` is a sample, which compares the payload too; where a sample finds
+something wrong, every packet that came with it is compared. Random payload is always compared.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
+from emulator.roce.framing import ACK_REQUEST, BTH, BTH_RETH_IMM, ICRC, Framing
+from emulator.roce.headers import P_KEYS, Buffer
+from emulator.roce.icrc import UdpPath
+from emulator.roce.messages import Arrival
+from emulator.roce.opcodes import MEANINGS, Opcode, Operation, Service
+from emulator.roce.packet import CNP_PAYLOAD
+from emulator.roce.payload import Payload
+from emulator.roce.psn import PSN_MASK, Psn, distance
+from emulator.roce.queue_pair import QueuePair
+from emulator.roce.runs import Prediction, classify, follows_first, header_bytes, slices, without_ack_requests
+from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
+
+SHORTEST_PACKET_BYTES = BTH_BYTES + ICRC_BYTES
+
+_WORD = struct.Struct(">I")
+_RETH = struct.Struct(">QII")
+_RETH_IMM = struct.Struct(">QIII")
+_HEADER_BYTES = {
+    int(code): BTH_BYTES + meaning.extension_bytes
+    for code, meaning in MEANINGS.items()
+    if meaning.service is Service.RC
+    and meaning.operation not in (Operation.ATOMIC, Operation.ATOMIC_ACK)
+    and code not in (Opcode.RC_SEND_LAST_INVALIDATE, Opcode.RC_SEND_ONLY_INVALIDATE)
+}
+"""Opcodes whose packets are parsed as far as the ICRC; others are dropped before."""
+_MIDDLE, _ONLY_IMM, _ACK, _CNP = (
+    int(code) for code in (Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_ONLY_IMM, Opcode.RC_ACK, Opcode.CNP)
+)  # looking one up costs as much as a call
+_WRITES = frozenset(int(code) for code in MEANINGS if MEANINGS[code].operation is Operation.WRITE and code < 0x20)
+_STARTS = frozenset(code for code in _WRITES if MEANINGS[code].place.starts)
+_LAST, _LAST_IMM = int(Opcode.RC_WRITE_LAST), int(Opcode.RC_WRITE_LAST_IMM)
+_MIDDLE_BYTE = bytes([_MIDDLE])
+_NO_PAYLOAD = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
+_BECN = 1 << 30
+
+
+class Receiver:
+    """What comes to one queue pair.
+
+    Args:
+        pair: the queue pair.
+        payload: what packets are filled with.
+        source, destination: packed addresses of the peer and of this end.
+        qpn: number of the queue pair at this end.
+        rkey: the memory key of the run.
+        verify_every: one look at constant payload in so many is a sample.
+    """
+
+    __slots__ = (
+        "_destination",
+        "_framings",
+        "_is_ooo",
+        "_pair",
+        "_payload",
+        "_prediction",
+        "_qpn",
+        "_responder",
+        "_rkey",
+        "_source",
+        "_suspected",
+        "_unwatched",
+        "_verify_every",
+    )
+
+    def __init__(
+        self,
+        pair: QueuePair,
+        payload: Payload,
+        *,
+        source: bytes,
+        destination: bytes,
+        qpn: int,
+        rkey: int,
+        verify_every: int,
+    ) -> None:
+        self._pair, self._responder, self._payload = pair, pair.responder, payload
+        self._is_ooo = pair.settings.is_ooo
+        self._source, self._destination, self._qpn, self._rkey = source, destination, qpn, rkey
+        self._framings: dict[int, Framing] = {}  # by source port
+        self._prediction = Prediction(qpn)
+        self._verify_every = verify_every
+        self._unwatched = verify_every - 1  # looks at payload until one is a sample
+        self._suspected = 0  # so many looks must be samples: something is wrong in what came, and not known where
+
+    def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
+        """Take packets on end, each of `stride` bytes (BTH … ICRC), the last one perhaps shorter.
+
+        Args:
+            packets: in a buffer that stays as it is for the duration of the call.
+            stride: at least SHORTEST_PACKET_BYTES.
+            port: UDP source port.
+            now: ns.
+
+        Returns:
+            Those of other queue pairs.
+        """
+        count, rest = divmod(len(packets), stride)
+        if count == 1 and not rest:
+            self._receive_one(packets, port, now)
+        elif rest or stride != self._payload.packet_bytes or not self._receive_due(packets, count, port):
+            return self._receive_slices(packets, count, stride, port, now)
+        return ()
+
+    def _receive_due(self, packets: memoryview, count: int, port: int) -> bool:
+        """Take full MIDDLE packets that are exactly those that are due, and perhaps a LAST one of their length.
+
+        ACK requests may be anywhere. Returns False if they are not, or something is wrong in them.
+        """
+        responder, mtu, ends = self._responder, self._payload.path_mtu, False
+        due = responder.expected
+        headers, predicted = header_bytes(packets, count, len(packets) // count), self._prediction.headers(due, count)
+        asks = headers != predicted
+        if asks:
+            ends = headers[-BTH_BYTES] == _LAST
+            if ends:
+                headers = headers[:-BTH_BYTES] + _MIDDLE_BYTE + headers[1 - BTH_BYTES :]
+            asks = headers != predicted
+            if asks and without_ack_requests(headers) != predicted:
+                return False
+        if count - ends > responder.middles_due:  # what breaks the connection has to have a right ICRC
+            return False
+        if not self._is_run_right(packets, count, port, self._payload.slot(responder.received_bytes // mtu)):
+            return False
+        responder.receive(Arrival(_MIDDLE, due, count - ends, mtu, asks))
+        if ends:
+            responder.receive(Arrival(_LAST, responder.expected, 1, mtu, asks))
+        return True
+
+    def _receive_slices(
+        self, packets: memoryview, count: int, stride: int, port: int, now: int
+    ) -> Sequence[memoryview]:
+        """Take merged packets of any kind; returns those of other queue pairs."""
+        others: list[memoryview] = []
+        is_done = packets[0] == _ONLY_IMM and self._receive_writes(packets, count, stride, port)
+        headers = classify(packets, count, stride)
+        for first, end in () if is_done else slices(headers):
+            if int(headers.dest_qp[first]) != self._qpn:
+                others += (packets[place * stride : (place + 1) * stride] for place in range(first, end))
+            elif end - first < 2 or not self._receive_run(packets[first * stride : end * stride], end - first, port):
+                for place in range(first, end):
+                    if self._responder.is_broken:
+                        return others
+                    self._receive_one(packets[place * stride : (place + 1) * stride], port, now, place)
+        tail = packets[count * stride :]
+        if len(tail) >= SHORTEST_PACKET_BYTES and (_WORD.unpack_from(tail, 4)[0] & 0xFFFFFF) != self._qpn:
+            others.append(tail)
+        elif len(tail):
+            self._receive_one(tail, port, now, count)
+        return others
+
+    def _receive_writes(self, packets: memoryview, count: int, stride: int, port: int) -> bool:
+        """Take WRITEs of one packet that one call carried, all alike; returns False if they are not, or not due."""
+        responder, framing = self._responder, self._framing(port)
+        if not self._payload.is_constant or self._suspected or stride < BTH_RETH_IMM.size + ICRC_BYTES:
+            return False
+        _, flags, p_key, number, word, address, rkey, size, imm = BTH_RETH_IMM.unpack_from(packets)
+        psn = word & PSN_MASK
+        is_usual = number == self._qpn and p_key == P_KEYS[0] and flags == (-size & 3) << 4 and rkey == self._rkey
+        if not is_usual or psn != responder.expected or not responder.is_between_messages:
+            return False
+        header = BTH_RETH_IMM.size
+        (icrc,) = ICRC.unpack_from(packets, stride - ICRC_BYTES)
+        if stride != header + size + (-size & 3) + ICRC_BYTES or framing.icrc(packets[:header], size) != icrc:
+            return False
+        if not follows_first(packets, count, stride, header_bytes=header, is_numbered=framing.path.is_v4):
+            return False
+        if size and self._is_sample():
+            rows = _rows(packets, count, stride)[:, header : header + size]
+            if (rows != self._payload.rows[0, :size]).any() or not framing.is_intact_in_full(packets[:stride]):
+                self._suspect(count)
+                return False
+        asks = word >= ACK_REQUEST
+        responder.receive(Arrival(_ONLY_IMM, Psn(psn), count, size, asks, address, 0, size, imm))
+        return True
+
+    def _receive_run(self, packets: memoryview, count: int, port: int) -> bool:
+        """Take MIDDLE packets in order among themselves that need not be due; the first one's ICRC stands for all.
+
+        Of random payload only what is refused anyway is taken. Returns False if each has to be looked at.
+        """
+        psn, payload = Psn(int.from_bytes(packets[9:BTH_BYTES])), self._payload
+        is_refused = distance(self._responder.expected, psn) > 0 and not self._is_ooo
+        stride = len(packets) // count
+        if stride != payload.packet_bytes or not (payload.is_constant or is_refused):
+            return False
+        if payload.is_constant and not self._is_run_right(packets, count, port, 0):
+            return False
+        if not self._framing(port).is_intact_in_full(packets[:stride]):
+            return False
+        asks = bool(classify(packets, count, stride).ack_request.any())
+        self._responder.receive(Arrival(_MIDDLE, psn, count, payload.path_mtu, asks))
+        return True
+
+    def _receive_one(self, packet: memoryview, port: int, now: int, place: int = 0) -> None:
+        """Take a packet of any kind; `place`: its index among those it was merged with."""
+        size, pair = len(packet), self._pair
+        if size < SHORTEST_PACKET_BYTES:
+            return pair.drop("length")
+        opcode, flags, p_key, number, word = BTH.unpack_from(packet)
+        if flags & 0xF or p_key not in P_KEYS:
+            return pair.drop("header")
+        header = _HEADER_BYTES.get(opcode)
+        if header is None:
+            return self._receive_cnp(packet, port, now) if opcode == _CNP else pair.drop("opcode")
+        length = size - header - ICRC_BYTES - (flags >> 4 & 3)
+        if length < 0 or size & 3 or (length and opcode in _NO_PAYLOAD):
+            return pair.drop("length")
+        psn = Psn(word & PSN_MASK)
+        head: Buffer = packet[:header]
+        if number >> 24:  # FECN and BECN are not covered
+            head = b"".join((head[:4], b"\0", head[5:]))
+        problem = self._problem(packet, head, length, port, opcode, psn, place)
+        if problem is not None:
+            return pair.drop(problem)
+        if opcode == _ACK:
+            return pair.acknowledge(psn, packet[BTH_BYTES], now)
+        if opcode not in _WRITES:  # SEND and READ are not part of the transport's profile
+            return pair.drop("opcode")
+        address = rkey = total = imm = 0
+        if opcode == _ONLY_IMM:
+            address, rkey, total, imm = _RETH_IMM.unpack_from(packet, BTH_BYTES)
+        elif opcode in _STARTS:
+            address, rkey, total = _RETH.unpack_from(packet, BTH_BYTES)
+        elif opcode == _LAST_IMM:
+            (imm,) = _WORD.unpack_from(packet, BTH_BYTES)
+        if rkey != self._rkey and opcode in _STARTS:
+            return pair.drop("rkey")
+        self._responder.receive(Arrival(opcode, psn, 1, length, word >= ACK_REQUEST, address, 0, total, imm))
+        return None
+
+    def _receive_cnp(self, packet: memoryview, port: int, now: int) -> None:
+        _, _, _, number, word = BTH.unpack_from(packet)
+        if len(packet) != BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES:
+            self._pair.drop("length")
+        elif not self._framing(port).is_intact_in_full(packet):
+            self._pair.drop("icrc")
+        elif not number & _BECN or word & PSN_MASK or packet[BTH_BYTES:-ICRC_BYTES] != CNP_PAYLOAD:
+            self._pair.drop("header")
+        else:
+            self._pair.notified(now)
+
+    # Verification.
+
+    def _problem(
+        self, packet: memoryview, head: Buffer, length: int, port: int, opcode: int, psn: Psn, place: int
+    ) -> str | None:
+        """What is wrong with a packet that is handled alone, "icrc" or "payload"; None: nothing is."""
+        payload, framing, slot, is_wanted = self._payload, self._framings.get(port) or self._meet(port), 0, True
+        if length and opcode not in _STARTS:
+            ahead = distance(self._responder.expected, psn)
+            is_wanted = not ahead or (ahead > 0 and self._is_ooo)
+            slot = 0 if payload.is_constant else self._slot(ahead)
+        (icrc,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        if place and place < MOST_SEGMENTS:
+            icrc ^= framing.ip_id_change(len(packet), place)
+        is_as_sent = slot >= 0 and framing.icrc(head, length, slot) == icrc
+        if not is_as_sent and not framing.is_intact_in_full(packet):
+            return "icrc"
+        if not length or not is_wanted:
+            return None
+        if not self._is_sample() and is_as_sent and payload.is_constant:
+            return None
+        content = bytes(packet[len(head) : len(head) + length])
+        is_same = payload.has(content) if slot < 0 else content == payload.take(slot, length)
+        return None if is_same else "payload"
+
+    def _slot(self, ahead: int) -> int:
+        """The payload slot of a packet of the message under way; -1: it is of another message."""
+        mtu = self._payload.path_mtu
+        packet = self._responder.received_bytes // mtu + ahead
+        return self._payload.slot(packet) if 0 <= packet * mtu < self._responder.length else -1
+
+    def _is_run_right(self, packets: memoryview, count: int, port: int, slot: int) -> bool:
+        """Whether the payload of full MIDDLE packets is right, the first one's in that slot, where it is looked at.
+
+        Random payload always is, constant payload where this is a sample; then the first ICRC is checked, too.
+        """
+        payload, is_sample = self._payload, self._is_sample()
+        if payload.is_constant and not is_sample:
+            return True
+        stride = len(packets) // count
+        expected = payload.rows[:1] if payload.is_constant else payload.rows[slot : slot + count]
+        if len(expected) < count and not payload.is_constant:
+            expected = payload.rows.take(range(slot, slot + count), axis=0, mode="wrap")
+        if (_rows(packets, count, stride)[:, BTH_BYTES:-ICRC_BYTES] != expected).any():
+            self._suspect(count)
+            return False
+        return not is_sample or self._framing(port).is_intact_in_full(packets[:stride])
+
+    def _suspect(self, packets: int) -> None:
+        self._suspected, self._unwatched = packets, 0
+
+    def _is_sample(self) -> bool:
+        if self._unwatched:
+            self._unwatched -= 1
+            return False
+        if self._suspected:
+            self._suspected -= 1
+        if not self._suspected:
+            self._unwatched = self._verify_every - 1
+        return True
+
+    def _framing(self, port: int) -> Framing:
+        return self._framings.get(port) or self._meet(port)
+
+    def _meet(self, port: int) -> Framing:
+        if len(self._framings) >= KNOWN_PORTS:
+            self._framings.clear()
+        path = UdpPath(self._source, self._destination, port)
+        framing = self._framings[port] = Framing(path, self._qpn, self._payload)
+        return framing
+
+
+def _rows(packets: memoryview, count: int, stride: int) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(packets, np.uint8, count * stride).reshape(count, stride)

@@ -1,0 +1,172 @@
+"""What waits in a socket, read one reception at a time or several, over real sockets."""
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from agents.transports.roce.reader import ControlFacts, Reader, ReceiveBatch, _socket_name, read_control
+from agents.transports.roce.system_calls import (
+    IPV6_TCLASS,
+    SO_RXQ_OVFL,
+    UDP_GRO,
+    SocketAddress,
+    cut_message,
+    socket_address,
+)
+from emulator.roce.tuning import LARGEST_RECEPTION_BYTES
+
+STRIDE, PER_CALL, MOST = 100, 4, 5
+CALL = STRIDE * PER_CALL
+Ends = tuple[socket.socket, socket.socket, socket.socket]
+
+
+@pytest.fixture(params=["127.77.4.1", "::1"])
+def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
+    """One that receives and two that send to it."""
+    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
+    with (
+        socket.socket(family, socket.SOCK_DGRAM) as receiver,
+        socket.socket(family, socket.SOCK_DGRAM) as one,
+        socket.socket(family, socket.SOCK_DGRAM) as other,
+    ):
+        for each in (receiver, one, other):
+            try:
+                each.bind((request.param, 0))
+            except OSError as error:
+                pytest.skip(f"{request.param}: {error.strerror}")
+        receiver.setblocking(False)
+        receiver.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        yield receiver, one, other
+
+
+@pytest.fixture
+def buffer() -> bytearray:
+    return bytearray(MOST * CALL + LARGEST_RECEPTION_BYTES)
+
+
+@pytest.fixture
+def batch(ends: Ends, buffer: bytearray) -> ReceiveBatch:
+    is_v6 = ends[0].family == socket.AF_INET6
+    return ReceiveBatch(memoryview(buffer), stride=STRIDE, per_call=PER_CALL, most=MOST, is_v6=is_v6)
+
+
+@pytest.fixture
+def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
+    """One that expects full calls of the first sender."""
+    reader = Reader(ends[0], memoryview(buffer), batch)
+    send(ends[1], ends, PER_CALL, b"x")
+    (reception,) = reader.read() or ()
+    assert (bytes(reception.packets), reception.stride) == (b"x" * CALL, STRIDE)
+    reader.expect(reception.sender, MOST)
+    return reader
+
+
+def send(sender: socket.socket, ends: Ends, packets: int, letter: bytes, stride: int = STRIDE) -> bytes:
+    content = letter * (packets * stride)
+    control = cut_message(stride) if packets > 1 else ()
+    sender.sendmsg((content,), control, 0, ends[0].getsockname())
+    return content
+
+
+def read(reader: Reader) -> list[tuple[bytes, int, SocketAddress]]:
+    return [(bytes(packets), stride, sender) for packets, stride, sender, _ in reader.read() or ()]
+
+
+def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: Reader) -> None:
+    sender = ends[1].getsockname()
+    for packets in (PER_CALL, PER_CALL - 1):
+        sent = b"".join(send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (4, b"b"), (packets, b"c")))
+        assert read(reader) == [(sent, STRIDE, sender)]
+        assert reader.is_drained
+    assert reader.read() is None
+
+
+def test_as_many_are_read_at_once_as_are_expected(ends: Ends, reader: Reader) -> None:
+    reader.expect(ends[1].getsockname(), 3)
+    for _ in range(4):
+        send(ends[1], ends, PER_CALL, b"a")
+    assert [len(packets) for packets, _, _ in read(reader)] == [3 * CALL]
+    assert not reader.is_drained
+    assert [len(packets) for packets, _, _ in read(reader)] == [CALL]
+    assert reader.is_drained
+    assert reader.read() is None
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "kind", ["another sender", "one packet", "packets of another length", "a short packet", "shorter"]
+)
+def test_what_differs_is_a_reception_of_its_own(ends: Ends, reader: Reader, kind: str, place: int) -> None:
+    sent, stride, origin = [], STRIDE, ends[1].getsockname()
+    for index in range(4):
+        if index != place:
+            sent.append(send(ends[1], ends, PER_CALL, b"%d" % index))
+        elif kind == "another sender":
+            sent.append(send(ends[2], ends, PER_CALL, b"o"))
+            origin = ends[2].getsockname()
+        elif kind == "one packet":
+            sent.append(send(ends[1], ends, 1, b"o"))
+        elif kind == "packets of another length":
+            stride = STRIDE // 2
+            sent.append(send(ends[1], ends, 2 * PER_CALL, b"o", stride))
+        elif kind == "a short packet":
+            ends[1].sendmsg((b"o" * 250,), cut_message(STRIDE), 0, ends[0].getsockname())
+            sent.append(b"o" * 250)
+        else:
+            sent.append(send(ends[1], ends, 2, b"o"))
+    usual, rest = ends[1].getsockname(), b"".join(sent[place + 1 :])
+    before = b"".join(sent[: place + (kind == "shorter")])
+    expected = [(before, STRIDE, usual)] if before else []
+    expected += [(sent[place], stride, origin)] if kind != "shorter" else []
+    expected += [(rest, STRIDE, usual)] if rest else []
+    assert read(reader) == expected
+
+
+def test_what_is_larger_than_a_piece_is_whole(ends: Ends, reader: Reader) -> None:
+    sent = [send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (9, b"b"), (4, b"c"), (50, b"d"))]
+    assert [packets for packets, _, _ in read(reader)] == sent
+
+
+def test_nothing_usual_ends_reading_several_at_once(ends: Ends, reader: Reader) -> None:
+    for _ in range(3):
+        send(ends[2], ends, PER_CALL, b"o")
+    assert len(read(reader)) == 3
+    assert not reader.is_drained
+    for _ in range(2):
+        send(ends[1], ends, PER_CALL, b"a")
+    assert [len(packets) for packets, _, _ in read(reader)] == [CALL]
+
+
+def test_an_error_of_the_socket_is_nothing_that_came(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
+    ends[0].connect((ends[0].getsockname()[0], 9))
+    ends[0].send(b"nobody listens there")
+    assert batch.receive(ends[0].fileno(), MOST) == 0
+    ends[0].connect(ends[1].getsockname())
+    send(ends[1], ends, PER_CALL, b"a")
+    assert len(read(reader)) == 1
+
+
+def test_a_single_read_survives_an_error_of_the_socket(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> None:
+    reader = Reader(ends[0], memoryview(buffer), batch)
+    assert reader.read() is None
+    ends[0].connect((ends[0].getsockname()[0], 9))
+    ends[0].send(b"nobody listens there")
+    assert reader.read() == ()
+    assert reader.read() is None
+
+
+def test_marks_and_drops_are_read_from_control_messages() -> None:
+    integer = struct.Struct("=i").pack
+    for traffic_class in ((socket.IPPROTO_IP, socket.IP_TOS), (socket.IPPROTO_IPV6, IPV6_TCLASS)):
+        assert read_control(((*traffic_class, integer(3)),)) == ControlFacts(is_marked=True)
+        assert read_control(((*traffic_class, integer(2)),)) == ControlFacts()
+    drops = (socket.SOL_SOCKET, SO_RXQ_OVFL, integer(77))
+    assert read_control(((socket.IPPROTO_UDP, UDP_GRO, integer(1040)), drops)) == ControlFacts(1040, False, 77)
+
+
+def test_a_sender_keeps_its_scope() -> None:
+    link_local = ("fe80::1", 4791, 7, 3)
+    assert _socket_name(socket_address(*link_local)) == link_local
+    assert _socket_name(socket_address("192.0.2.1", 4791)) == ("192.0.2.1", 4791)

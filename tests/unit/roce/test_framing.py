@@ -1,0 +1,198 @@
+"""Packets made by look-ups are those of the codec with the ICRC of the plain algorithm, and any damage shows."""
+
+import pytest
+
+from emulator.roce.constants import RETH_BYTES
+from emulator.roce.framing import BTH_RETH_IMM, ICRC, Framing
+from emulator.roce.headers import Aeth, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.messages import Message, Reply, Verb
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import Packet, is_congestion_notification, parse_packet
+from emulator.roce.payload import Payload, Staging
+from emulator.roce.psn import Psn
+from emulator.roce.runs import follows_first
+
+V4 = UdpPath.between("127.0.0.1", "127.3.2.1", source_port=50_001)
+V6 = UdpPath.between("::1", "fd00::2", source_port=60_001)
+PATHS = pytest.mark.parametrize("path", [V4, V6], ids=["v4", "v6"])
+SEEDS = pytest.mark.parametrize("seed", [None, 7], ids=["constant", "random"])
+SIZES = pytest.mark.parametrize("size", [1, 2, 3, 4, 1023, 1024])
+MTU, RKEY, QP = 1024, 0xFEDCBA98, 0xABCDE
+ADDRESS = 1 << 63 | 5
+
+
+def framing(path: UdpPath = V4, seed: int | None = None, *, path_mtu: int = MTU) -> Framing:
+    return Framing(path, QP, Payload(path_mtu=path_mtu, seed=seed))
+
+
+def content(seed: int | None, size: int, slot: int = 0) -> bytes:
+    return bytes(Payload(path_mtu=MTU, seed=seed).take(slot, size))
+
+
+def parsed(data: bytes) -> Packet:
+    packet = parse_packet(data)
+    assert isinstance(packet, Packet)
+    return packet
+
+
+def checked(made: Framing, data: bytes, *, header_bytes: int, size: int, slot: int = 0) -> Packet:
+    """The packet, which is right, and of whose headers and ICRC every bit counts, but FECN and BECN."""
+    data = bytes(data)
+    packet = parsed(data)
+    assert packet.bth.dest_qp == QP
+    assert packet.icrc == icrc(made.path, data[:-4]) == made.icrc(data[:header_bytes], size, slot)
+    for at in range(header_bytes):
+        damaged = bytearray(data[:header_bytes])
+        damaged[at] ^= 8
+        assert at == 4 or made.icrc(damaged, size, slot) != packet.icrc, at
+    return packet
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 1023, 1024])
+def test_a_write_of_one_packet(path: UdpPath, size: int, seed: int | None) -> None:
+    made = framing(path, seed)
+    for psn, address, imm in ((0, 0, 0), (0xFFFFFF, 2**64 - 1, 2**32 - 1), (77, 1 << 62 | 5, 1)):
+        data = made.write(psn, Message(Verb.WRITE_IMM, size, address, imm), RKEY)
+        packet = checked(made, data, header_bytes=BTH_RETH_IMM.size, size=size)
+        assert (packet.bth.opcode, packet.bth.psn) == (Opcode.RC_WRITE_ONLY_IMM, psn)
+        assert packet.bth.ack_request
+        assert packet.extensions == (Reth(address, RKEY, size), ImmDt(imm))
+        assert packet.payload == content(seed, size)
+    packet = checked(made, made.write_without_imm(9, Message(Verb.WRITE, size, ADDRESS), 6), header_bytes=28, size=size)
+    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_ONLY, 9, True)
+    assert packet.extensions == (Reth(ADDRESS, 6, size),)
+    assert packet.payload == content(seed, size)
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_first_packet(path: UdpPath, *, seed: int | None, asks: bool) -> None:
+    made = framing(path, seed)
+    data = made.first(77, Message(Verb.WRITE, 1 << 20, ADDRESS), 6, ack_request=asks)
+    packet = checked(made, data, header_bytes=12 + RETH_BYTES, size=MTU)
+    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_FIRST, 77, asks)
+    assert packet.extensions == (Reth(ADDRESS, 6, 1 << 20),)
+    assert packet.payload == content(seed, MTU)
+
+
+@PATHS
+@SEEDS
+@SIZES
+@pytest.mark.parametrize("imm", [None, 1 << 31 | 9])
+def test_a_last_packet(path: UdpPath, size: int, imm: int | None, seed: int | None) -> None:
+    made, slot = framing(path, seed), 0 if seed is None else 3
+    data = made.last((1 << 24) - 1, size, slot=slot, imm=imm)
+    packet = checked(made, data, header_bytes=12 if imm is None else 16, size=size, slot=slot)
+    assert packet.bth.opcode == (Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM)
+    assert (packet.bth.psn, packet.bth.ack_request) == ((1 << 24) - 1, True)
+    assert packet.extensions == (() if imm is None else (ImmDt(imm),))
+    assert packet.payload == content(seed, size, slot)
+
+
+@PATHS
+def test_an_ack_and_a_notification(path: UdpPath) -> None:
+    made = framing(path)
+    packet = checked(made, made.ack(Reply(Psn(0xFFFFFE), 0x60, 5)), header_bytes=16, size=0)
+    assert (packet.bth.opcode, packet.bth.psn, packet.extensions) == (Opcode.RC_ACK, 0xFFFFFE, (Aeth(0x60, 5),))
+    data = bytes(made.notification())
+    assert is_congestion_notification(parsed(data))
+    assert parsed(data).icrc == icrc(path, data[:-4])
+
+
+@PATHS
+def test_a_packet_is_intact_with_any_ip_id_and_damaged_with_none(path: UdpPath) -> None:
+    made = framing(path)
+    data = bytearray(made.write(9, Message(Verb.WRITE_IMM, 100, 5, 1), RKEY))
+    assert made.is_intact_in_full(memoryview(data))
+    data[-4:] = ICRC.pack(icrc(path, bytes(data[:-4])) ^ made.ip_id_change(len(data), 9))
+    assert made.is_intact_in_full(memoryview(data))
+    data[50] ^= 1
+    assert not made.is_intact_in_full(memoryview(data))
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("size", [0, 1, 7, 1024])
+def test_a_gso_batch_is_writes_that_the_kernel_numbers(path: UdpPath, size: int, seed: int | None) -> None:
+    made = framing(path, seed)
+    message = Message(Verb.WRITE_IMM, size, address=1 << 62 | 5, imm=9)
+    for psn, count in ((0, 1), (0x12FFF0, 16), (0x12FFF0, 30), (0xFFFFFE, 4), (77, 40)):
+        batch, packets = made.writes(Psn(psn), message, count, RKEY)
+        data, stride = bytes(batch.calls[count]), batch.packet_bytes
+        assert (packets, len(data)) == (count, count * stride)
+        for place in range(count):
+            single = data[place * stride : (place + 1) * stride]
+            packet = parsed(single)
+            assert packet.icrc == icrc(path, single[:-4], ip_id=place)
+            assert packet.icrc == made.icrc(single[: BTH_RETH_IMM.size], size) ^ made.ip_id_change(stride, place)
+            assert single[:-4] == bytes(made.write((psn + place) % (1 << 24), message, RKEY))[:-4]
+        assert follows_first(data, count, stride, header_bytes=BTH_RETH_IMM.size, is_numbered=path.is_v4)
+
+
+def test_a_gso_batch_has_no_more_packets_than_a_call_carries() -> None:
+    made, message = framing(), Message(Verb.WRITE_IMM, 1024, 5, 1)
+    assert made.writes(Psn(0), message, 1000, RKEY)[1] == 65_507 // (32 + 1024 + 4)
+    assert made.writes(Psn(0), Message(Verb.WRITE_IMM, 0, 5, 1), 1000, RKEY)[1] == 64
+
+
+def run(
+    made: Framing, staging: Staging, psn: int, *, count: int, slot: int = 0, asks: bool = False, ends: bool = False,
+    are_cut: bool = True,
+) -> list[bytes]:  # fmt: skip
+    """MIDDLE packets, one by one."""
+    made.middles(staging, Psn(psn), slot, count, asks, ends, are_cut=are_cut)
+    return [b"".join(staging.pieces(slot + one, 1)) for one in range(count)]
+
+
+@PATHS
+@SEEDS
+@pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
+@pytest.mark.parametrize("psn", [0, 65_530, (1 << 24) - 3])
+@pytest.mark.parametrize("are_cut", [True, False])
+def test_a_run_has_the_headers_payload_and_icrcs_of_lone_packets(
+    path: UdpPath, *, path_mtu: int, psn: int, are_cut: bool, seed: int | None
+) -> None:
+    payload = Payload(path_mtu=path_mtu, seed=seed)
+    made, staging, count = Framing(path, QP, payload), Staging(payload), payload.per_call + 3
+    for slot in (0, 2):
+        for i, data in enumerate(run(made, staging, psn, slot=slot, count=count, asks=True, are_cut=are_cut)):
+            packet = parsed(data)
+            assert (packet.bth.psn, packet.bth.dest_qp) == ((psn + i) % (1 << 24), QP)
+            assert packet.bth.opcode == Opcode.RC_WRITE_MIDDLE
+            assert packet.bth.ack_request == (i == count - 1)
+            assert packet.payload == bytes(payload.take(slot + i, path_mtu))
+            assert packet.icrc == icrc(path, data[:-4], ip_id=i % payload.per_call if are_cut else 0)
+
+
+@SEEDS
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
+@pytest.mark.parametrize("are_cut", [True, False])
+def test_a_run_may_end_its_message_and_leaves_nothing_of_that_behind(
+    *, path_mtu: int, are_cut: bool, seed: int | None
+) -> None:
+    payload = Payload(path_mtu=path_mtu, seed=seed)
+    made, staging = Framing(V4, QP, payload), Staging(payload)
+    for count, ends in ((5, True), (7, False), (3, True), (7, True), (7, False)):
+        data = run(made, staging, 9, slot=1, count=count, asks=ends, are_cut=are_cut, ends=ends)
+        opcodes = [parsed(one).bth.opcode for one in data]
+        assert opcodes[:-1] == [Opcode.RC_WRITE_MIDDLE] * (count - 1)
+        assert opcodes[-1] == (Opcode.RC_WRITE_LAST if ends else Opcode.RC_WRITE_MIDDLE)
+        ip_ids = range(count) if are_cut else [0] * count
+        assert [parsed(one).icrc for one in data] == [
+            icrc(V4, one[:-4], ip_id=i) for i, one in zip(ip_ids, data, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("path_mtu", [1024, 4096])
+def test_two_flows_that_share_the_staging_buffer_do_not_mix(path_mtu: int) -> None:
+    payload = Payload(path_mtu=path_mtu)
+    staging = Staging(payload)
+    one, other = Framing(V4, 1, payload), Framing(V4, 2, payload)
+    for made, dest_qp in ((one, 1), (other, 2), (one, 1)):
+        version = staging.version
+        assert [parsed(data).bth.dest_qp for data in run(made, staging, 5, count=2)] == [dest_qp] * 2
+        assert staging.version != version
