@@ -18,7 +18,8 @@ from emulator.planner.workloads.workload import transformer_workload
 from emulator.run_folder.places import check_folder
 from emulator.trace.model import CommKind
 from emulator.units import parse_size
-from emulator.views.terminal.written_trace import files_line, render, to_json
+from emulator.views.as_json.workload import workload_to_json
+from emulator.views.terminal.written_trace import files_line, render
 from emulator.wire.trace.generated import write_workload
 
 _COLLECTIVES = [kind.label for kind in CommKind if kind.is_collective]
@@ -54,7 +55,7 @@ def _run(args: argparse.Namespace) -> None:
     workload: SyntheticWorkload = args.workload(args)
     paths = write_workload(workload, args.out, force=args.force)
     if args.json:
-        print_json(to_json(workload, paths))
+        print_json(workload_to_json(workload, paths))
     else:
         print_tables(render(workload), files_line(paths))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.workloads.node import SyntheticWorkload, Totals, Traffic
+from emulator.planner.workloads.node import SyntheticWorkload, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns import Column, explain
 from emulator.views.terminal.table import FittedTable
@@ -54,35 +54,3 @@ def render(workload: SyntheticWorkload) -> RenderableType:
     compute = format_duration(totals.compute_micros * NS_PER_US / totals.ranks)
     line = f"{totals.nodes} nodes, {totals.compute_nodes} of them compute: {compute} per rank on average"
     return Group(title, Text(), FittedTable(_COLUMNS, totals.traffic), Text(), Text(line))
-
-
-def to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, object]:
-    """The same for machines, with the parameters of the workload."""
-    return {
-        "workload": workload.name,
-        "parameters": dict(workload.parameters),
-        **_totals(workload.totals),
-        "groups": len(workload.groups),
-        "files": [str(path) for path in paths],
-    }
-
-
-def _totals(totals: Totals) -> dict[str, object]:
-    return {
-        "ranks": totals.ranks,
-        "nodes": totals.nodes,
-        "compute_nodes": totals.compute_nodes,
-        "compute_micros": totals.compute_micros,
-        "traffic": [
-            {
-                "role": entry.role.value,
-                "operation": entry.kind.label,
-                "size_bytes": entry.size_bytes,
-                "group_size": entry.group_size,
-                "operations": entry.operations,
-                "nodes": entry.nodes,
-                "total_bytes": entry.total_bytes,
-            }
-            for entry in totals.traffic
-        ],
-    }

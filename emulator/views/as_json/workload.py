@@ -1,0 +1,46 @@
+"""A synthetic workload that was written as a trace, as a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emulator.planner.workloads.node import SyntheticWorkload, Totals
+
+
+def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:
+    """Name, parameters and traffic of a workload.
+
+    Args:
+        workload: the workload.
+        paths: the files written.
+    """
+    return {
+        "workload": workload.name,
+        "parameters": dict(workload.parameters),
+        **_totals(workload.totals),
+        "groups": len(workload.groups),
+        "files": [str(path) for path in paths],
+    }
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {
+        "ranks": totals.ranks,
+        "nodes": totals.nodes,
+        "compute_nodes": totals.compute_nodes,
+        "compute_micros": totals.compute_micros,
+        "traffic": [
+            {
+                "role": entry.role.value,
+                "operation": entry.kind.label,
+                "size_bytes": entry.size_bytes,
+                "group_size": entry.group_size,
+                "operations": entry.operations,
+                "nodes": entry.nodes,
+                "total_bytes": entry.total_bytes,
+            }
+            for entry in totals.traffic
+        ],
+    }
