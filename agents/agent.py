@@ -37,7 +37,7 @@ from emulator.planner.program import Chunk
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
-    from emulator.telemetry.metrics import AgentMetrics
+    from emulator.telemetry.agent_metrics import AgentMetrics
 
 
 PROGRESS_S = 0.25

@@ -14,7 +14,7 @@ from emulator.visible import visible
 from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, tls_files
 
 if TYPE_CHECKING:
-    from emulator.telemetry.metrics import AgentMetrics
+    from emulator.telemetry.agent_metrics import AgentMetrics
 
 _EXAMPLE = """example:
   charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --token-file token
@@ -100,7 +100,8 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     """Metrics that are served until the stack is left; None where nobody asked for them."""
     if address is None:
         return None
-    from emulator.telemetry.metrics import AgentMetrics, MetricsEndpoint, new_registry, parse_address
+    from emulator.telemetry.agent_metrics import AgentMetrics
+    from emulator.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
 
     registry = new_registry()
     metrics = AgentMetrics(registry, name)

@@ -17,7 +17,7 @@ from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInt
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
-    from emulator.telemetry.metrics import AgentMetrics
+    from emulator.telemetry.agent_metrics import AgentMetrics
 
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
 

@@ -10,11 +10,13 @@ from emulator.errors import EmulatorError, RunAborted
 from emulator.experiment.spec import Observe
 from emulator.run_folder.manifest import ABORTED, COMPLETE
 from emulator.run_folder.observer import RunObserver
+from emulator.telemetry.broker import Broker
 from emulator.telemetry.digest import IterationDigest
+from emulator.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
 from emulator.telemetry.messages import Composer
-from emulator.telemetry.metrics import MetricsEndpoint, RunMetrics, new_registry, parse_address
-from emulator.telemetry.mqtt import Broker, MqttPublisher
+from emulator.telemetry.publisher import MqttPublisher
 from emulator.telemetry.reporter import RunFacts, TelemetryReporter
+from emulator.telemetry.run_metrics import RunMetrics
 
 PASSWORD_VARIABLE = "CHARKHA_MQTT_PASSWORD"
 Notify = Callable[[str], None]

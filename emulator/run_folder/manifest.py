@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
@@ -19,7 +19,9 @@ from emulator.validation import first_problem
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
-RUNNING, COMPLETE, ABORTED = "running", "complete", "aborted"
+RUNNING: Final = "running"
+COMPLETE: Final = "complete"
+ABORTED: Final = "aborted"
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 MIGRATIONS: dict[int, Callable[[Json], Json]] = {}

@@ -1,4 +1,4 @@
-"""The completions of an iteration, summed up by class while the run goes on."""
+"""Completions of one iteration at a time, summarised by class while the run is played."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from emulator.statistics.collectives import MERGE_COLUMNS, merge
 from emulator.statistics.summary import ClassSummary, classify
 
 LARGEST_ITERATION = 1_000_000
-"""Rows of an iteration beyond which it is not summed up: the controller has other things to do."""
+"""Rows; larger iterations are not summarised, because that would keep the controller from its work."""
 _SCHEMA = pa.schema([SAMPLES_SCHEMA.field(name) for name in MERGE_COLUMNS])
 
 
 class ClassObserver(Protocol):
-    """Who follows the classes of a run."""
+    """Follows the classes of a run."""
 
     def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
-        """The classes of an iteration that is over."""
+        """Take the classes of an iteration that is over."""
         ...
 
 
 class IterationDigest(RunObserver):
-    """Collects the rows of one iteration after the other, and tells its classes, unless it was too large.
+    """Collects the samples of an iteration and passes its classes on, unless the iteration is too large.
 
     Args:
-        told: who is told, in order.
+        observers: receive the classes, in this order.
     """
 
-    def __init__(self, told: Sequence[ClassObserver]) -> None:
-        self._told = told
+    def __init__(self, observers: Sequence[ClassObserver]) -> None:
+        self._observers = observers
         self._rows: dict[int, list[pa.RecordBatch]] = {}
 
     def recorded(self, samples: Columns) -> None:
@@ -45,10 +45,10 @@ class IterationDigest(RunObserver):
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
         """See RunObserver."""
         batches = self._rows.get(iteration, [])
-        self._rows = {one: rows for one, rows in self._rows.items() if one > iteration}
+        self._rows = {number: rows for number, rows in self._rows.items() if number > iteration}
         if sum(batch.num_rows for batch in batches) > LARGEST_ITERATION:
             return
         table = pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
         classes = classify(merge(table))
-        for one in self._told:
+        for one in self._observers:
             one.summed_up(iteration, classes)

@@ -1,40 +1,22 @@
-"""What a run says of itself while it goes on: topics and payloads, see telemetry.schema.json and docs/telemetry.md."""
+"""Messages of a run to an MQTT broker: payloads with their topics, numbered in order. See docs/telemetry.md."""
 
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cache
-from importlib import resources
 from itertools import count
 from typing import Any
 
-SCHEMA_VERSION = 1
+import msgspec
+
+from emulator.telemetry.payloads import KINDS, LOST, SCHEMA_VERSION, Envelope, Payload, State
+
 PREFIX = "charkha"
-LOST = "lost"
-
-
-class Kind(StrEnum):
-    """The last part of a topic; an agent's topic has its name behind it."""
-
-    STATE = "state"
-    PROGRESS = "progress"
-    ITERATION = "iteration"
-    COMPLETIONS = "completions"
-    AGENT = "agents"
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether the broker keeps the last one for whoever comes later."""
-        return self in (Kind.STATE, Kind.AGENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it goes to a broker."""
+    """A message for a broker."""
 
     topic: str
     payload: str
@@ -43,48 +25,38 @@ class Message:
 
 @dataclass(slots=True)
 class Composer:
-    """Makes the messages of one run, numbered in order.
+    """Makes the messages of one run.
 
     Args:
         run_id: of the run.
-        prefix: what all topics begin with.
+        prefix: first level of all topics.
     """
 
     run_id: str
     prefix: str = PREFIX
     _numbers: Any = field(default_factory=lambda: count(1))
 
-    def compose(self, kind: Kind, facts: Mapping[str, Any], *, name: str = "") -> Message:
-        """A message with its envelope: schema version, run, sequence number, time.
+    def envelope(self) -> Envelope:
+        """The common part of the next message: schema version, run, sequence number, time."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        return Envelope(schema=SCHEMA_VERSION, run_id=self.run_id, sequence=next(self._numbers), time=now)
+
+    def compose(self, payload: Payload, *, name: str = "") -> Message:
+        """A payload with the topic of its kind.
 
         Args:
-            kind: of message.
-            facts: the payload proper.
-            name: of the agent, for its topic.
+            payload: with an envelope of this composer.
+            name: of the agent, for the topic of an agent.
         """
-        envelope = {
-            "schema": SCHEMA_VERSION,
-            "run_id": self.run_id,
-            "sequence": next(self._numbers),
-            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        }
+        kind = KINDS[type(payload)]
         topic = "/".join(part for part in (self.prefix, self.run_id, kind, _level(name)) if part)
-        return Message(topic, json.dumps(envelope | dict(facts)), kind.is_retained)
+        return Message(topic, msgspec.json.encode(payload).decode(), kind.is_retained)
 
     def will(self) -> Message:
-        """What the broker says of the run when its connection breaks."""
-        facts = {"schema": SCHEMA_VERSION, "run_id": self.run_id, "sequence": 0, "state": LOST}
-        return Message(f"{self.prefix}/{self.run_id}/{Kind.STATE}", json.dumps(facts), True)
+        """The last will: what the broker publishes when the connection to the run breaks."""
+        return self.compose(State(schema=SCHEMA_VERSION, run_id=self.run_id, sequence=0, state=LOST))
 
 
 def _level(name: str) -> str:
-    """A name as one level of a topic: without what topics give a meaning."""
+    """A name as one level of a topic: without the characters that have a meaning in topics."""
     return "".join("_" if character in "/+#\0" else character for character in name)
-
-
-@cache
-def schema() -> Mapping[str, Any]:
-    """The JSON schema of every payload, by kind."""
-    text = resources.files(__package__).joinpath("telemetry.schema.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Any] = json.loads(text)
-    return loaded

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.telemetry.messages import LOST, Kind
+from emulator.telemetry.payloads import LOST, Kind
 
 FINAL_STATES = ("complete", "aborted", LOST)
 

@@ -1,23 +1,39 @@
-"""From what happens in a run to messages for a broker and metrics for a scraper."""
+"""From the events of a run to messages for a broker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from emulator.run_folder.observer import RunObserver
-from emulator.statistics.summary import ClassSummary
-from emulator.telemetry.messages import Composer, Kind, Message
+from emulator.telemetry.messages import Composer, Message
+from emulator.telemetry.payloads import (
+    AgentState,
+    ClassFigures,
+    Completions,
+    IterationDone,
+    Payload,
+    Progress,
+    State,
+)
 from emulator.units import BITS_PER_BYTE
+
+if TYPE_CHECKING:
+    from emulator.statistics.summary import ClassSummary
 
 PROGRESS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known before a run begins; `nodes` are communication nodes of all iterations and ranks."""
+    """What is known of a run before it begins.
+
+    Attributes:
+        iterations: to be played, warm-up included.
+        nodes: communication nodes of all iterations and ranks.
+    """
 
     run_id: str
     trace: str
@@ -28,7 +44,7 @@ class RunFacts:
 
 
 class Sink(Protocol):
-    """Where messages go; never waits."""
+    """Takes messages and never waits; `dropped` counts those it had no room for."""
 
     dropped: int
 
@@ -38,13 +54,13 @@ class Sink(Protocol):
 
 
 class TelemetryReporter(RunObserver):
-    """Tells a sink of a run. Progress and agents at most once a second, everything else as it happens.
+    """Reports a run to a sink: progress and agents at most once a second, everything else at once.
 
     Args:
         facts: of the run.
         composer: makes the messages.
         sink: takes them.
-        now: seconds of a monotonic clock.
+        now: monotonic clock, seconds.
     """
 
     def __init__(
@@ -53,31 +69,48 @@ class TelemetryReporter(RunObserver):
         self._facts, self._composer, self._sink, self._now = facts, composer, sink, now
         self._iteration = 0
         self._nodes_done = 0
-        self._seen = (now(), 0)
+        self._last_progress = (now(), 0)
         self._agents: dict[str, float] = {}
 
     def begin(self) -> None:
-        """The run is about to start."""
+        """Report that the run is about to start."""
         facts = self._facts
-        self._tell_state(
-            "starting",
-            trace=facts.trace,
-            ranks=facts.ranks,
-            iterations=facts.iterations,
-            nodes=facts.nodes,
-            run_folder=facts.run_folder,
+        self._send(
+            State(
+                **self._composer.envelope(),
+                state="starting",
+                trace=facts.trace,
+                ranks=facts.ranks,
+                iterations=facts.iterations,
+                nodes=facts.nodes,
+                run_folder=facts.run_folder,
+                dropped=self._sink.dropped,
+            )
         )
 
-    def end(self, state: str, reason: str | None) -> None:
-        """The run is over: `complete` or `aborted`, and why."""
+    def end(self, state: Literal["complete", "aborted"], reason: str | None) -> None:
+        """Report that the run is over.
+
+        Args:
+            state: how it ended.
+            reason: why it was aborted.
+        """
         for agent in self._agents:
-            self._tell(Kind.AGENT, {"agent": agent, "state": "gone"}, name=agent)
-        self._tell_state(state, reason=reason, run_folder=self._facts.run_folder)
+            self._send(AgentState(**self._composer.envelope(), agent=agent, state="gone"), name=agent)
+        self._send(
+            State(
+                **self._composer.envelope(),
+                state=state,
+                reason=reason,
+                run_folder=self._facts.run_folder,
+                dropped=self._sink.dropped,
+            )
+        )
 
     def iteration_started(self, iteration: int) -> None:
         """See RunObserver."""
         if not self._nodes_done:
-            self._tell_state("playing")
+            self._send(State(**self._composer.envelope(), state="playing", dropped=self._sink.dropped))
         self._iteration = iteration
 
     def completed(self, nodes: int) -> None:
@@ -86,55 +119,65 @@ class TelemetryReporter(RunObserver):
 
     def moved(self, bytes_sent: int) -> None:
         """See RunObserver."""
-        now, (then, before) = self._now(), self._seen
+        now, (then, before) = self._now(), self._last_progress
         if now - then < PROGRESS_S:
             return
-        self._seen = (now, bytes_sent)
-        facts = {
-            "iteration": self._iteration,
-            "nodes_done": self._nodes_done,
-            "nodes": self._facts.nodes,
-            "bytes_sent": bytes_sent,
-            "bits_per_second": round((bytes_sent - before) * BITS_PER_BYTE / (now - then)),
-            "dropped": self._sink.dropped,
-        }
-        self._tell(Kind.PROGRESS, facts)
+        self._last_progress = (now, bytes_sent)
+        self._send(
+            Progress(
+                **self._composer.envelope(),
+                iteration=self._iteration,
+                nodes_done=self._nodes_done,
+                nodes=self._facts.nodes,
+                bytes_sent=bytes_sent,
+                bits_per_second=round((bytes_sent - before) * BITS_PER_BYTE / (now - then)),
+                dropped=self._sink.dropped,
+            )
+        )
 
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
         """See RunObserver."""
         now = self._now()
-        if now - self._agents.get(agent, -PROGRESS_S) >= PROGRESS_S:
-            self._agents[agent] = now
-            facts = {"bytes_sent": bytes_sent, "nodes_done": nodes_done, "waiting_on": waiting_on}
-            self._tell(Kind.AGENT, {"agent": agent, "state": "playing", **facts}, name=agent)
+        if now - self._agents.get(agent, -PROGRESS_S) < PROGRESS_S:
+            return
+        self._agents[agent] = now
+        self._send(
+            AgentState(
+                **self._composer.envelope(),
+                agent=agent,
+                state="playing",
+                bytes_sent=bytes_sent,
+                nodes_done=nodes_done,
+                waiting_on=waiting_on,
+            ),
+            name=agent,
+        )
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
         """See RunObserver."""
-        self._tell(Kind.ITERATION, {"iteration": iteration, "jct_ns": jct_ns})
+        self._send(IterationDone(**self._composer.envelope(), iteration=iteration, jct_ns=jct_ns))
 
     def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
-        """See IterationDigest."""
-        self._tell(Kind.COMPLETIONS, {"iteration": iteration, "classes": [_class_facts(one) for one in classes]})
+        """See ClassObserver."""
+        figures = tuple(map(_figures, classes))
+        self._send(Completions(**self._composer.envelope(), iteration=iteration, classes=figures))
 
     def writing_trace(self) -> None:
         """See RunObserver."""
-        self._tell_state("writing")
+        self._send(State(**self._composer.envelope(), state="writing", dropped=self._sink.dropped))
 
-    def _tell_state(self, state: str, **facts: Any) -> None:
-        self._tell(Kind.STATE, {"state": state, "dropped": self._sink.dropped, **facts})
-
-    def _tell(self, kind: Kind, facts: Mapping[str, Any], *, name: str = "") -> None:
-        self._sink.offer(self._composer.compose(kind, facts, name=name))
+    def _send(self, payload: Payload, *, name: str = "") -> None:
+        self._sink.offer(self._composer.compose(payload, name=name))
 
 
-def _class_facts(one: ClassSummary) -> dict[str, Any]:
-    return {
-        "collective": one.collective,
-        "group_size": one.members,
-        "size_bytes": one.size_bytes,
-        "algorithm": one.algorithm,
-        "count": one.count,
-        "cct_p50_ns": one.cct_p50_ns,
-        "cct_max_ns": one.cct_max_ns,
-        "busbw_bytes_per_s": one.busbw_bytes_per_s,
-    }
+def _figures(one: ClassSummary) -> ClassFigures:
+    return ClassFigures(
+        collective=one.collective,
+        group_size=one.members,
+        size_bytes=one.size_bytes,
+        algorithm=one.algorithm,
+        count=one.count,
+        cct_p50_ns=one.cct_p50_ns,
+        cct_max_ns=one.cct_max_ns,
+        busbw_bytes_per_s=one.busbw_bytes_per_s,
+    )

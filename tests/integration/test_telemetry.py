@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from emulator.telemetry.messages import Composer, Kind
-from emulator.telemetry.metrics import MetricsEndpoint, new_registry
-from emulator.telemetry.mqtt import Broker, MqttPublisher
+from emulator.telemetry.broker import Broker
+from emulator.telemetry.endpoint import MetricsEndpoint, new_registry
+from emulator.telemetry.messages import Composer
+from emulator.telemetry.payloads import IterationDone, State
+from emulator.telemetry.publisher import MqttPublisher
 from tests.support.command import EXAMPLE, charkha, started, wait_for
 from tests.support.mosquitto import Mosquitto, listening, mosquitto
 
@@ -87,14 +89,14 @@ async def test_after_an_outage_messages_come_in_order_and_the_oldest_are_missing
     composer = Composer("r1")
     with MqttPublisher(Broker.parse(broker.url), will=composer.will(), buffer=10, grace_s=20) as publisher:
         async with listening(broker) as heard:
-            publisher.offer(composer.compose(Kind.PROGRESS, {}))
-            await heard.until("progress", sequence=1)
+            publisher.offer(composer.compose(IterationDone(**composer.envelope(), iteration=0, jct_ns=1)))
+            await heard.until("iteration", sequence=1)
         broker.stop()
         for _ in range(30):
-            publisher.offer(composer.compose(Kind.PROGRESS, {}))
+            publisher.offer(composer.compose(IterationDone(**composer.envelope(), iteration=0, jct_ns=1)))
         broker.start()
         async with listening(broker) as heard:
-            publisher.offer(composer.compose(Kind.STATE, {"state": "complete"}))
+            publisher.offer(composer.compose(State(**composer.envelope(), state="complete")))
             await heard.until("state", state="complete")
             numbers = [payload["sequence"] for _, payload, _ in heard.messages if payload["sequence"]]
     assert numbers == sorted(numbers)

@@ -8,7 +8,7 @@ import asyncio
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.experiment.telemetry import broker
-from emulator.telemetry.mqtt import require_mqtt
+from emulator.telemetry.broker import require_mqtt
 from emulator.views.terminal.watching import follow
 
 _EPILOG = """example:

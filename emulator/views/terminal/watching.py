@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from emulator.errors import RunError
-from emulator.telemetry.messages import Kind
-from emulator.telemetry.mqtt import Broker
+from emulator.telemetry.broker import Broker
 from emulator.telemetry.observed_run import ObservedRun
+from emulator.telemetry.payloads import Kind
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
 from emulator.views.figures import duration_cell

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from emulator.errors import InputError
-from emulator.telemetry.mqtt import Broker
+from emulator.errors import HostError, InputError
+from emulator.telemetry.broker import Broker, require_mqtt
 
 
 @pytest.mark.parametrize(
@@ -21,8 +23,29 @@ def test_a_url_names_host_port_prefix_and_user(url: str, wanted: Broker) -> None
     assert Broker.parse(url) == wanted
 
 
-@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:x", "mqtt://host/a/#", "mqtt://u:secret@host"])
+@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:x", "mqtt://host/a/#", "mqtt://a+b"])
 def test_anything_else_is_refused(url: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=r"is not a broker: write mqtt://\[USER@\]HOST"):
         Broker.parse(url)
-    assert "secret@" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["mqtt://u:secret@host", "http://u:secret@host", "mqtt://u:secret@host:x", "mqtt://u:secret@h/#"]
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InputError, match="set CHARKHA_MQTT_PASSWORD instead") as refused:
+        Broker.parse(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_names_in_a_url_are_decoded_and_the_password_comes_from_elsewhere() -> None:
+    broker = Broker.parse("mqtt://a%40b@host", password="secret")
+    assert (broker.username, broker.password) == ("a@b", "secret")
+
+
+def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_mqtt()
+    monkeypatch.setitem(sys.modules, "aiomqtt", None)
+    monkeypatch.setattr("emulator.telemetry.broker.find_spec", lambda name: None)
+    with pytest.raises(HostError, match=r"MQTT needs aiomqtt: pip install 'charkha\[telemetry\]'"):
+        require_mqtt()

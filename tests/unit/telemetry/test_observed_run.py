@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from emulator.telemetry.messages import Kind
 from emulator.telemetry.observed_run import FINAL_STATES, ObservedRun
+from emulator.telemetry.payloads import Kind
 
 
 def state(run: ObservedRun, run_id: str, name: str, **facts: object) -> bool:

@@ -1,18 +1,15 @@
-"""What a run says of itself: every message fits the schema, in order, as often as is useful."""
+"""Messages of a run: they fit the schema, are in order, and come as often as is useful."""
 
 from __future__ import annotations
 
 import json
-import re
 
 import jsonschema
-import pytest
 
 from emulator.telemetry.digest import IterationDigest
-from emulator.telemetry.messages import Composer, Kind, Message, schema
-from emulator.telemetry.metrics import RunMetrics, new_registry, parse_address
+from emulator.telemetry.messages import Composer, Message
+from emulator.telemetry.payloads import Kind, schema
 from emulator.telemetry.reporter import RunFacts, TelemetryReporter
-from tests.support.command import ROOT
 from tests.support.runs import collective, columns
 
 FACTS = RunFacts("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
@@ -58,7 +55,6 @@ def test_every_message_fits_the_schema() -> None:
     assert kinds == {str(kind) for kind in Kind}
     for topic, payload in desk.said:
         jsonschema.validate(payload, schema() | {"$ref": f"#/$defs/{topic.split('/')[0]}"})
-    jsonschema.validate(json.loads(Composer("r1").will().payload), schema() | {"$ref": "#/$defs/state"})
 
 
 def test_messages_are_numbered_in_order_and_states_are_kept() -> None:
@@ -94,43 +90,39 @@ def test_progress_comes_once_a_second_with_a_rate() -> None:
     assert (topic, payload["bits_per_second"], payload["dropped"]) == ("progress", 4000, 3)
 
 
-def test_metrics_follow_a_run() -> None:
-    registry = new_registry()
-    metrics = RunMetrics(registry, FACTS)
-    digest = IterationDigest([metrics])
-    metrics.iteration_started(0)
-    metrics.completed(2)
-    digest.recorded(columns(collective([0, 0], [4000, 4000])))
-    metrics.agent_moved("agent-0", bytes_sent=77, nodes_done=1, waiting_on="")
-    metrics.iteration_done(0, 2_000_000)
-    digest.iteration_done(0, 2_000_000)
-    labels = {"collective": "all_reduce", "group_size": "2", "size_bytes": "1000", "algorithm": "ring"}
-    assert registry.get_sample_value("charkha_jct_seconds") == pytest.approx(0.002)
-    assert registry.get_sample_value("charkha_communication_nodes_done_total") == 2
-    assert registry.get_sample_value("charkha_cct_seconds", labels) == pytest.approx(4e-6)
-    assert registry.get_sample_value("charkha_busbw_bytes_per_second", labels) == pytest.approx(250e6)
-    assert registry.get_sample_value("charkha_agent_payload_bytes", {"agent": "agent-0"}) == 77
+def test_a_run_that_fails_reports_why_and_that_its_agents_are_gone() -> None:
+    desk = Desk()
+    desk.reporter.begin()
+    desk.reporter.agent_moved("a0", bytes_sent=1, nodes_done=1, waiting_on="")
+    desk.reporter.end("aborted", "agent a0: connection lost")
+    *_, (agent, gone), (state, last) = desk.said
+    assert (agent, gone["agent"], gone["state"]) == ("agents/a0", "a0", "gone")
+    assert (state, last["state"], last["reason"]) == ("state", "aborted", "agent a0: connection lost")
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"), [("9100", ("127.0.0.1", 9100)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:2", ("::1", 2))]
-)
-def test_metrics_are_for_this_host_unless_told_otherwise(text: str, wanted: tuple[str, int]) -> None:
-    assert parse_address(text) == wanted
-
-
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    registry = new_registry()
-    RunMetrics(registry, FACTS)
-    names = {sample.name for metric in registry.collect() for sample in metric.samples} | {
-        metric.name for metric in registry.collect()
+def test_the_first_message_has_what_is_known_before_the_run() -> None:
+    desk = Desk()
+    desk.reporter.begin()
+    [(topic, payload)] = desk.said
+    assert topic == "state"
+    del payload["time"]
+    assert payload == {
+        "schema": 1,
+        "run_id": "r1",
+        "sequence": 1,
+        "state": "starting",
+        "trace": "a trace",
+        "ranks": 2,
+        "iterations": 2,
+        "nodes": 8,
+        "run_folder": "runs/r1",
+        "dropped": 3,
     }
-    dashboard = json.loads((ROOT / "lab" / "telemetry" / "grafana-dashboard.json").read_text())
-    asked = {
-        name
-        for panel in dashboard["panels"]
-        for target in panel["targets"]
-        for name in re.findall(r"charkha_\w+", target["expr"])
-    }
-    assert asked
-    assert asked <= names
+
+
+def test_an_agent_reports_at_most_once_a_second() -> None:
+    desk = Desk()
+    for now, done in ((0.0, 1), (0.9, 2), (1.0, 3)):
+        desk.now = now
+        desk.reporter.agent_moved("a0", bytes_sent=0, nodes_done=done, waiting_on="rank 1")
+    assert [payload["nodes_done"] for _, payload in desk.said] == [1, 3]

@@ -1,0 +1,101 @@
+"""An HTTP endpoint for Prometheus, served by a thread of prometheus_client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from emulator.errors import HostError, InputError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from prometheus_client import CollectorRegistry
+
+LOCAL = "127.0.0.1"
+PATH = "/metrics"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `[HOST:]PORT`; without a host, the loopback address.
+
+    Raises:
+        InputError: the text is not an address.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise InputError(f"{text!r} is not an address for metrics: write [HOST:]PORT")
+    return host.strip("[]") or LOCAL, int(port)
+
+
+class MetricsEndpoint:
+    """Serves a registry at `http://HOST:PORT/metrics`; a context manager.
+
+    Args:
+        registry: of the metrics to serve.
+        address: host and port; port 0 = any free port.
+    """
+
+    def __init__(self, registry: CollectorRegistry, address: tuple[str, int]) -> None:
+        self._registry, self._address = registry, address
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Start to listen.
+
+        Raises:
+            HostError: the address cannot be used.
+        """
+        from prometheus_client import start_http_server
+
+        host, port = self._address
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=self._registry)
+        except OSError as error:
+            raise HostError(f"metrics cannot be served at {host}:{port} ({error.strerror}): use another") from error
+        self._server.set_app(at_metrics_only(self._server.get_app()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Address to scrape."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host}:{port}{PATH}"
+
+
+def at_metrics_only(metrics: WSGIApplication) -> WSGIApplication:
+    """An application that serves metrics at /metrics, names that path at /, and answers 404 elsewhere."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == PATH:
+            return metrics(environ, start_response)
+        status = "200 OK" if path in ("", "/") else "404 Not Found"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"The metrics are at {PATH}\n".encode()]
+
+    return answer
+
+
+def new_registry() -> CollectorRegistry:
+    """An empty registry for metrics.
+
+    Raises:
+        HostError: prometheus_client is missing.
+    """
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError as error:
+        raise HostError("metrics need prometheus-client: pip install 'charkha[telemetry]'") from error
+    return CollectorRegistry()

@@ -1,0 +1,139 @@
+"""Payloads that a run publishes over MQTT while it is played: one type per kind of topic; the types are the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+SCHEMA_VERSION: Final = 1
+LOST: Final = "lost"
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Iteration: TypeAlias = Annotated[int, Meta(description="number of the iteration, negative for warm-up")]
+_Dropped: TypeAlias = Annotated[int, Meta(ge=0, description="messages dropped because the buffer was full")]
+
+
+class Kind(StrEnum):
+    """Third level of a topic; the topic of an agent has the agent's name after it."""
+
+    STATE = "state"
+    PROGRESS = "progress"
+    ITERATION = "iteration"
+    COMPLETIONS = "completions"
+    AGENT = "agents"
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether the broker keeps the last message for clients that subscribe later."""
+        return self in (Kind.STATE, Kind.AGENT)
+
+
+class Envelope(TypedDict):
+    """What every message has: see `Payload`."""
+
+    schema: Literal[1]
+    run_id: str
+    sequence: int
+    time: str
+
+
+class Payload(Struct, frozen=True, kw_only=True):
+    """Common part of all messages."""
+
+    schema: Literal[1]
+    run_id: str
+    sequence: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="number of the message within the run, from 1; a gap is a dropped message; 0 in the last will",
+        ),
+    ]
+    time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | UnsetType = UNSET
+
+
+class State(Payload, frozen=True, kw_only=True):
+    """State of the run; `lost` is set by the broker when the connection breaks."""
+
+    state: Literal["starting", "playing", "writing", "complete", "aborted", "lost"]
+    trace: str | UnsetType = UNSET
+    ranks: _Count | UnsetType = UNSET
+    iterations: Annotated[int, Meta(ge=0, description="to be played, warm-up included")] | UnsetType = UNSET
+    nodes: (
+        Annotated[int, Meta(ge=0, description="communication nodes to complete, over all iterations and ranks")]
+        | UnsetType
+    ) = UNSET
+    run_folder: str | UnsetType = UNSET
+    reason: str | UnsetType | None = UNSET
+    dropped: _Dropped | UnsetType = UNSET
+
+
+class Progress(Payload, frozen=True, kw_only=True):
+    """Progress of the run, at most once a second."""
+
+    iteration: _Iteration
+    nodes_done: Annotated[int, Meta(ge=0, description="communication nodes completed since the run began")]
+    nodes: Annotated[int, Meta(ge=0, description="communication nodes of the whole run")]
+    bytes_sent: Annotated[int, Meta(ge=0, description="payload sent and acknowledged since the run began")]
+    bits_per_second: Annotated[float, Meta(description="payload rate since the previous message")]
+    dropped: _Dropped
+
+
+class IterationDone(Payload, frozen=True, kw_only=True):
+    """An iteration that all ranks completed."""
+
+    iteration: _Iteration
+    jct_ns: Annotated[int, Meta(description="job completion time: first start to last end")]
+
+
+class ClassFigures(Struct, frozen=True, kw_only=True):
+    """One class of collectives in one iteration; null is an unknown value."""
+
+    collective: str
+    group_size: int
+    size_bytes: Annotated[int, Meta(description="array size as nccl-tests counts it")]
+    algorithm: str
+    count: int
+    cct_p50_ns: float | None
+    cct_max_ns: float | None
+    busbw_bytes_per_s: float | None
+
+
+class Completions(Payload, frozen=True, kw_only=True):
+    """The classes of an iteration."""
+
+    iteration: _Iteration
+    classes: tuple[ClassFigures, ...]
+
+
+class AgentState(Payload, frozen=True, kw_only=True):
+    """State of an agent, at most once a second."""
+
+    agent: str
+    state: Literal["playing", "gone"]
+    bytes_sent: _Count | UnsetType = UNSET
+    nodes_done: Annotated[int, Meta(ge=0, description="nodes of the trace, compute included")] | UnsetType = UNSET
+    waiting_on: str | UnsetType = UNSET
+
+
+KINDS: Mapping[type[Payload], Kind] = {
+    State: Kind.STATE,
+    Progress: Kind.PROGRESS,
+    IterationDone: Kind.ITERATION,
+    Completions: Kind.COMPLETIONS,
+    AgentState: Kind.AGENT,
+}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of every payload, under `$defs` by kind; exported to telemetry.schema.json."""
+    references, definitions = msgspec.json.schema_components(tuple(KINDS))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Messages that Charkha publishes over MQTT during a run; a definition per kind of topic",
+        "$defs": definitions | dict(zip(KINDS.values(), references, strict=True)),
+    }

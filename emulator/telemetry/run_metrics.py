@@ -1,0 +1,79 @@
+"""Prometheus metrics of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from emulator.run_folder.observer import RunObserver
+from emulator.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from emulator.statistics.summary import ClassSummary
+    from emulator.telemetry.reporter import RunFacts
+
+_CLASS = ("collective", "group_size", "size_bytes", "algorithm")
+
+
+class RunMetrics(RunObserver):
+    """Keeps the metrics of a run up to date.
+
+    Args:
+        registry: where the metrics are registered.
+        facts: of the run.
+    """
+
+    def __init__(self, registry: CollectorRegistry, facts: RunFacts) -> None:
+        from prometheus_client import Counter, Gauge, Info
+
+        info = Info("charkha_run", "the current run", registry=registry)
+        info.info({"run_id": facts.run_id, "trace": facts.trace, "run_folder": facts.run_folder})
+        self._ranks = Gauge("charkha_ranks", "ranks of the trace", registry=registry)
+        self._ranks.set(facts.ranks)
+        self._nodes = Gauge("charkha_communication_nodes", "communication nodes of the whole run", registry=registry)
+        self._nodes.set(facts.nodes)
+        self._iteration = Gauge(
+            "charkha_iteration", "number of the current iteration, negative for warm-up", registry=registry
+        )
+        self._done = Counter("charkha_communication_nodes_done", "communication nodes completed", registry=registry)
+        self._jct = Gauge("charkha_jct_seconds", "job completion time of the last iteration", registry=registry)
+        self._sent = Gauge(
+            "charkha_agent_payload_bytes",
+            "payload sent and acknowledged since the run began",
+            ("agent",),
+            registry=registry,
+        )
+        self._cct = Gauge("charkha_cct_seconds", "median cct of the last iteration", _CLASS, registry=registry)
+        self._busbw = Gauge(
+            "charkha_busbw_bytes_per_second",
+            "bus bandwidth at the median cct of the last iteration",
+            _CLASS,
+            registry=registry,
+        )
+
+    def iteration_started(self, iteration: int) -> None:
+        """See RunObserver."""
+        self._iteration.set(iteration)
+
+    def completed(self, nodes: int) -> None:
+        """See RunObserver."""
+        self._done.inc(nodes)
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """See RunObserver."""
+        self._sent.labels(agent).set(bytes_sent)
+
+    def iteration_done(self, iteration: int, jct_ns: int) -> None:
+        """See RunObserver."""
+        self._jct.set(jct_ns / NS_PER_S)
+
+    def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
+        """See ClassObserver."""
+        for one in classes:
+            labels = (one.collective, one.members, one.size_bytes, one.algorithm)
+            if one.cct_p50_ns is not None:
+                self._cct.labels(*labels).set(one.cct_p50_ns / NS_PER_S)
+            if one.busbw_bytes_per_s is not None:
+                self._busbw.labels(*labels).set(one.busbw_bytes_per_s)

@@ -1,0 +1,78 @@
+"""Metrics of a run, as a scraper reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from emulator.telemetry.digest import IterationDigest
+from emulator.telemetry.endpoint import new_registry
+from emulator.telemetry.reporter import RunFacts
+from emulator.telemetry.run_metrics import RunMetrics
+from tests.support.command import ROOT
+from tests.support.runs import collective, columns
+
+FACTS = RunFacts("r1", "a trace", ranks=2, iterations=2, nodes=8, run_folder="runs/r1")
+
+
+def test_metrics_follow_a_run() -> None:
+    registry = new_registry()
+    metrics = RunMetrics(registry, FACTS)
+    digest = IterationDigest([metrics])
+    metrics.iteration_started(0)
+    metrics.completed(2)
+    digest.recorded(columns(collective([0, 0], [4000, 4000])))
+    metrics.agent_moved("agent-0", bytes_sent=77, nodes_done=1, waiting_on="")
+    metrics.iteration_done(0, 2_000_000)
+    digest.iteration_done(0, 2_000_000)
+    labels = {"collective": "all_reduce", "group_size": "2", "size_bytes": "1000", "algorithm": "ring"}
+    assert registry.get_sample_value("charkha_jct_seconds") == pytest.approx(0.002)
+    assert registry.get_sample_value("charkha_communication_nodes_done_total") == 2
+    assert registry.get_sample_value("charkha_cct_seconds", labels) == pytest.approx(4e-6)
+    assert registry.get_sample_value("charkha_busbw_bytes_per_second", labels) == pytest.approx(250e6)
+    assert registry.get_sample_value("charkha_agent_payload_bytes", {"agent": "agent-0"}) == 77
+
+
+def test_what_is_known_before_the_run_is_there_at_once() -> None:
+    registry = new_registry()
+    RunMetrics(registry, FACTS)
+    info = {"run_id": "r1", "trace": "a trace", "run_folder": "runs/r1"}
+    assert registry.get_sample_value("charkha_run_info", info) == 1
+    assert registry.get_sample_value("charkha_ranks") == 2
+    assert registry.get_sample_value("charkha_communication_nodes") == 8
+
+
+def test_the_iteration_is_negative_during_warm_up() -> None:
+    registry = new_registry()
+    metrics = RunMetrics(registry, FACTS)
+    metrics.iteration_started(-1)
+    assert registry.get_sample_value("charkha_iteration") == -1
+
+
+def test_a_class_without_bandwidth_has_a_time_only() -> None:
+    registry = new_registry()
+    digest = IterationDigest([RunMetrics(registry, FACTS)])
+    digest.recorded(columns(collective([0, 0], [4000, 4000], kind="barrier", size_bytes=0, algorithm="x")))
+    digest.iteration_done(0, 1)
+    labels = {"collective": "barrier", "group_size": "2", "size_bytes": "0", "algorithm": "x"}
+    assert registry.get_sample_value("charkha_cct_seconds", labels) == pytest.approx(4e-6)
+    assert registry.get_sample_value("charkha_busbw_bytes_per_second", labels) is None
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    registry = new_registry()
+    RunMetrics(registry, FACTS)
+    names = {sample.name for metric in registry.collect() for sample in metric.samples} | {
+        metric.name for metric in registry.collect()
+    }
+    dashboard = json.loads((ROOT / "lab" / "telemetry" / "grafana-dashboard.json").read_text())
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"charkha_\w+", target["expr"])
+    }
+    assert asked
+    assert asked <= names
