@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
-from emulator.errors import InputError, PlanError
-from emulator.experiment.resolve import Resolved, overrides_of, resolve
+from emulator.cli.output import print_json
+from emulator.cli.playing import notify
+from emulator.errors import PlanError
+from emulator.experiment.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec import COLLECTIVES, Experiment
-from emulator.experiment.testbed import topology_without_host
-from emulator.experiment.workload import load_from_files
-from emulator.planner.choice import AlgorithmChoice
-from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
-from emulator.planner.network.plan import Plan, instance_ns, make_plan
-from emulator.planner.network.queueing import Sending
-from emulator.planner.network.routing import Router, weights_of
-from emulator.planner.network.traffic import (
-    Traffic,
-    traffic_of_collective,
-    traffic_of_transformer,
-    traffic_of_workload,
-)
 from emulator.planner.workloads.pipeline import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
-from emulator.roce.constants import LEAST_WINDOW_PACKETS
-from emulator.topology.model import Topology
-from emulator.topology.paths import Paths
-from emulator.trace.critical_path import longest_path_ns
-from emulator.trace.model import Workload
 from emulator.units import parse_size
 from emulator.views.as_json.plan import plan_to_json
 from emulator.views.terminal.console import console
 from emulator.views.terminal.plan_table import render
-from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser, Subparsers
@@ -51,8 +31,6 @@ GROUPS = [
     OptionGroup("network", (*NETWORK, MTU, ALGORITHM)),
 ]
 _LARGEST_SEED = (1 << 32) - 1
-MOST_FLOWS_AS_LINUX = 1 << 22
-"""More flows than this get a hash that costs a tenth."""
 _EXAMPLE = """example:
   charkha plan --collective all_to_all -n 8 -b 8M --topology topologies/leaf-spine-2x2.yaml
 
@@ -90,26 +68,12 @@ def run(args: argparse.Namespace) -> int:
         PlanError: the workload and the options do not fit together.
         InputError: a file of link loads cannot be read.
     """
-    experiment = experiment_of(args)
-    task = _task(args, experiment)
-    topology = topology_without_host(experiment, ranks=task.traffic.ranks)
-    for note in topology.notes:
-        print(visible(f"charkha: {topology.source}: {note}"), file=sys.stderr)
-    resolved = resolve(experiment, topology)
-    router = Router(
-        topology,
-        seed=args.seed,
-        weights=_weights(args.link_loads, topology),
-        flow_hash=_flow_hash(resolved, topology, task.traffic, seed=args.seed),
-    )
-    sending = _sending(resolved, topology)
-    plan = make_plan(task.traffic, topology, router=router, overhead=resolved.overhead, sending=sending)
-    jct_ns, note = _jct(task, plan)
+    made = plan_experiment(experiment_of(args), _load(args), seed=args.seed, link_loads=args.link_loads, notify=notify)
     if args.json:
-        print(json.dumps(plan_to_json(plan, jct_ns=jct_ns, jct_note=note), indent=2))
+        print_json(plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note))
     else:
         out = console()
-        out.print(render(plan, jct_ns=jct_ns, jct_note=note, width=out.width), highlight=False)
+        out.print(render(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note, width=out.width), highlight=False)
     return 0
 
 
@@ -163,79 +127,19 @@ def _add_routing(parser: Parser) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What to plan; `workload` is set for a trace."""
+def _load(args: argparse.Namespace) -> CollectiveLoad | Transformer | None:
+    """What is planned instead of a trace; None for a trace.
 
-    traffic: Traffic
-    workload: Workload | None = None
-
-
-def _task(args: argparse.Namespace, experiment: Experiment) -> _Task:
-    overrides = overrides_of(experiment.job)
-    if args.transformer is not None:
-        return _Task(traffic_of_transformer(args.transformer, overrides=overrides))
+    Raises:
+        PlanError: a collective without ranks.
+    """
     if args.collective is None:
-        assert experiment.job.trace is not None
-        workload = load_from_files(experiment.job.trace).workload
-        choice = AlgorithmChoice(workload, overrides)
-        return _Task(traffic_of_workload(workload, name_of=choice.name_of), workload)
+        transformer: Transformer | None = args.transformer
+        return transformer
     if args.world is None:
         raise PlanError("--collective needs -n, the number of ranks that play it")
-    size = args.bytes if args.collective != "barrier" else 0
     group_size = min(args.group_size or args.world, args.world)
-    kind = COLLECTIVES[args.collective]
-    return _Task(
-        traffic_of_collective(kind, ranks=args.world, size_bytes=size, group_size=group_size, overrides=overrides)
-    )
-
-
-def _sending(resolved: Resolved, topology: Topology) -> Sending | None:
-    """How `run` would send there; None if that depends on sockets, or the model does not cover it."""
-    roce = resolved.roce
-    if roce is None or not roce.window_bytes or roce.qps > 1 or roce.flow_rate_bps or roce.rate_cap_bps:
-        return None
-    return Sending(
-        path_mtu=roce.path_mtu,
-        message_bytes=resolved.message_bytes,
-        window_packets=max(LEAST_WINDOW_PACKETS, roce.window_bytes // roce.path_mtu),
-        timeout_ns=roce.connection(window_packets=1).timeout_ns,
-        ipv6=topology.is_ipv6,
-    )
-
-
-def _weights(path: Path | None, topology: Topology) -> Any:
-    if path is None:
-        return None
-    try:
-        loads = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: the link loads cannot be read: {error}") from error
-    if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
-        raise InputError(f'{path}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
-    return weights_of(Paths(topology.network), loads)
-
-
-def _flow_hash(resolved: Resolved, topology: Topology, traffic: Traffic, *, seed: int | None) -> LinuxHash | None:
-    """The kernel's, if its choices can be known and there are few enough flows."""
-    if resolved.roce is None:
-        return None
-    ports = roce_source_ports(resolved.roce.source_port, qps=resolved.roce.qps)
-    flows = sum(operation.transfers * operation.groups for operation in traffic.operations)
-    if ports is None or flows > MOST_FLOWS_AS_LINUX:
-        return None
-    return linux_hash(topology, seed=topology.network.ecmp_seed if seed is None else seed, source_ports=ports)
-
-
-def _jct(task: _Task, plan: Plan) -> tuple[int | None, str]:
-    """Least time of an iteration, and what it is made of."""
-    if task.workload is not None:
-        times = instance_ns(task.traffic, plan)
-        note = "longest path of compute and ideal times by links"
-        return (None if times is None else longest_path_ns(task.workload, communication_ns=times)), note
-    if task.traffic.compute_ns:
-        return plan.jct_ns, "compute and ideal times by links one after the other, of the slowest stage"
-    return None, ""
+    return CollectiveLoad(COLLECTIVES[args.collective], args.world, args.bytes, group_size)
 
 
 def _transformer(text: str) -> Transformer:

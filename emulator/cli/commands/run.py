@@ -15,7 +15,12 @@ from emulator.experiment.spec import Experiment
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser, Subparsers
 
-GROUPS = [OptionGroup("", (trace_argument(is_optional=True),)), TRACE, COMPUTE, *play_groups(iterations=5, warmup=1)]
+GROUPS = [
+    OptionGroup("", (trace_argument(is_optional=True),)),
+    *play_groups(iterations=5, warmup=1),
+    OptionGroup("compute", (COMPUTE,)),
+    TRACE,
+]
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emulator.cli.options.converters import whole
+from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
 from emulator.errors import PlanError
-from emulator.experiment.spec import (
-    AUTO,
-    COLLECTIVES,
-    LARGEST_SEED,
-    parse_compute,
-    parse_factor,
-    parse_message_bytes,
-)
+from emulator.experiment.spec import AUTO, COLLECTIVES, parse_compute, parse_factor, parse_message_bytes
 from emulator.roce.option_help import OPTIONS as ROCE_HELP
 from emulator.roce.options import RoceOptions, spelled
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
 from emulator.units import format_size, parse_size
 
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.02, 3600.0
+_MESSAGE_SIZES = ", ".join(f"{format_size(one.message_bytes)} with {one.name}" for one in REGISTRY.values())
 
 
 def _seconds(text: str) -> float:
@@ -43,6 +37,10 @@ def _period(text: str) -> float:
 
 def _on_off(text: str) -> bool:
     return text == "on"
+
+
+def _factor(text: str) -> str:
+    return str(parse_factor(text))
 
 
 def _repeat(text: str) -> int | str:
@@ -69,180 +67,230 @@ def _roce(field: str) -> Callable[[str], Any]:
     return read
 
 
-_MESSAGE_SIZES = ", ".join(f"{format_size(one.message_bytes)} with {one.name}" for one in REGISTRY.values())
+def trace_argument(*, is_optional: bool = False) -> Option:
+    """TRACE."""
+    text = "a folder, a prefix of <prefix>.<rank>.et, or one file"
+    return Option("TRACE", "job.trace.path", text, metavar="TRACE", nargs="?" if is_optional else None)
+
 
 TRACE = OptionGroup(
     "trace",
     (
+        Option("--groups", "job.trace.groups", 'process groups: JSON {"1": [0, 1], …}', metavar="FILE"),
+        Option("--ranks", "job.trace.ranks", "number of ranks that the trace must have", metavar="N", read=whole(1)),
+        Option("--lenient", "job.trace.lenient", "drop dependencies on missing nodes", constant=True),
         Option(
-            flags=("--groups",), path="job.trace.groups", metavar="FILE", help='process groups: JSON {"1": [0, 1], …}'
-        ),
-        Option(
-            flags=("--ranks",), path="job.trace.ranks", metavar="N", read=whole(1), help="number of ranks in the trace"
-        ),
-        Option(
-            flags=("--lenient",), path="job.trace.lenient", constant=True, help="drop dependencies on missing nodes"
-        ),
-        Option(
-            flags=("--element-bytes",),
-            path="job.trace.element_bytes",
+            "--element-bytes",
+            "job.trace.element_bytes",
+            "comm_size in the trace counts elements of N bytes",
             metavar="N",
             read=whole(1),
-            help="comm_size in the trace counts elements of N bytes",
         ),
         Option(
-            flags=("--scale-bytes",),
-            path="job.trace.scale_bytes",
+            "--scale-bytes",
+            "job.trace.scale_bytes",
+            "multiply every payload by F, for example 1/64",
             metavar="F",
-            read=lambda text: str(parse_factor(text)),
-            help="multiply every payload by F, for example 1/64",
+            read=_factor,
         ),
     ),
 )
-
-
-def trace_argument(*, is_optional: bool = False) -> Option:
-    """TRACE."""
-    return Option(
-        flags=("TRACE",),
-        path="job.trace.path",
-        metavar="TRACE",
-        help="a folder, a prefix of <prefix>.<rank>.et, or one file",
-        nargs="?" if is_optional else None,
-    )
-
-
 SWEEP = OptionGroup(
     "",
     (
         Option(
-            flags=("COLLECTIVE",),
-            path="job.sweep.collective",
+            "COLLECTIVE",
+            "job.sweep.collective",
+            ", ".join(COLLECTIVES),
             metavar="COLLECTIVE",
             choices=tuple(sorted(COLLECTIVES)),
-            help=", ".join(COLLECTIVES),
         ),
         Option(
-            flags=("-n", "--ranks"),
-            path="job.sweep.ranks",
+            "-n --ranks",
+            "job.sweep.ranks",
+            "number of ranks in the group",
             metavar="RANKS",
             read=whole(1),
-            help="number of ranks in the group",
             is_required=True,
-            is_common=True,
         ),
         Option(
-            flags=("-b", "--min-bytes"),
-            path="job.sweep.min_bytes",
+            "-b --min-bytes",
+            "job.sweep.min_bytes",
+            "smallest size (default: 1K)",
             metavar="MIN",
             read=parse_size,
-            help="smallest size (default: 1K)",
             is_common=True,
         ),
         Option(
-            flags=("-e", "--max-bytes"),
-            path="job.sweep.max_bytes",
+            "-e --max-bytes",
+            "job.sweep.max_bytes",
+            "largest size (default: 64M)",
             metavar="MAX",
             read=parse_size,
-            help="largest size (default: 64M)",
             is_common=True,
         ),
         Option(
-            flags=("-f", "--factor"),
-            path="job.sweep.factor",
+            "-f --factor",
+            "job.sweep.factor",
+            "ratio of one size to the one before (default: 2)",
             metavar="FACTOR",
             read=whole(2),
-            help="ratio of one size to the one before (default: 2)",
             is_common=True,
         ),
     ),
 )
-
 NETWORK = (
     Option(
-        flags=("--topology",),
-        path="network.topology",
+        "--topology",
+        "network.topology",
+        "hosts, addresses, switches, rates (default: loopback)",
         metavar="FILE",
-        help="hosts, addresses, switches, rates (default: loopback)",
         is_common=True,
     ),
     Option(
-        flags=("--allow-network",),
-        path="network.allow_networks",
+        "--allow-network",
+        "network.allow_networks",
+        "let the topology use addresses of this prefix, for example 192.0.2.0/24",
         metavar="PREFIX",
         is_list=True,
-        help="let the topology use addresses of this prefix, for example 192.0.2.0/24",
     ),
     Option(
-        flags=("--transport",),
-        path="network.transport.name",
+        "--transport",
+        "network.transport.name",
+        f"{' or '.join(TRANSPORTS)} (default: the topology's, else {DEFAULT_TRANSPORT})",
         metavar="NAME",
         choices=TRANSPORTS,
-        help=f"{' or '.join(TRANSPORTS)} (default: the topology's, else {DEFAULT_TRANSPORT})",
         is_common=True,
     ),
     Option(
-        flags=("--message-bytes",),
-        path="network.transport.message_bytes",
+        "--message-bytes",
+        "network.transport.message_bytes",
+        f"largest message that payload is cut into (default: {_MESSAGE_SIZES})",
         metavar="SIZE",
         read=parse_message_bytes,
-        help=f"largest message that payload is cut into (default: {_MESSAGE_SIZES})",
     ),
 )
 ALGORITHM = Option(
-    flags=("--algorithm",),
-    path="job.algorithms",
+    "--algorithm",
+    "job.algorithms",
+    "algorithm of a collective, for example all_reduce=ring (repeatable)",
     metavar="KIND=NAME",
     is_mapping=True,
-    help="algorithm of a collective, for example all_reduce=ring (repeatable)",
     is_common=True,
 )
 MTU = Option(
-    flags=("--mtu",),
-    path="network.mtu",
+    "--mtu",
+    "network.mtu",
+    "MTU to assume, bytes (default: the links', else 1500)",
     metavar="N",
     read=whole(576, most=65_535),
-    help="MTU to assume, bytes (default: the links', else 1500)",
+)
+COMPUTE = Option(
+    "--compute",
+    "job.compute",
+    "take compute time as recorded, skip it, or multiply it (default: replay)",
+    metavar="replay|skip|FACTOR",
+    read=parse_compute,
 )
 CONNECTION = OptionGroup(
     "agents on other machines",
     (
         Option(
-            flags=("--listen",),
-            path="agents.listen",
-            metavar="HOST:PORT",
-            help="address where agents of the topology's `agents` connect",
+            "--listen", "agents.listen", "address where agents of the topology's `agents` connect", metavar="HOST:PORT"
         ),
         Option(
-            flags=("--join-timeout",),
-            path="agents.join_timeout_s",
+            "--join-timeout",
+            "agents.join_timeout_s",
+            "give up on an agent that has not connected by then (default: 60)",
             metavar="S",
             read=_seconds,
-            help="give up on an agent that has not connected by then (default: 60)",
         ),
         Option(
-            flags=("--token-file",),
-            path="agents.token_file",
+            "--token-file",
+            "agents.token_file",
+            "secret that agents must present (default: CHARKHA_TOKEN)",
             metavar="FILE",
-            help="secret that agents must present (default: CHARKHA_TOKEN)",
+        ),
+        Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control", metavar="FILE"),
+        Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),
+        Option("--tls-ca", "agents.tls_ca", "authority of the other side's certificate, PEM", metavar="FILE"),
+    ),
+)
+_DUT = OptionGroup(
+    "device under test",
+    (
+        Option(
+            "--profile",
+            "device.profile",
+            "firmware profile of the lab's switches, for example fw-b",
+            metavar="NAME|FILE",
+            is_common=True,
         ),
         Option(
-            flags=("--tls-cert",), path="agents.tls_cert", metavar="FILE", help="own certificate, PEM; encrypts control"
-        ),
-        Option(flags=("--tls-key",), path="agents.tls_key", metavar="FILE", help="key of the certificate, PEM"),
-        Option(
-            flags=("--tls-ca",),
-            path="agents.tls_ca",
-            metavar="FILE",
-            help="authority that must have issued the other side's certificate, PEM",
+            "--counters-every",
+            "device.counters_every_s",
+            "period between readings of the device's counters (default: 1)",
+            metavar="S",
+            read=_period,
         ),
     ),
 )
-CALIBRATION = Option(
-    flags=("--calibration",),
-    path="observe.calibration",
-    metavar="FILE",
-    help="from `charkha calibrate` (default: the one of this host)",
+_CAMPAIGN = OptionGroup(
+    "repeat (for charkha compare)",
+    (
+        Option(
+            "--repeat",
+            "campaign.repeat",
+            "make N runs, each in a folder below --out; auto: as many as the classes need (4 for one, 6 for 23)",
+            metavar="N|auto",
+            read=_repeat,
+        ),
+        Option(
+            "--profiles",
+            "campaign.profiles",
+            "firmware profiles that take turns, A B A B, in a folder each (default of --repeat: auto)",
+            metavar="A,B",
+            read=_profiles,
+        ),
+    ),
+)
+_ROCE = OptionGroup(
+    "RoCE transport",
+    tuple(
+        Option(
+            f"--{spelled(field)}",
+            f"network.transport.options.{field}",
+            one.text(field),
+            metavar=one.metavar or None,
+            choices=one.choices,
+            read=str if one.choices else _roce(field),
+        )
+        for field, one in ROCE_HELP.items()
+    ),
+)
+_OBSERVE = OptionGroup(
+    "report and telemetry",
+    (
+        Option("--no-report", "observe.report", "do not write report.html", constant=False),
+        Option(
+            "--mqtt",
+            "observe.mqtt",
+            "publish the run: mqtt://[USER@]HOST[:PORT][/PREFIX]; password in CHARKHA_MQTT_PASSWORD",
+            metavar="URL",
+        ),
+        Option(
+            "--metrics",
+            "observe.metrics",
+            "serve Prometheus metrics (default host: 127.0.0.1)",
+            metavar="[HOST:]PORT",
+        ),
+        Option(
+            "--calibration",
+            "observe.calibration",
+            "from `charkha calibrate` (default: the one of this host)",
+            metavar="FILE",
+        ),
+    ),
 )
 
 
@@ -255,139 +303,31 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
     play = (
         *NETWORK,
         Option(
-            flags=("--iterations",),
-            path="job.iterations",
+            "--iterations",
+            "job.iterations",
+            f"measured iterations (default: {iterations})",
             metavar="N",
             read=whole(1),
-            help=f"measured iterations (default: {iterations})",
             is_common=True,
         ),
         Option(
-            flags=("--warmup",),
-            path="job.warmup",
+            "--warmup",
+            "job.warmup",
+            f"iterations before them that are not counted (default: {warmup})",
             metavar="N",
             read=whole(0),
-            help=f"iterations before them that are not counted (default: {warmup})",
         ),
         ALGORITHM,
+        Option("--agents", "agents.count", "agent processes (default: one per core)", metavar="N", read=whole(1)),
+        Option("--credits", "job.credits", "receiver-ready credits (default: on)", choices=("on", "off"), read=_on_off),
         Option(
-            flags=("--agents",),
-            path="agents.count",
-            metavar="N",
-            read=whole(1),
-            help="agent processes (default: one per core)",
-        ),
-        Option(
-            flags=("--credits",),
-            path="job.credits",
-            choices=("on", "off"),
-            read=_on_off,
-            help="receiver-ready credits (default: on)",
-        ),
-        Option(
-            flags=("--timeout",),
-            path="timeout_s",
+            "--timeout",
+            "timeout_s",
+            "give up when nothing moves for this long (default: 60)",
             metavar="S",
             read=_seconds,
-            help="give up when nothing moves for this long (default: 60)",
         ),
-        Option(
-            flags=("--seed",),
-            path="seed",
-            metavar="N",
-            read=whole(0, most=LARGEST_SEED),
-            help="random seed (default: 0)",
-        ),
-        Option(
-            flags=("--lab",),
-            path="network.lab",
-            metavar="ID",
-            help="lab to play in, if several belong to the topology",
-        ),
-        CALIBRATION,
+        Option("--seed", "seed", "random seed (default: 0)", metavar="N", read=whole(0, most=LARGEST_SEED)),
+        Option("--lab", "network.lab", "lab to play in, if several belong to the topology", metavar="ID"),
     )
-    return [OptionGroup("play", play), CONNECTION, _DUT, _REPEAT, _ROCE, _OBSERVE]
-
-
-COMPUTE = OptionGroup(
-    "compute",
-    (
-        Option(
-            flags=("--compute",),
-            path="job.compute",
-            metavar="replay|skip|FACTOR",
-            read=parse_compute,
-            help="take compute time as recorded, skip it, or multiply it (default: replay)",
-        ),
-    ),
-)
-_DUT = OptionGroup(
-    "device under test",
-    (
-        Option(
-            flags=("--profile",),
-            path="device.profile",
-            metavar="NAME|FILE",
-            help="firmware profile of the lab's switches, for example fw-b",
-            is_common=True,
-        ),
-        Option(
-            flags=("--counters-every",),
-            path="device.counters_every_s",
-            metavar="S",
-            read=_period,
-            help="period between readings of the device's counters (default: 1)",
-        ),
-    ),
-)
-_REPEAT = OptionGroup(
-    "repeat (for charkha compare)",
-    (
-        Option(
-            flags=("--repeat",),
-            path="campaign.repeat",
-            metavar="N|auto",
-            read=_repeat,
-            help="make N runs for `charkha compare`; auto: as many as it needs",
-        ),
-        Option(
-            flags=("--profiles",),
-            path="campaign.profiles",
-            metavar="A,B",
-            read=_profiles,
-            help="firmware profiles that take turns, A B A B, in a folder each (default of --repeat: auto)",
-        ),
-    ),
-)
-_ROCE = OptionGroup(
-    "RoCE transport",
-    tuple(
-        Option(
-            flags=(f"--{spelled(field)}",),
-            path=f"network.transport.options.{field}",
-            metavar=one.metavar or None,
-            choices=one.choices,
-            read=str if one.choices else _roce(field),
-            help=one.text(field),
-        )
-        for field, one in ROCE_HELP.items()
-    ),
-)
-_OBSERVE = OptionGroup(
-    "report and telemetry",
-    (
-        Option(flags=("--no-report",), path="observe.report", constant=False, help="do not write report.html"),
-        Option(
-            flags=("--mqtt",),
-            path="observe.mqtt",
-            metavar="URL",
-            help="publish the run: mqtt://[USER@]HOST[:PORT][/PREFIX]; password in CHARKHA_MQTT_PASSWORD",
-        ),
-        Option(
-            flags=("--metrics",),
-            path="observe.metrics",
-            metavar="[HOST:]PORT",
-            help="serve Prometheus metrics (default host: 127.0.0.1)",
-        ),
-    ),
-)
+    return [OptionGroup("play", play), CONNECTION, _DUT, _CAMPAIGN, _ROCE, _OBSERVE]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from emulator.cli.options.converters import argument
@@ -20,12 +20,12 @@ from emulator.schema import SchemaProblem, decode
 Plain = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """An option of the command line.
 
     Attributes:
-        flags: as `-n`, `--ranks`; a positional argument has its name without dashes.
+        words: its flags, as `-n --ranks`; a positional argument has its name without dashes.
         path: of the value in a run spec, as `network.topology`; `job` is its one job.
         help: what it sets, in a few words.
         metavar: stands for the value.
@@ -39,9 +39,10 @@ class Option:
         nargs: "?" for a positional argument that can be left out.
     """
 
-    flags: tuple[str, ...]
+    words: str
     path: str
     help: str
+    _: KW_ONLY
     metavar: str | None = None
     read: Callable[[str], Any] = str
     choices: tuple[str, ...] = ()
@@ -51,6 +52,11 @@ class Option:
     is_required: bool = False
     is_common: bool = False
     nargs: str | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """Its words, the short one first."""
+        return self.words.split()
 
     @property
     def is_positional(self) -> bool:

@@ -1,0 +1,155 @@
+"""Planning an experiment: what it would load a network with, and how long that takes at least. No traffic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emulator.errors import InputError
+from emulator.experiment.resolve import Resolved, overrides_of, resolve
+from emulator.experiment.spec import Experiment
+from emulator.experiment.testbed import topology_without_host
+from emulator.experiment.workload import load_from_files
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
+from emulator.planner.network.plan import Plan, instance_ns, make_plan
+from emulator.planner.network.queueing import Sending
+from emulator.planner.network.routing import Router, weights_of
+from emulator.planner.network.traffic import (
+    Traffic,
+    traffic_of_collective,
+    traffic_of_transformer,
+    traffic_of_workload,
+)
+from emulator.planner.workloads.transformer import Transformer
+from emulator.roce.constants import LEAST_WINDOW_PACKETS
+from emulator.topology.model import Topology
+from emulator.topology.paths import Paths
+from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.model import CommKind, Workload
+
+MOST_FLOWS_AS_LINUX = 1 << 22
+"""More flows than this get a hash that costs a tenth."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveLoad:
+    """One collective, played by groups of consecutive ranks at the same time; size in bytes, as nccl-tests counts."""
+
+    kind: CommKind
+    ranks: int
+    size_bytes: int
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExperiment:
+    """A plan, the least time of an iteration (ns; None if it is not known), and what that is made of."""
+
+    plan: Plan
+    jct_ns: int | None
+    jct_note: str
+
+
+def plan_experiment(
+    experiment: Experiment,
+    load: CollectiveLoad | Transformer | None = None,
+    *,
+    seed: int | None = None,
+    link_loads: Path | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> PlannedExperiment:
+    """Plan an experiment with the settings that a run of it would have.
+
+    Args:
+        experiment: network, transport and algorithms; also the trace, unless `load` is given.
+        load: planned in place of the trace.
+        seed: of the ECMP hash; None: the topology's.
+        link_loads: JSON file `{"leaf0:u0 > spine0:d0": BYTES, …}`; equal-cost links share traffic as observed there.
+        notify: receives what the topology file holds that has no counterpart here.
+
+    Raises:
+        TraceError: the trace cannot be read or played.
+        TopologyError: the topology is wrong.
+        PlanError: workload and settings do not fit together.
+        InputError: the file of link loads cannot be read.
+    """
+    traffic, workload = _traffic(experiment, load)
+    topology = topology_without_host(experiment, ranks=traffic.ranks)
+    for note in topology.notes:
+        notify(f"{topology.source}: {note}")
+    resolved = resolve(experiment, topology)
+    router = Router(
+        topology,
+        seed=seed,
+        weights=_weights(link_loads, topology),
+        flow_hash=_flow_hash(resolved, topology, traffic, seed=seed),
+    )
+    plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
+    return PlannedExperiment(plan, *_jct(traffic, workload, plan))
+
+
+def _traffic(experiment: Experiment, load: CollectiveLoad | Transformer | None) -> tuple[Traffic, Workload | None]:
+    """What is sent; the workload only for a trace."""
+    overrides = overrides_of(experiment.job)
+    if isinstance(load, Transformer):
+        return traffic_of_transformer(load, overrides=overrides), None
+    if load is not None:
+        size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
+        return traffic_of_collective(
+            load.kind, ranks=load.ranks, size_bytes=size, group_size=load.group_size, overrides=overrides
+        ), None
+    assert experiment.job.trace is not None
+    workload = load_from_files(experiment.job.trace).workload
+    return traffic_of_workload(workload, name_of=AlgorithmChoice(workload, overrides).name_of), workload
+
+
+def _sending(resolved: Resolved, topology: Topology) -> Sending | None:
+    """How `run` would send there; None if that depends on sockets, or the model does not cover it."""
+    roce = resolved.roce
+    if roce is None or not roce.window_bytes or roce.qps > 1 or roce.flow_rate_bps or roce.rate_cap_bps:
+        return None
+    return Sending(
+        path_mtu=roce.path_mtu,
+        message_bytes=resolved.message_bytes,
+        window_packets=max(LEAST_WINDOW_PACKETS, roce.window_bytes // roce.path_mtu),
+        timeout_ns=roce.connection(window_packets=1).timeout_ns,
+        ipv6=topology.is_ipv6,
+    )
+
+
+def _weights(path: Path | None, topology: Topology) -> Any:
+    if path is None:
+        return None
+    try:
+        loads = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: the link loads cannot be read: {error}") from error
+    if not isinstance(loads, Mapping) or not all(isinstance(load, int | float) for load in loads.values()):
+        raise InputError(f'{path}: write link loads as {{"leaf0:u0 > spine0:d0": 1000}}')
+    return weights_of(Paths(topology.network), loads)
+
+
+def _flow_hash(resolved: Resolved, topology: Topology, traffic: Traffic, *, seed: int | None) -> LinuxHash | None:
+    """The kernel's, if its choices can be known and there are few enough flows."""
+    if resolved.roce is None or not resolved.transport.is_routed_by_flow:
+        return None
+    ports = roce_source_ports(resolved.roce.source_port, qps=resolved.roce.qps)
+    flows = sum(operation.transfers * operation.groups for operation in traffic.operations)
+    if ports is None or flows > MOST_FLOWS_AS_LINUX:
+        return None
+    return linux_hash(topology, seed=topology.network.ecmp_seed if seed is None else seed, source_ports=ports)
+
+
+def _jct(traffic: Traffic, workload: Workload | None, plan: Plan) -> tuple[int | None, str]:
+    """Least time of an iteration, and what it is made of."""
+    if workload is not None:
+        times = instance_ns(traffic, plan)
+        note = "longest path of compute and ideal times by links"
+        return (None if times is None else longest_path_ns(workload, communication_ns=times)), note
+    if traffic.compute_ns:
+        return plan.jct_ns, "compute and ideal times by links one after the other, of the slowest stage"
+    return None, ""
