@@ -45,13 +45,15 @@ class Parser(argparse.ArgumentParser):
         """A group of options that `--help-all` lists."""
         return self._add_group(Group(self, title, advanced=True, **settings))
 
-    def add_explain(self, *tables: str) -> None:
+    def add_explain(self, *tables: str, advanced: bool = False) -> None:
         """Add `--explain`, which prints what every column means and ends.
 
         Args:
             tables: modules of emulator.views.terminal with an `EXPLAIN` text; they are loaded on demand.
+            advanced: list the option in `--help-all` only.
         """
-        self.add_argument("--explain", action=_Explain, const=tables, help="print what every column means, and end")
+        text = "print what every column means, and end"
+        self.add_argument("--explain", action=_Explain, const=tables, advanced=advanced, help=text)
 
     def format_help(self) -> str:
         """What `--help` shows: the common options and the example."""

@@ -24,12 +24,12 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `bench` to the command line."""
     parser = subparsers.add_parser(
         "bench",
-        help="sweep one collective over sizes",
         description="Sweep one collective over sizes, as nccl-tests does, with the machinery of `charkha run`.",
         epilog=_EXAMPLE,
     )
     add_options(parser, GROUPS)
     add_output_options(parser)
+    parser.add_explain("sweep", advanced=True)
     parser.set_defaults(handler=run)
 
 

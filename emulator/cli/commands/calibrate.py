@@ -42,7 +42,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `calibrate` to the command line."""
     parser = subparsers.add_parser(
         "calibrate",
-        help="measure the limits of this tester",
         description="Measure what the tester can do without a device under test, so that runs can be compared with it.",
         epilog=_EXAMPLE,
     )

@@ -23,7 +23,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `controller` to the command line."""
     parser = subparsers.add_parser(
         "controller",
-        help="as run, but every agent is started by hand",
         description="Play a trace with agents that were started by hand, on this machine or others.",
         epilog=_EXAMPLE,
     )

@@ -47,7 +47,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `plan` to the command line."""
     parser = subparsers.add_parser(
         "plan",
-        help="link loads and ideal times of a trace on a topology",
         description="Map a trace, a collective or a described transformer onto a topology: bytes per link, port\n"
         "and flow, incast, ECMP collisions, ideal times. No traffic.",
         epilog=_EXAMPLE,
@@ -56,6 +55,7 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_other_workloads(parser)
     _add_routing(parser)
     parser.add_argument("--json", action="store_true", help="print every link and flow as JSON")
+    parser.add_explain("plan_table", advanced=True)
     parser.set_defaults(handler=run)
 
 

@@ -34,7 +34,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `run` to the command line."""
     parser = subparsers.add_parser(
         "run",
-        help="play a trace and measure every collective",
         description="Play a trace as network traffic and measure when every collective completed.",
         epilog=_EXAMPLE,
     )
@@ -49,6 +48,7 @@ def add_run_options(parser: Parser) -> None:
     source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
     source.add_argument("--again", metavar="RUN", type=Path, help="repeat the run of a run folder")
     add_output_options(parser)
+    parser.add_explain("summary_table", advanced=True)
 
 
 def run(args: argparse.Namespace, *, by_hand: bool = False) -> int:
