@@ -55,7 +55,7 @@ def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], Non
     with _listener(address) as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
         names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
-        arguments = ["--folder", str(folder), "--listener", str(listener.fileno()), *(f"--name={one}" for one in names)]
+        arguments = [str(folder), str(listener.fileno()), *names]
         command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
     notify(f"the run is shown at {url}")

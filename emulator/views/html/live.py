@@ -1,13 +1,12 @@
-"""The page of a run while the run goes on, served by a process of its own.
+"""Serves the report of a run while it is played, from a process of its own.
 
-`python -m emulator.views.html.live` is started by `charkha run --live` with a listening socket and a pipe as its stdin,
-the end of which is the end of the run. It reads the run folder and nothing else, so the run pays for it only with the
-processor time it takes: nothing while nobody reads, at most a fixed share of one core while somebody does.
+`charkha run --live` starts `python -m emulator.views.html.live` with a listening socket and a pipe as stdin; the pipe
+is closed when the run ends. The process only reads the run folder. It costs the run nothing but processor time: none
+while nobody has the page open, and at most a fixed share of one core otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -25,14 +24,14 @@ from emulator.views.html.page.document import Page, render
 from emulator.views.html.snapshots import Snapshots
 
 LOOK_S = 1.0
-"""Between two looks at the folder, at least."""
+"""Shortest time between two reads of the folder, seconds."""
 SHARE = 0.03
-"""Of one core that making pages may take on average."""
+"""Most of one core that rendering may take on average."""
 NICENESS = 19
 HOLD_S = 10.0
-"""A question for news is answered after this long, if there are none."""
+"""A request for a newer page is answered after this time even if there is none, seconds."""
 FAREWELL_S = 5.0
-"""After the end, for readers to take the last page."""
+"""Time for browsers to fetch the last page after the end, seconds."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 logger = logging.getLogger(__name__)
@@ -40,11 +39,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LivePage:
-    """The page as it is now and its number, and who waits for the next.
+    """The current page with its version, and the browsers that wait for the next one.
 
     Args:
-        snapshots: of the run folder.
-        names: what the host may be called in a request, without port; empty = anything.
+        snapshots: pages of the run folder.
+        names: names of the host, without port, that requests may use; empty = any.
     """
 
     def __init__(self, snapshots: Snapshots, *, names: frozenset[str] = frozenset()) -> None:
@@ -55,24 +54,24 @@ class LivePage:
         self._asked_at: dict[str, float] = {}
 
     def application(self) -> web.Application:
-        """What answers: / with the whole page, /state?after=VERSION with a newer one once there is one."""
+        """The web application: / is the whole page, /state?after=VERSION a newer one as soon as there is one."""
         application = web.Application(middlewares=[self._guard])
         application.add_routes([web.get("/", self._whole), web.get("/state", self._state)])
         return application
 
     async def follow(self) -> None:
-        """Look at the folder again and again; pages are made only while somebody reads."""
+        """Render new pages while at least one browser has the page open."""
         while True:
             began = time.process_time()
             try:
                 if self._readers() and (page := self._snapshots.next()):
                     await self._publish(page)
-            except Exception as error:  # the task's root: the run is not to suffer, nor the pages that may come
-                logger.warning("the live page could not be made: %s: %s", type(error).__name__, error)
+            except Exception as error:  # root of the task: neither the run nor later pages may suffer
+                logger.warning("cannot render the live page: %s: %s", type(error).__name__, error)
             await asyncio.sleep(max(LOOK_S, (time.process_time() - began) / SHARE))
 
     async def finish(self) -> None:
-        """The run is over: show the last page, and wait until those who read have it."""
+        """Publish the last page and wait until open browsers have fetched it."""
         readers = self._readers()
         await self._publish(self._snapshots.last(), is_last=True)
         with contextlib.suppress(TimeoutError):
@@ -80,7 +79,7 @@ class LivePage:
                 await self._changed.wait_for(lambda: not readers & self._asked_at.keys())
 
     def _readers(self) -> set[str]:
-        """Who asked lately: a reader asks again as soon as it has drawn what it got."""
+        """Browsers that sent a request lately: they ask again as soon as they have drawn the page."""
         return {reader for reader, asked_at in self._asked_at.items() if time.monotonic() - asked_at < 2 * HOLD_S}
 
     async def _publish(self, page: Page, *, is_last: bool = False) -> None:
@@ -93,7 +92,7 @@ class LivePage:
         if self._page is None and (page := self._snapshots.next()):
             await self._publish(page)
         if self._page is None:
-            raise web.HTTPServiceUnavailable(text="the run folder is just being written; load again")
+            raise web.HTTPServiceUnavailable(text="the run folder is being written; reload the page")
         return web.Response(text=render(self._page, follows=True), content_type="text/html", headers=_HEADERS)
 
     async def _state(self, request: web.Request) -> web.Response:
@@ -118,10 +117,10 @@ class LivePage:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A page elsewhere must not read this one through a name that it points at this host."""
+        """Refuse other host names: no foreign page may read this one through DNS rebinding."""
         name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
         if self._names and name not in self._names:
-            raise web.HTTPForbidden(text=f"this page is served as {', '.join(sorted(self._names))} only")
+            raise web.HTTPForbidden(text=f"this page is served only as {', '.join(sorted(self._names))}")
         return await handler(request)
 
 
@@ -142,7 +141,7 @@ async def serving(page: LivePage, listener: socket.socket) -> AsyncIterator[None
 
 
 async def serve(folder: Path, listener: socket.socket, *, names: frozenset[str]) -> None:
-    """Serve the page of a run until stdin ends, and its last page to those who read then."""
+    """Serve the page of a run until stdin is closed, then its last page to open browsers."""
     page = LivePage(Snapshots(folder), names=names)
     async with serving(page, listener):
         following = asyncio.create_task(page.follow())
@@ -153,18 +152,19 @@ async def serve(folder: Path, listener: socket.socket, *, names: frozenset[str])
         await page.finish()
 
 
-def main() -> None:
-    """Serve with what the arguments say."""
-    parser = argparse.ArgumentParser(prog="python -m emulator.views.html.live")
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--listener", type=int, required=True, help="file descriptor of the listening socket")
-    parser.add_argument("--name", action="append", default=[], help="what the host may be called in a request")
-    args = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the run, and the run's end ends this
+def main(folder: str, listener: str, *names: str) -> None:
+    """Serve the page of a run folder until stdin is closed.
+
+    Args:
+        folder: of the run.
+        listener: file descriptor of the listening socket.
+        names: names of the host that requests may use; none = any.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the run, and the end of the run ends this process
     os.nice(NICENESS)
-    with socket.socket(fileno=args.listener) as listener:
-        asyncio.run(serve(args.folder, listener, names=frozenset(args.name)))
+    with socket.socket(fileno=int(listener)) as socket_:
+        asyncio.run(serve(Path(folder), socket_, names=frozenset(names)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
