@@ -8,7 +8,7 @@ both show.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         return usage if self.usage or not any(self._options()) else f"{usage} [options]"
 
     def _groups(self) -> Iterator[tuple[str | None, list[argparse.Action]]]:
-        return ((group.title, group._group_actions) for group in self._action_groups)
+        return ((group.title, list(_entries(group._group_actions))) for group in self._action_groups)
 
     def _common(self) -> Iterator[tuple[str | None, list[argparse.Action]]]:
         """Positional arguments in their groups, then the common options together."""
@@ -121,6 +121,15 @@ class Parser(argparse.ArgumentParser):
 
     def _options(self) -> Iterator[argparse.Action]:
         return (action for action in self._actions if action.option_strings and action.help != argparse.SUPPRESS)
+
+
+def _entries(actions: Iterable[argparse.Action]) -> Iterator[argparse.Action]:
+    """What a help lists: for actions of a command, each of them."""
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction) and action.help != argparse.SUPPRESS:
+            yield from action._get_subactions()
+        else:
+            yield action
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -92,7 +92,7 @@ def _add_status(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "status",
         help="draw labs, with rates and counters",
-        description="Draw a lab: hosts, switches, rates, and the counters of the kernel.",
+        description="Draw a lab: hosts, switches, rates, and the kernel's counters.",
         epilog="example:\n  charkha lab status --json\n",
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: all)")

@@ -17,7 +17,8 @@ _EPILOG = """example:
   charkha lab up topologies/two-hosts-switch.yaml
   charkha probe --topology topologies/two-hosts-switch.yaml --from h0 --to h1
 
-Both hosts are in a lab on this machine, or both interfaces belong to this machine. docs/probe.md lists the frames.
+Both hosts are in a lab on this machine, or both interfaces belong to this machine.
+docs/probe.md lists the frames.
 """
 
 

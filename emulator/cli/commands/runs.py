@@ -43,10 +43,10 @@ docs/runs.md has queries over many runs.
 def add_parser(subparsers: Subparsers) -> None:
     """Add `runs` to the command line."""
     parser = subparsers.add_parser(
-        "runs", description="List, show and prune the run folders below a root.", epilog=_EPILOG
+        "runs", description="List, show and prune the run folders below a root; without ACTION, list.", epilog=_EPILOG
     )
     parser.set_defaults(handler=_list, root=RUNS, json=False, **dataclasses.asdict(RunFilter()))
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", help="default: list")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
     _add_list(actions)
     _add_show(actions)
     _add_prune(actions)

@@ -98,3 +98,17 @@ def test_explain_prints_the_legend_of_a_table_and_ends(
     with pytest.raises(SystemExit) as left:
         made.parse_args(["--explain"])
     assert (left.value.code, capsys.readouterr().out) == (0, "busbw  bus bandwidth, GB/s\n")
+
+
+def test_help_lists_the_actions_of_a_command_with_what_they_do() -> None:
+    made = Parser(prog="charkha lab")
+    actions = made.add_subparsers(title="actions", metavar="ACTION")
+    actions.add_parser("up", help="bring up a lab")
+    actions.add_parser("status", help="draw labs")
+    assert made.format_help().splitlines() == [
+        "usage: charkha lab ACTION ...",
+        "",
+        "actions:",
+        "  up      bring up a lab",
+        "  status  draw labs",
+    ]
