@@ -59,7 +59,7 @@ def format_path(path: tuple[str | int, ...]) -> str:
 def _in_words(problem: str, kind: Any) -> str:
     unknown = _UNKNOWN.fullmatch(problem)
     if unknown is None:
-        return problem[:1].lower() + problem[1:].replace("`", "")
+        return problem[:1].lower() + problem[1:].replace("`", "").replace(" | null", "")
     name = unknown.group(1)
     near = difflib.get_close_matches(name, _field_names(kind), n=1)
     return f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import yaml
 from msgspec.structs import replace
 
@@ -35,8 +34,7 @@ def read_experiment(path: Path) -> Experiment:
 
 def to_yaml(experiment: Experiment) -> str:
     """A run spec as a file that `read_experiment` reads."""
-    plain = msgspec.json.decode(msgspec.json.encode(experiment.to_plain()))  # tuples become lists
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump(experiment.to_plain(), sort_keys=False, allow_unicode=True, width=120)
 
 
 def experiment_of_run(run: Run) -> Experiment:

@@ -273,6 +273,40 @@ class Experiment(_Section, frozen=True, kw_only=True):
         if self.seed is not None and self.seed > LARGEST_SEED:
             raise ValueError(f"seed {self.seed} has more than 64 bits")
 
+    @classmethod
+    def of_trace(cls, path: str, *, network: Network | None = None, **job: Any) -> Experiment:
+        """A run of a trace set.
+
+        Args:
+            path: a folder, a prefix of `<prefix>.<rank>.et`, or one file.
+            network: where traffic goes; None: loopback.
+            job: other attributes of `Job`, as `iterations=3`.
+
+        Raises:
+            ValueError: a value does not fit.
+        """
+        return cls(jobs=(Job(trace=Trace(path=path), **job),), network=network or Network())
+
+    @classmethod
+    def of_sweep(
+        cls,
+        collective: str,
+        *,
+        ranks: int,
+        min_bytes: str | int = 1 << 10,
+        max_bytes: str | int = 1 << 26,
+        factor: int = 2,
+        network: Network | None = None,
+        **job: Any,
+    ) -> Experiment:
+        """A sweep of one collective over sizes, as `charkha bench` plays it; arguments as `Sweep` and `of_trace`.
+
+        Raises:
+            ValueError: a value does not fit.
+        """
+        sweep = Sweep(collective=collective, ranks=ranks, min_bytes=min_bytes, max_bytes=max_bytes, factor=factor)
+        return cls(jobs=(Job(sweep=sweep, **job),), network=network or Network())
+
     @property
     def job(self) -> Job:
         """The one job."""
@@ -280,8 +314,16 @@ class Experiment(_Section, frozen=True, kw_only=True):
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return {"charkha": self.charkha} | {name: value for name, value in plain.items() if value != {}}
+        plain: dict[str, Any] = _without_empty(msgspec.json.decode(msgspec.json.encode(self)))
+        return {"charkha": self.charkha} | plain
+
+
+def _without_empty(plain: Any) -> Any:
+    """Plain values without sections that hold nothing."""
+    if isinstance(plain, dict):
+        kept = {name: _without_empty(value) for name, value in plain.items()}
+        return {name: value for name, value in kept.items() if value not in ({}, [])}
+    return [_without_empty(one) for one in plain] if isinstance(plain, list) else plain
 
 
 def parse_factor(text: str) -> Fraction:

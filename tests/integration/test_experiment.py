@@ -1,0 +1,110 @@
+"""A run as a value, by every way in: options, a file, a stored run, Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.command import EXAMPLE, ROOT, charkha, refused
+
+KEYS = ["iteration", "rank", "node_id"]
+SMALL = ("--iterations", 1, "--warmup", 0, "--compute", "skip", "--scale-bytes", "1/256", "--no-report")
+
+
+def manifest(folder: Path) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = json.loads((folder / "manifest.json").read_text())
+    return found
+
+
+def keys(folder: Path) -> object:
+    return pq.read_table(folder / "samples.parquet", columns=KEYS).sort_by([(key, "ascending") for key in KEYS])
+
+
+def test_a_printed_run_spec_plays_as_the_options_did(tmp_path: Path) -> None:
+    options = (EXAMPLE, *SMALL, "--qps", 2, "--seed", 7, "--algorithm", "all_reduce=ring")
+    printed = charkha("run", *options, "--print-spec", cwd=tmp_path)
+    (tmp_path / "run.yaml").write_text(printed.stdout)
+    assert charkha("run", *options, "--out", "a", cwd=tmp_path).code == 0
+    assert charkha("run", "-f", "run.yaml", "--out", "b", cwd=tmp_path).code == 0
+    first, second = manifest(tmp_path / "a"), manifest(tmp_path / "b")
+    assert first["parameters"] == second["parameters"]
+    assert first["settings"] == second["settings"]
+    assert first["spec"] == second["spec"]
+    assert keys(tmp_path / "a") == keys(tmp_path / "b")
+
+
+def test_every_setting_of_a_run_has_its_source(tmp_path: Path) -> None:
+    assert charkha("run", EXAMPLE, *SMALL, "--qps", 2, "--out", "a", cwd=tmp_path).code == 0
+    sources = {one["name"]: one["source"] for one in manifest(tmp_path / "a")["settings"]}  # type: ignore[index]
+    assert {sources[name] for name in ("iterations", "roce.qps", "compute", "scale_bytes")} == {"asked"}
+    assert {sources[name] for name in ("transport", "seed", "credits", "roce.path_mtu")} == {"default"}
+    assert sources["roce.timeout_ns"] == "derived"
+
+
+@pytest.mark.parametrize(
+    "command", [("run", EXAMPLE, *SMALL), ("bench", "all_reduce", "-n", 2, "-e", "4K", "--iterations", 2)]
+)
+def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object, ...], tmp_path: Path) -> None:
+    assert charkha(*command, "--out", "a", cwd=tmp_path).code == 0
+    again = charkha("run", "--again", "a", "--out", "elsewhere/b", cwd=tmp_path)
+    assert again.code == 0, again.stderr
+    first, second = manifest(tmp_path / "a"), manifest(tmp_path / "elsewhere" / "b")
+    assert first["parameters"] == second["parameters"]
+    assert first["trace"]["digest"] == second["trace"]["digest"]
+    assert keys(tmp_path / "a") == keys(tmp_path / "elsewhere" / "b")
+
+
+def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "4K", "--out", "t", cwd=tmp_path)
+    assert made.code == 0
+    assert charkha("run", "t", "--iterations", 1, "--out", "a", cwd=tmp_path).code == 0
+    charkha("generate", "collective", "all_reduce", "-n", 2, "-b", "8K", "--out", "t", "--force", cwd=tmp_path)
+    problem = refused("run", "--again", tmp_path / "a", "--out", tmp_path / "b", capsys=capsys)
+    assert "the trace has changed since" in problem
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "give one of TRACE, -f FILE and --again RUN"),
+        ((EXAMPLE, "-f", "run.yaml"), "give one of TRACE"),
+        (("-f", "missing.yaml"), "missing.yaml"),
+        (("--again", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_to_play_is_given_once(
+    arguments: tuple[object, ...],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert problem in refused("run", *arguments, capsys=capsys)
+
+
+def test_the_example_of_the_python_api_runs_as_it_stands(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "lab").symlink_to(ROOT / "lab")
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^all_reduce +1048576 B +[\d.]+ ms$", done.stdout, re.MULTILINE), done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_the_run_specs_in_the_docs_are_run_specs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "experiment.md").read_text(encoding="utf-8")
+    documents = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert documents
+    for number, text in enumerate(documents):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        assert charkha("run", "-f", path, "--print-spec", cwd=tmp_path).code == 0

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from emulator.experiment.spec import Device, Experiment, Job, Network, Sweep, Trace, Transport
+from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.trace.model import CommKind
+
+TRACE = {"trace": {"path": "t"}}
+
+
+def experiment(**parts: Any) -> Experiment:
+    return decode({"jobs": [TRACE], **parts}, Experiment)
+
+
+def job(**parts: Any) -> Job:
+    return experiment(jobs=[{**TRACE, **parts}]).job
+
+
+def test_the_smallest_run_spec_is_one_trace() -> None:
+    found = experiment()
+    assert found.job.trace == Trace(path="t")
+    assert found.to_plain() == {"charkha": 1, "jobs": [TRACE]}
+
+
+def test_what_was_not_asked_for_stays_unset() -> None:
+    found = experiment()
+    assert found.job.iterations is found.job.credits is found.timeout_s is found.network.transport.name is None
+
+
+def test_plain_values_make_the_same_run_spec_again() -> None:
+    found = Experiment(
+        jobs=(Job(sweep=Sweep(collective="all_reduce", ranks=4, min_bytes="1K"), iterations=3, credits=False),),
+        network=Network(
+            topology="t.yaml", transport=Transport(message_bytes="64K", options={"qps": "2", "ecn": False})
+        ),
+        device=Device(profile="fw-b"),
+    )
+    assert decode(found.to_plain(), Experiment) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"qps": 4}, {"qps": 4}),
+        ({"qps": "4"}, {"qps": 4}),
+        ({"ecn": False}, {"ecn": "off"}),
+        ({"flow-rate": "10Gbit"}, {"flow_rate": "10Gbit"}),
+        ({"ack_dscp": "-1"}, {"ack_dscp": -1}),
+    ],
+)
+def test_options_have_one_spelling_whether_from_yaml_or_from_the_command_line(
+    options: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    assert Transport(options=options).options == kept
+
+
+@pytest.mark.parametrize(("text", "factor"), [("replay", 1.0), ("skip", 0.0), ("0.5", 0.5), (2, 2.0), ("1/4", 0.25)])
+def test_compute_is_a_word_or_a_factor(text: object, factor: float) -> None:
+    assert job(compute=text).compute_factor == factor
+
+
+def test_payload_is_scaled_by_an_exact_fraction() -> None:
+    assert Trace(path="t", scale_bytes="1/3").scale == Fraction(1, 3)
+    assert Trace(path="t").scale == 1
+
+
+def test_a_sweep_has_its_sizes_in_bytes() -> None:
+    sweep = Sweep(collective="all_gather", ranks=2, min_bytes="1K", max_bytes="2M")
+    assert sweep.bounds == (1 << 10, 2 << 20)
+    assert sweep.kind is CommKind.ALL_GATHER
+
+
+@pytest.mark.parametrize(
+    ("parts", "path", "problem"),
+    [
+        ({"jobs": []}, (), "there are 0 jobs; a run has exactly one for now"),
+        ({"jobs": [TRACE, TRACE]}, (), "there are 2 jobs"),
+        ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep and pairs"),
+        ({"flows": [{}]}, (), "flows besides the job are not supported yet"),
+        ({"charkha": 2}, (), "this is version 2 of the run spec; this Charkha reads version 1"),
+        ({"seed": 1 << 64}, (), "more than 64 bits"),
+        ({"seed": -1}, ("seed",), "expected int >= 0"),
+        ({"timeout_s": 0}, ("timeout_s",), "expected float > 0"),
+        ({"colour": "red"}, (), "unknown key 'colour'"),
+        ({"network": {"topologie": "t"}}, ("network",), "did you mean 'topology'?"),
+        ({"network": {"transport": {"message_bytes": "much"}}}, ("network", "transport"), "'much' is not a size"),
+        ({"network": {"transport": {"message_bytes": 0}}}, ("network", "transport"), "outside 1 byte to 1 GiB"),
+        ({"campaign": {"repeat": 0}}, ("campaign", "repeat"), "expected int >= 1"),
+        ({"campaign": {"repeat": "often"}}, ("campaign", "repeat"), "invalid enum value 'often'"),
+    ],
+)
+def test_what_does_not_fit_is_named(parts: dict[str, Any], path: tuple[object, ...], problem: str) -> None:
+    with pytest.raises(SchemaProblem) as caught:
+        experiment(**parts)
+    assert caught.value.path == path
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"iterations": 0}, "expected int >= 1"),
+        ({"iterations": 1 << 31}, "expected int <= 2147483647"),
+        ({"compute": "half"}, "'half': write replay, skip, or a factor on compute time"),
+        ({"compute": -1}, "write replay, skip, or a factor"),
+        ({"trace": {"path": "t", "scale_bytes": "0"}}, "write a factor above 0"),
+        ({"trace": {"path": "t", "scale_bytes": "1/0"}}, "write a factor above 0"),
+        ({"trace": {"path": "t", "scale_bytes": "1e400"}}, "write a factor above 0"),
+        ({"trace": {}}, "object missing required field path"),
+    ],
+)
+def test_what_does_not_fit_a_job_is_named(parts: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SchemaProblem) as caught:
+        job(**parts)
+    assert caught.value.path[:2] == ("jobs", 0)
+    assert problem in caught.value.problem
+
+
+def test_an_unknown_collective_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="there is no collective 'allreduce'; choose from all_gather"):
+        Sweep(collective="allreduce", ranks=2)
+
+
+def test_the_json_schema_names_every_section() -> None:
+    assert {"Experiment", "Job", "Trace", "Sweep", "Network", "Transport", "Agents"} <= set(
+        json_schema(Experiment)["$defs"]
+    )
