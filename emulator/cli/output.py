@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-
-from emulator.views.terminal.console import console
 from emulator.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def print_json(document: object) -> None:
@@ -19,15 +19,13 @@ def print_json(document: object) -> None:
 
 def print_tables(*tables: RenderableType) -> None:
     """A result for people: tables, and lines as they are, one below the other."""
+    from emulator.views.terminal.console import console  # help does not need it
+
     out = console()
     for table in tables:
-        if isinstance(table, str):
-            out.print(table, highlight=False, soft_wrap=True)
-        else:
-            out.print(table)
+        out.print(table, highlight=False, soft_wrap=isinstance(table, str))
 
 
-def print_notes(notes: Iterable[object]) -> None:
-    """One line on stderr for each note."""
-    for note in notes:
-        print(f"charkha: {visible(str(note))}", file=sys.stderr)
+def notify(line: str) -> None:
+    """A line for the user on stderr."""
+    print(f"charkha: {visible(line)}", file=sys.stderr, flush=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import RunInterrupted
 from emulator.experiment.spec import Experiment
 from emulator.visible import visible
@@ -86,11 +85,6 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     return 0
 
 
-def notify(line: str) -> None:
-    """A line for the user on stderr."""
-    print(f"charkha: {visible(line)}", file=sys.stderr, flush=True)
-
-
 @contextlib.contextmanager
 def status() -> Iterator[Callable[[str], None]]:
     """A line on stderr that says what is going on; gives the function that changes it."""
@@ -128,23 +122,20 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
         planned = planned_sweep(sweep)
         table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
         if args.json:
-            print(json.dumps(sweep_to_json(table) | {"run_folder": str(run.folder)}, indent=2))
+            print_json(sweep_to_json(table) | {"run_folder": str(run.folder)})
         else:
             print(render_sweep(table))
             print(f"# Run folder: {visible(str(run.folder))}")
         return
     from emulator.statistics.summary import summarise
     from emulator.views.as_json.summary import summary_to_json
-    from emulator.views.terminal.console import console
     from emulator.views.terminal.summary_table import render
 
     summary = summarise(run)
     if args.json:
-        print(json.dumps(summary_to_json(summary) | {"run_folder": str(run.folder)}, indent=2))
-        return
-    out = console()
-    out.print(render(summary))
-    out.print(f"Run folder: {visible(str(run.folder))}", soft_wrap=True, highlight=False)
+        print_json(summary_to_json(summary) | {"run_folder": str(run.folder)})
+    else:
+        print_tables(render(summary), f"Run folder: {run.folder}")
 
 
 def _play_campaign(
@@ -173,16 +164,13 @@ def _play_campaign(
 
 def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> None:
     from emulator.views.terminal.campaign_table import render
-    from emulator.views.terminal.console import console
 
     plain = progress.to_plain()
     if args.json:
-        print(json.dumps(plain, indent=2))
+        print_json(plain)
         return
     one_group = progress.groups == [progress.root]
     folders = f"{progress.root} OTHER" if one_group else " ".join(plain["groups"])
     advice = f"Compare them{' with others' if one_group else ''}: charkha compare {folders}"
-    out = console()
-    out.print(render(plain["runs"]))
-    line = f"{progress.complete} of {len(progress.turns)} runs are complete. {visible(advice)}"
-    out.print(line, soft_wrap=True, highlight=False)
+    line = f"{progress.complete} of {len(progress.turns)} runs are complete. {advice}"
+    print_tables(render(plain["runs"]), line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from emulator.cli.options.converters import at_least
 from emulator.cli.options.run import CONNECTION, NETWORK
 from emulator.cli.options.table import OptionGroup, add_options, build, merge, spec_part
-from emulator.cli.playing import notify
+from emulator.cli.output import notify, print_json, print_tables
 from emulator.experiment.calibrate import calibrate, can_be_cabled
 from emulator.experiment.testbed import topology_without_host
 from emulator.run_folder.places import check_file
@@ -20,8 +19,6 @@ from emulator.topology.model import Topology
 from emulator.transports.registry import TRANSPORTS
 from emulator.views.figures import number_cell
 from emulator.views.terminal.calibration_table import render
-from emulator.views.terminal.console import console
-from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
@@ -77,11 +74,9 @@ def run(args: argparse.Namespace) -> int:
     for problem in _problems(topology, made):
         notify(problem)
     if args.json:
-        print(json.dumps(to_json(made) | {"file": str(path)}, indent=2))
-        return 0
-    out = console()
-    out.print(render(made))
-    out.print(f"Calibration: {visible(str(path))}", soft_wrap=True, highlight=False)
+        print_json(to_json(made) | {"file": str(path)})
+    else:
+        print_tables(render(made), f"Calibration: {path}")
     return 0
 
 

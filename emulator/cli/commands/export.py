@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from emulator.cli.output import print_notes
+from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.export import otel
@@ -45,7 +45,8 @@ def _run(args: argparse.Namespace) -> None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
     else:
         written, notes = export(read_run(args.run), args.to, args.out)
-        print_notes(notes)
+        for note in notes:
+            notify(note)
         print(written)
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from emulator.cli.output import print_json, print_notes
+from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
 from emulator.errors import HostError, InputError
 from emulator.lab import entering
@@ -108,7 +108,8 @@ def _up(args: argparse.Namespace) -> None:
     if limited is not None and not args.force:
         raise HostError(f"{limited}; --force brings the lab up anyway and marks its runs tester-limited")
     state = Labs().up(topology, lab_id=lab_id, limited=limited)
-    print_notes([*topology.notes, *state.design.notes, *([limited] if limited else [])])
+    for note in (*topology.notes, *state.design.notes, *([limited] if limited else [])):
+        notify(note)
     hosts = sum(node.is_host for node in state.design.nodes)
     switches = len(state.design.nodes) - hosts
     print(f"Lab {lab_id} is up: {hosts} hosts, {switches} switches, {len(state.design.cables)} links")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
-from emulator.cli.output import print_json
-from emulator.cli.playing import notify
+from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
 from emulator.experiment.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec import COLLECTIVES, Experiment
@@ -72,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note))
     else:
-        out = console()
-        out.print(render(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note, width=out.width), highlight=False)
+        width = console().width
+        print_tables(render(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note, width=width))
     return 0
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.table import Table
 
-from emulator.cli.output import print_json, print_notes, print_tables
+from emulator.cli.output import notify, print_json, print_tables
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_markup_in_a_line_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "runs/[bold]a[/bold]:smile:\\x1b[2J\n"
 
 
-def test_every_note_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_notes(["one", "two\nlines"])
+def test_a_note_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    notify("two\nlines")
     streams = capsys.readouterr()
-    assert (streams.out, streams.err) == ("", "charkha: one\ncharkha: two\\nlines\n")
+    assert (streams.out, streams.err) == ("", "charkha: two\\nlines\n")
