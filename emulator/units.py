@@ -7,6 +7,7 @@ second.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import NewType
 
 Ns = NewType("Ns", int)
@@ -24,6 +25,8 @@ _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
 _UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_AGO = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
+_HOURS = {"h": 1, "d": 24, "w": 168}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCII)
 
 
@@ -70,6 +73,39 @@ def parse_duration(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a time: write one with its unit, such as 5us or 1.5ms")
     return round(float(match[1]) * _UNIT_NS[match[2]])
+
+
+def parse_fraction(text: str) -> float:
+    """Read a fraction between 0 and 1, both excluded: `3%`, `0.03`.
+
+    Raises:
+        ValueError: the text is not such a fraction.
+    """
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise ValueError(f"{text!r} is not between 0% and 100%: write it as 3% or 0.03")
+    return value
+
+
+def parse_moment(text: str, *, now: datetime) -> datetime:
+    """Read a date, with or without a time of day, or a time before now: `2026-01-31T18:00`, `12h`, `7d`, `2w`.
+
+    Args:
+        text: ISO 8601, or a number of hours, days or weeks.
+        now: the current time with its zone, which is that of a date without one.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    ago = _AGO.fullmatch(text)
+    try:
+        moment = now - timedelta(hours=int(ago[1]) * _HOURS[ago[2]]) if ago else datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r}: write a date as 2026-01-31 or 2026-01-31T18:00, or 12h, 7d, 2w ago") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
 
 
 def format_size(size_bytes: int) -> str:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.units import format_duration, format_size, parse_duration, parse_rate, parse_size
+from emulator.units import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_fraction,
+    parse_moment,
+    parse_rate,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +153,39 @@ def test_any_text_is_a_quantity_or_refused_with_an_example(parse: Callable[[str]
     else:
         problem = "" if found >= 0 else "negative"
     assert problem == "" or "write" in problem
+
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("12h", "2026-03-01T00:00+02:00"),
+        ("7d", "2026-02-22T12:00+02:00"),
+        ("2w", "2026-02-15T12:00+02:00"),
+        ("0h", "2026-03-01T12:00+02:00"),
+        ("2026-01-31", "2026-01-31T00:00+02:00"),
+        ("2026-01-31T18:00", "2026-01-31T18:00+02:00"),
+        ("2026-01-31T18:00Z", "2026-01-31T18:00+00:00"),
+    ],
+)
+def test_a_moment_is_a_date_or_a_time_ago(text: str, moment: str) -> None:
+    assert parse_moment(text, now=NOW) == datetime.fromisoformat(moment)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "7", "7m", "-7d", "2026-13-01", "999999w", "1000000h"])
+def test_another_moment_is_refused_with_right_ones(text: str) -> None:
+    with pytest.raises(ValueError, match="write a date as 2026-01-31 or 2026-01-31T18:00, or 12h, 7d, 2w ago"):
+        parse_moment(text, now=NOW)
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("3%", 0.03), ("0.03", 0.03), ("99.9%", 0.999), ("1e-3", 0.001)])
+def test_a_fraction_is_a_number_or_a_percentage(text: str, fraction: float) -> None:
+    assert parse_fraction(text) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["", "%", "x", "0", "1", "100%", "0%", "-3%", "nan", "inf", "3 %%"])
+def test_a_number_outside_is_not_a_fraction(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write it as 3% or 0\.03"):
+        parse_fraction(text)

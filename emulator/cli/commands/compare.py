@@ -16,6 +16,7 @@ from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compar
 from emulator.errors import InputError
 from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.run_folder.stream import write_text
+from emulator.units import parse_fraction
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
 
@@ -56,7 +57,11 @@ def add_parser(subparsers: Subparsers) -> None:
         help="exit with 4 if a class is slower; --gate=strict: also if one is inconclusive",
     )
     rules.add_argument(
-        "--margin", metavar="M", type=argument(_margin), default=0.03, help="differences to ignore (default: 3%%)"
+        "--margin",
+        metavar="M",
+        type=argument(parse_fraction),
+        default=0.03,
+        help="differences to ignore (default: 3%%)",
     )
     rules.add_argument(
         "--on", choices=_STATISTICS, default="p50", help="statistic of a run that is compared (default: p50)"
@@ -77,17 +82,6 @@ def add_parser(subparsers: Subparsers) -> None:
     output.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_explain("comparison_table", "trend_table")
     parser.set_defaults(handler=_run)
-
-
-def _margin(text: str) -> float:
-    problem = f"{text!r}: a margin between 0% and 100% is needed, as 3% or 0.03"
-    try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError as error:
-        raise ValueError(problem) from error
-    if not 0 < value < 1:
-        raise ValueError(problem)
-    return value
 
 
 def _run(args: argparse.Namespace) -> int:

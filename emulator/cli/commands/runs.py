@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from emulator.cli.options.converters import argument, at_least
@@ -18,6 +18,7 @@ from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements
 from emulator.statistics.stragglers import lateness
 from emulator.statistics.summary import summarise
+from emulator.units import parse_moment
 from emulator.views.as_json.store import runs_to_json, statistics_to_json
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.store_table import (
@@ -28,8 +29,6 @@ from emulator.views.terminal.store_table import (
 from emulator.views.terminal.summary_table import render
 from emulator.visible import visible
 
-_AGO = re.compile(r"(\d{1,6})([hdw])")
-_HOURS = {"h": 1, "d": 24, "w": 168}
 _EPILOG = """examples:
   charkha runs list --firmware '2.1*' --since 7d
   charkha runs show runs/20260102-030405-transformer-8r
@@ -99,26 +98,11 @@ def _add_filters(parser: Parser) -> None:
     group.add_argument("--trace", metavar="PATTERN", help="path or name of the trace, or the start of its digest")
     group.add_argument("--dut", metavar="PATTERN", help="vendor, model, name or kind of the device under test")
     group.add_argument("--firmware", metavar="PATTERN", help="firmware of the device, or the name of its profile")
-    group.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=argument(_moment),
-        help="started then or later: 2026-01-31, 2026-01-31T18:00, or 12h, 7d, 2w ago",
-    )
-    group.add_argument("--until", metavar="WHEN", type=argument(_moment), help="started before then")
+    when = argument(partial(parse_moment, now=datetime.now().astimezone()))
+    since = "started then or later: 2026-01-31, 2026-01-31T18:00, or 12h, 7d, 2w ago"
+    group.add_argument("--since", metavar="WHEN", type=when, help=since)
+    group.add_argument("--until", metavar="WHEN", type=when, help="started before then")
     group.add_argument("--status", choices=STATUSES, help="how the run ended")
-
-
-def _moment(text: str) -> datetime:
-    ago = _AGO.fullmatch(text)
-    now = datetime.now().astimezone()
-    try:
-        if ago:
-            return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2]])
-        moment = datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text!r}: write a date as 2026-01-31 or 2026-01-31T18:00, or 12h, 7d, 2w ago") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
 
 
 def _filter(args: argparse.Namespace) -> RunFilter:
