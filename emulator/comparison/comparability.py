@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.comparison.groups import MeasuredRun, RunGroup
+from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
@@ -46,6 +47,12 @@ class Comparability:
 
     refused: Sequence[Difference]
     notes: Sequence[str]
+
+
+def compared_parameters(manifest: Manifest) -> Mapping[str, Parameter]:
+    """Parameters that must be equal in runs that are compared."""
+    known = manifest.parameters.items()
+    return {name: value for name, value in known if name not in (*NOTED_PARAMETERS, *_IGNORED_PARAMETERS)}
 
 
 def check_comparability(groups: Sequence[RunGroup]) -> Comparability:
@@ -142,8 +149,8 @@ def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
     """
     transport = list(_differences(groups, {"transport": _parameter("transport")}))
     yield from transport
-    names = {name for group in groups for run in group.runs for name in run.manifest.parameters}
-    names -= {"transport", *NOTED_PARAMETERS, *_IGNORED_PARAMETERS}
+    names = {name for group in groups for run in group.runs for name in compared_parameters(run.manifest)}
+    names -= {"transport"}
     names = {name for name in names if not (transport and "." in name and not name.startswith(_ALGORITHM))}
     yield from _differences(groups, {name: _parameter(name) for name in sorted(names)})
 

@@ -1,4 +1,4 @@
-"""A comparison as a page: verdicts with their intervals, and the runs behind them side by side."""
+"""The report of a comparison: verdicts with their intervals, and all runs side by side."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
 from emulator.views.columns import Column, Header
 from emulator.views.comparison_text import fact_lines, needs_text, pair_columns, ratio_text, statistic_name, trend_rows
-from emulator.views.figures import NONE, percent_cell
+from emulator.views.figures import NONE, count_of, percent_cell
 from emulator.views.html.page.document import Block, Chart, Facts, Page, Section, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
 CHOICES = 24
-"""Classes that the reader can choose a picture of: those that take most time."""
+"""Classes that the reader can select: those that take most time."""
 TREND_LINES = 8
 _CURVE_POINTS = 60
 _CLASS: Column[ClassComparison] = Column(
@@ -53,19 +53,19 @@ def comparison_page(comparison: Comparison) -> Page:
         + [f"margin {100 * comparison.rules.margin:g} %"],
         warnings=list(_warnings(comparison)),
         sections=[*sections, _side_by_side(comparison), _method(comparison)],
-        footer="Made by charkha compare from the run folders named above.",
+        footer="Written by charkha compare from the run folders listed above.",
     )
 
 
 def _sentence(pair: PairComparison) -> str:
     counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
-    classes = f"{len(pair.classes)} class{'es' * (len(pair.classes) != 1)}"
-    return f"{pair.other.name} against {pair.baseline.name}: of {classes} {', '.join(counts) or 'none was measured'}."
+    classes = count_of(len(pair.classes), "class", "classes")
+    return f"{pair.other.name} against {pair.baseline.name}: {classes}, {', '.join(counts) or 'none measured in both'}."
 
 
 def _warnings(comparison: Comparison) -> Iterator[str]:
     if comparison.is_forced:
-        yield "Forced: these runs are not comparable, and no verdict here can be relied on."
+        yield "Forced: these runs are not comparable. Do not rely on any verdict here."
         yield from map(str, comparison.comparability.refused)
 
 
@@ -87,9 +87,9 @@ def _ratios(pair: PairComparison, comparison: Comparison, number: int) -> Chart:
     return Chart(
         f"ratios-{number}",
         f"Ratio of times, {pair.other.name} / {pair.baseline.name}",
-        f"Point: ratio of the {statistic_name(comparison.rules)} of runs; line: its 95 % interval; band: the margin of "
-        f"{100 * margin:g} %, which does not matter in practice.",
-        "A line for each class: ratio of times with its interval; the table below has the numbers.",
+        f"Point: ratio of the {statistic_name(comparison.rules)} of the runs. Line: its 95 % interval. Band: the "
+        f"margin of {100 * margin:g} % within which a difference does not matter.",
+        "One line per class: ratio of times with its interval; the table below has the numbers.",
         Picture("compare_ratio", {"classes": drawn.columns, "margin": band.columns}),
         is_wide=True,
     )
@@ -104,7 +104,7 @@ def _verdicts(pair: PairComparison, comparison: Comparison, number: int) -> Tabl
 
 
 def _side_by_side(comparison: Comparison) -> Section:
-    """The same pictures for every group, of the class that the reader chooses."""
+    """Charts of all groups for the class that the reader selects."""
     keys = [key for key, _ in trend_rows(comparison)][:CHOICES]
     choices = [(str(key), str(key)) for key in keys]
     runs, curves = Rows(), Rows()
@@ -117,7 +117,7 @@ def _side_by_side(comparison: Comparison) -> Section:
         Chart(
             "runs-side-by-side",
             f"{statistic} of every run",
-            "A point for each run; the stroke is the median of the group.",
+            "One point per run; the stroke is the median of the group.",
             "Times of the runs of each group, side by side.",
             Picture("compare_runs", {"runs": runs.columns}, choice="class", choices=choices),
             choice_title="Class",
@@ -125,13 +125,13 @@ def _side_by_side(comparison: Comparison) -> Section:
         Chart(
             "curves-side-by-side",
             "Distribution of all measurements",
-            "A line for each run: share of its measurements that took at most so long; every point is a measured one.",
-            "Cumulative distribution of times, a line for each run, coloured by group.",
+            "One line per run: share of its measurements that took at most this time. Every point is a measured value.",
+            "Cumulative distribution of times, one line per run, coloured by group.",
             Picture("compare_cdf", {"curve": curves.columns}, choice="class", choices=choices),
             choice_title="Class",
         ),
     ]
-    about = "Groups that overlap are not told apart by fewer runs than the verdict asks for, whatever their medians."
+    about = "If groups overlap, only enough runs can tell them apart, whatever their medians; see the verdict."
     return Section("side-by-side", "Runs side by side", blocks, about)
 
 
@@ -162,13 +162,13 @@ def _trend(comparison: Comparison) -> Section:
                 low, high = one.effect.interval or (one.effect.ratio, one.effect.ratio)
                 effect = {"ratio": one.effect.ratio, "low": low, "high": high}
                 points.add(**fixed, group=group.name, **effect, verdict=one.verdict.value)
-    more = f"; {len(listed) - TREND_LINES} more take less time" if len(listed) > TREND_LINES else ""
+    more = f" ({len(listed) - TREND_LINES} more classes take less time)" if len(listed) > TREND_LINES else ""
     chart = Chart(
         "trend",
         "Ratio to the baseline, version by version",
         f"Each version against {comparison.groups[0].name}, with its 95 % interval{more}. "
-        "Choose a class in the legend.",
-        "A line for each class: its ratio to the first version, over the versions in the order they were measured.",
+        "Click a class in the legend to highlight it.",
+        "One line per class: its ratio to the first version, over the versions in the order of the command line.",
         Picture("compare_trend", {"points": points.columns}),
         _trend_table(comparison, listed),
     )
@@ -189,8 +189,8 @@ def _method(comparison: Comparison) -> Section:
     columns = [Header(title, is_number=False) for title in ("group", "run", "began", "firmware")]
     columns += [Header("iterations"), Header("excluded")]
     rows = [_run_cells(group, number) for group in comparison.groups for number in range(len(group.runs))]
-    facts = Facts("method-facts", "How it was compared", list(fact_lines(comparison)))
-    table = Table("runs", "Runs that count", columns, rows, is_folded=len(rows) > CHOICES)
+    facts = Facts("method-facts", "Method", list(fact_lines(comparison)))
+    table = Table("runs", "Runs compared", columns, rows, is_folded=len(rows) > CHOICES)
     return Section("method", "Method and runs", [facts, table])
 
 

@@ -1,4 +1,4 @@
-"""Everything that a report of one run is made of, read once."""
+"""Everything that the report of a run needs, read once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLE_COLUMNS = ("iteration", "rank", "kind", "post_ns", "done_ns")
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """What every rank communicated, row by row, warm-up included; `kind` indexes `kinds`."""
+    """Communications of all ranks, one per row, warm-up included; `kind` is an index into `kinds`."""
 
     iteration: IntArray
     rank: IntArray
@@ -36,7 +36,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """When devices of ranks were busy, row by row, warm-up included."""
+    """Times in which the device of a rank computed, one per row, warm-up included."""
 
     iteration: IntArray
     rank: IntArray
@@ -46,16 +46,16 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Of one run.
+    """Facts of one run.
 
     Attributes:
-        summary: what the table of the run shows; a report has the same numbers.
+        summary: the figures of the table of the run; the report shows the same.
         measured: the times of every class.
-        usage: the columns of iterations.parquet, warm-up included.
-        spans: of samples.parquet.
-        compute: without rows where nothing computed, or an older Charkha did not record when.
-        flows, counters: the tables; without rows where nothing was observed.
-        late_posts, late_ends: who was last, in posting and in completing; None while the run goes on.
+        usage: columns of iterations.parquet, warm-up included.
+        spans: from samples.parquet.
+        compute: empty if no device computed, or the run is of a Charkha that did not record it.
+        flows, counters: tables of the run; empty if nothing was recorded.
+        late_posts, late_ends: which ranks post and complete last; None during the run.
     """
 
     manifest: Manifest
@@ -71,17 +71,17 @@ class RunFacts:
 
     @property
     def is_running(self) -> bool:
-        """The run goes on."""
+        """Whether the run has not ended yet."""
         return self.manifest.status == RUNNING
 
     @property
     def excluded(self) -> frozenset[int]:
-        """Iterations that no summary counts, warm-up aside."""
+        """Iterations that do not count, in addition to warm-up."""
         return frozenset(one.iteration for one in self.manifest.trials.excluded)
 
     @property
     def jct(self) -> Times | None:
-        """Of the iterations that count; None where there is none."""
+        """JCT of the iterations that count; None if there is none."""
         return self.measured.classes.get(ClassKey(JCT, self.manifest.trace.ranks))
 
     def times(self, row: ClassSummary) -> Times:
@@ -94,7 +94,7 @@ class RunFacts:
 
 
 def read_facts(run: Run) -> RunFacts:
-    """Read a run, closed, aborted or going on.
+    """Read a run that is complete, aborted or still running.
 
     Raises:
         ResultError: a table of the run is missing or damaged.
@@ -124,12 +124,12 @@ def key_of(row: ClassSummary) -> ClassKey:
 
 
 def class_names(rows: Sequence[ClassSummary]) -> list[str]:
-    """What classes are called in pictures: no longer than it takes to tell them apart."""
+    """Names of classes in charts."""
     return [str(key_of(row)) for row in rows]
 
 
 def _trials_so_far(usage: Mapping[str, IntArray], manifest: Manifest) -> Trials:
-    """The manifest of a run that goes on does not know yet."""
+    """Counts of iterations during the run, when the manifest does not have them yet."""
     numbers, ranks = np.unique(usage["iteration"], return_counts=True)
     whole = numbers[ranks == manifest.trace.ranks]
     warmup = int(np.count_nonzero(numbers < 0))

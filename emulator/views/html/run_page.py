@@ -1,4 +1,4 @@
-"""The report of a run: which sections its page has, and the same facts for machines."""
+"""The report of a run: the sections of its page, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def run_page(facts: RunFacts) -> Page:
             device_counters(facts),
             description(facts),
         ],
-        footer=f"Run {manifest.run_id}, made by charkha {manifest.versions.get('charkha', '')} from its run folder. "
-        f"Reported after {DRAFT}; times are those of {manifest.observation_point}.",
+        footer=f"Run {manifest.run_id}, written by charkha {manifest.versions.get('charkha', '')} from its run folder. "
+        f"Report format after {DRAFT}. Times are taken at the {manifest.observation_point}.",
         is_live=facts.is_running,
     )
 
 
 def facts_to_json(facts: RunFacts) -> dict[str, Any]:
-    """What the page shows, for machines: the summary as `charkha run --json` gives it, and the rest beside it."""
+    """Everything on the page as JSON: the summary of `charkha run --json` with further keys."""
     return summary_to_json(facts.summary) | {
         "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
         "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],

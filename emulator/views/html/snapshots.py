@@ -1,4 +1,4 @@
-"""A run folder that is being written, as pages: a new one whenever there is something new."""
+"""Pages of a run folder that is being written: a new one whenever the folder has changed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Page, Section, Text
 from emulator.views.html.run_page import run_page
 
-_WAITING = "The run has not begun: agents are being started."
-_NOTHING = "The run ended before anything was recorded; the terminal it was started in says why."
+_WAITING = "The run has not begun; agents are starting."
+_NOTHING = "The run ended before anything was recorded. See the terminal it was started in for the reason."
 
 
 class Snapshots:
     """Pages of one run folder.
 
     Args:
-        folder: of the run; need not exist yet.
+        folder: of the run; it may not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,7 +28,7 @@ class Snapshots:
         self._seen: object = None
 
     def next(self) -> Page | None:
-        """The page as of now; None where nothing came since the last one, or the folder is just being closed."""
+        """The current page; None if nothing has changed since the last one, or the folder is being closed."""
         state = self._state()
         if state == self._seen:
             return None
@@ -42,8 +42,8 @@ class Snapshots:
         try:
             return run_page(read_facts(read_run(self._folder)))
         except EmulatorError as error:
-            there = self._folder.exists()
-            return _notice(self._folder, f"{_NOTHING} ({error})" if there else _NOTHING, is_live=False)
+            exists = self._folder.exists()
+            return _notice(self._folder, f"{_NOTHING} ({error})" if exists else _NOTHING, is_live=False)
 
     def _page(self) -> Page | None:
         if not self._folder.exists():
@@ -51,7 +51,7 @@ class Snapshots:
         try:
             return run_page(read_facts(_as_running(read_run(self._folder))))
         except EmulatorError:
-            return None  # its files are being renamed, or are not all there yet: the next look finds them
+            return None  # files are being renamed or not complete yet: the next attempt will find them
 
     def _state(self) -> object:
         try:
@@ -61,7 +61,7 @@ class Snapshots:
 
 
 def _as_running(run: Run) -> Run:
-    """A folder that is not closed reads as one of a crash; here it is known that somebody writes it."""
+    """A folder that is not closed reads as aborted; here it is known that the run is still going."""
     if run.closed or not (run.folder / PARTIAL_MANIFEST).exists():
         return run
     return replace(run, manifest=replace(run.manifest, status=RUNNING, reason=None))

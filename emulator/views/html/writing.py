@@ -1,4 +1,4 @@
-"""From a run folder to a report file."""
+"""Writes the report of a run folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from emulator.views.html.page.document import render
 from emulator.views.html.run_page import run_page
 
 REPORT = "report.html"
-"""Its name in a run folder."""
+"""File name of the report in a run folder."""
 
 
 def write_report(run: Run, path: Path | None = None) -> Path:
-    """Write the report of a run; returns where it is.
+    """Write the report of a run and return its path.
 
     Args:
-        run: closed, or left by a crash.
-        path: of the file; None = report.html in the run folder. A file that is there is replaced.
+        run: complete or aborted.
+        path: of the file; None = report.html in the run folder. An existing file is replaced.
 
     Raises:
         ResultError: a table of the run is missing or damaged.
@@ -31,5 +31,5 @@ def write_report(run: Run, path: Path | None = None) -> Path:
 
 
 def report_html(facts: RunFacts) -> str:
-    """The whole report, with everything it needs."""
+    """The report as one self-contained HTML document."""
     return render(run_page(facts))

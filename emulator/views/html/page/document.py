@@ -1,7 +1,7 @@
-"""A page of results: sections of key figures, tables and pictures, as one HTML file that needs nothing else.
+"""A page of results: sections with key figures, tables and charts, rendered as one self-contained HTML file.
 
-What is on a page is said with the classes here; how it looks is in templates/. Everything that a page shows of a trace
-or a file is text: it is escaped, and the page forbids itself to load anything from anywhere.
+The classes here describe the contents, templates/ the appearance. All texts are escaped, and the content security
+policy of the page forbids loading anything.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Figure:
     """A key figure.
 
     Attributes:
-        name: what it is.
-        value: with its unit; a dash where it was not measured.
-        about: of what it is made: statistic, n, spread, whole run or an iteration.
+        name: of the figure.
+        value: with its unit; a dash if it was not measured.
+        about: how it was obtained: statistic, n, spread, whole run or one iteration.
         is_leading: shown large.
     """
 
@@ -51,7 +51,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a bar: `share` of the whole from 0 to 1, `style` one of compute, overlapped, exposed, idle."""
+    """A part of a bar: `share` of the whole, 0 to 1; `style` is compute, overlapped, exposed or idle."""
 
     name: str
     value: str
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A whole and its parts, in one line."""
+    """A stacked bar: a whole and its parts."""
 
     KIND: ClassVar[str] = "bar"
     identifier: str
@@ -79,8 +79,8 @@ class Table:
         caption: title of the table.
         columns: headers; those with a meaning are explained below the table.
         rows: a text per column.
-        about: what the reader must know of the whole table.
-        is_folded: the reader opens it.
+        about: a note below the table.
+        is_folded: closed until the reader opens it.
     """
 
     KIND: ClassVar[str] = "table"
@@ -109,7 +109,7 @@ def table_of(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and what they are, as text."""
+    """(name, fact) pairs."""
 
     KIND: ClassVar[str] = "facts"
     identifier: str
@@ -120,7 +120,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; `tone` is plain, note (something was not observed) or warning."""
+    """A paragraph; `tone` is plain, note (something was not measured) or warning."""
 
     KIND: ClassVar[str] = "text"
     identifier: str
@@ -130,16 +130,16 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture and the numbers behind it.
+    """A chart and the numbers behind it.
 
     Attributes:
-        title: what is seen.
-        about: quantity, unit and n, in a sentence.
-        description: for those who cannot see it: what is on the axes and what stands out.
-        picture: how it is drawn.
-        table: the numbers; folded away under the picture.
-        choice_title: of the field that the reader chooses by, where the picture has one.
-        is_wide: takes the whole width of the page.
+        title: of the chart.
+        about: quantity, unit and n.
+        description: alternative text: what the axes show and what stands out.
+        picture: the chart itself.
+        table: its numbers, folded below the chart.
+        choice_title: label of the select box, if the picture has choices.
+        is_wide: uses the whole width of the page.
     """
 
     KIND: ClassVar[str] = "chart"
@@ -155,7 +155,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing whose SVG is made by a template: `template` with `drawing`."""
+    """A drawing; `template` makes its SVG from `drawing`."""
 
     KIND: ClassVar[str] = "drawing"
     identifier: str
@@ -173,7 +173,7 @@ Block: TypeAlias = Figures | Bar | Table | Facts | Text | Chart | Drawing
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section; one without a title is the top of the page. `identifier` is its anchor."""
+    """A section; `identifier` is its anchor. The section at the top of the page has no title."""
 
     identifier: str
     title: str
@@ -187,14 +187,14 @@ class Page:
     """A whole page.
 
     Attributes:
-        title: of the window.
-        heading: the largest line.
-        sentence: what the reader should know after ten seconds.
-        labels: short facts under the heading.
-        warnings: what nobody may overlook: aborted, scaled.
+        title: of the browser window.
+        heading: headline of the page.
+        sentence: the result in a few sentences.
+        labels: short facts below the heading.
+        warnings: what no reader may overlook, such as: aborted, scaled.
         sections: in order.
-        footer: where the page comes from.
-        is_live: it follows a run that goes on.
+        footer: origin of the page.
+        is_live: the run has not ended yet.
     """
 
     title: str
@@ -208,7 +208,7 @@ class Page:
 
     @property
     def pictures(self) -> Mapping[str, Picture]:
-        """Identifier of its chart → picture."""
+        """Identifier of the chart -> its picture."""
         charts = [one for section in self.sections for one in section.blocks if isinstance(one, Chart)]
         return {one.identifier: one.picture for one in charts}
 
@@ -217,9 +217,9 @@ def render(page: Page, *, with_library: bool = True, follows: bool = False) -> s
     """The page as HTML.
 
     Args:
-        page: what is on it.
-        with_library: False leaves out what draws pictures, for a reader that has it already.
-        follows: the page asks the server it came from for newer versions of itself.
+        page: contents.
+        with_library: include the JavaScript that draws charts; False for a browser that has it already.
+        follows: the page asks its server for newer versions of itself.
     """
     pictures = packed(json.dumps({name: one.document() for name, one in page.pictures.items()}, allow_nan=False))
     library = packed_library() if with_library else ""
@@ -250,7 +250,7 @@ def _source(environment: jinja2.Environment, name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What cannot be seen, as an escape: a name must not look like another, nor turn the text around."""
+    """Invisible characters as escapes: a name must not look like another one or reverse the text."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)

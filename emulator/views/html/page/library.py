@@ -1,7 +1,7 @@
-"""What draws pictures in the browser: Vega-Lite and Vega, packed to stand inside a page.
+"""The JavaScript that draws charts in the browser: Vega-Lite and Vega, packed for embedding in a page.
 
-Bundling takes over a second, so the result is kept in the user's cache folder; where that cannot be written it is made
-each time.
+Bundling takes more than a second, so the bundle is kept in the cache folder of the user. If that folder is not
+writable, it is made anew each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def packed_library() -> str:
-    """The JavaScript, compressed (zlib) and in base64, which a page unpacks."""
+    """The JavaScript, compressed with zlib and encoded in base64; a page unpacks it."""
     kept = _cache_file()
     with contextlib.suppress(OSError):
         return kept.read_text(encoding="ascii")
@@ -32,7 +32,7 @@ def packed_library() -> str:
 
 
 def _bundle() -> str:
-    import vl_convert  # a JavaScript engine: loaded where it is needed
+    import vl_convert  # a JavaScript engine: loaded only if needed
 
     return vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)
 

@@ -1,4 +1,4 @@
-"""What a page unpacks before it uses it: compressed, and written as text that HTML has no opinion on."""
+"""Text that a page unpacks before use: compressed, in an encoding without special characters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import zlib
 
 
 def packed(text: str, *, level: int = 6) -> str:
-    """Text as zlib in base64; page.js unpacks it."""
+    """Compress with zlib and encode in base64; page.js unpacks it."""
     return base64.b64encode(zlib.compress(text.encode(), level)).decode()
 
 
 def unpacked(text: str) -> str:
-    """The same text again."""
+    """The text that was packed."""
     return zlib.decompress(base64.b64decode(text)).decode()

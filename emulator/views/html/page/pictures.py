@@ -1,4 +1,4 @@
-"""Pictures as Vega-Lite documents (pictures/*.vl.json) and the columns that are drawn."""
+"""Charts as Vega-Lite documents (pictures/*.vl.json) with their data as columns."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Any, TypeAlias
 
 Values: TypeAlias = Sequence[str | int | float | bool | None]
 Columns: TypeAlias = Mapping[str, Values]
-"""Header name → values; all of one length."""
+"""Column name -> values, all of the same length."""
 
 
 class Rows:
-    """Rows of a data set, collected as columns."""
+    """Collects the rows of a data set as columns."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {}
 
     def add(self, **row: str | float | bool | None) -> None:
-        """Append a row; each has the same columns."""
+        """Append a row; all rows have the same columns."""
         for name, value in row.items():
             self.columns.setdefault(name, []).append(value)
 
     def extend(self, count: int, **columns: Any) -> None:
-        """Append so many rows: lists by column, or one value for all of them."""
+        """Append `count` rows: a list per column, or one value for all rows."""
         for name, value in columns.items():
             self.columns.setdefault(name, []).extend(value if isinstance(value, list) else [value] * count)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture.
+    """A chart and its data.
 
     Attributes:
-        document_name: of the Vega-Lite document in pictures/, without its ending.
-        data: name of a data set in the document → its rows as columns.
-        choice: a column; the reader chooses one of its values, and only rows with it are drawn.
-        choices: (value, label) of each, in order; the first is shown at first.
+        document_name: Vega-Lite document in pictures/, without its suffix.
+        data: name of a data set in the document -> its columns.
+        choice: a column; the reader selects one of its values, and only rows with this value are drawn.
+        choices: (value, label) for the select box, in order; the first one is selected initially.
     """
 
     document_name: str
@@ -48,7 +48,7 @@ class Picture:
     choices: Sequence[tuple[str, str]] = ()
 
     def document(self) -> dict[str, Any]:
-        """What the page needs to draw it, as JSON: document, data and choice."""
+        """Document, data and choice as JSON for page.js."""
         return {
             "document": vega_lite(self.document_name),
             "data": {

@@ -1,4 +1,4 @@
-"""Fewer points of the same picture, each of them a value that was measured."""
+"""Reduces what a chart draws; every remaining point is a measured value."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from emulator.trace.model import IntArray
 
 CURVE_POINTS = 160
 TAIL_POINTS = 24
-"""Largest values that a curve always has: a tail is what is looked for."""
+"""Largest values that a curve always keeps, because readers look for the tail."""
 
 
 class Curve(NamedTuple):
-    """Points of an empirical distribution: `share` of all values are at most `value`."""
+    """Points of an empirical distribution: a fraction `share` of all values is at most `value`."""
 
     value: list[float]
     share: list[float]
 
 
 Interval: TypeAlias = tuple[int, int]
-"""From, to."""
+"""(start, end)."""
 
 
-class Stretch(NamedTuple):
-    """Iterations side by side that are drawn as one point, and their rows."""
+class IterationSlice(NamedTuple):
+    """Consecutive iterations that are drawn as one point, and their rows."""
 
     first: int
     last: int
@@ -35,11 +35,11 @@ class Stretch(NamedTuple):
 
 
 def distribution_curve(values: Values, *, points: int = CURVE_POINTS) -> Curve:
-    """The empirical distribution, every point of it exact; all of them where they are few.
+    """The empirical distribution; every point is exact.
 
     Args:
-        values: any order.
-        points: about how many to keep, evenly over the share; the tail is kept whole beside them.
+        values: in any order.
+        points: approximate number of points, spread evenly over the share; the tail is kept in addition.
     """
     ordered = np.sort(values)
     count = len(ordered)
@@ -51,21 +51,21 @@ def distribution_curve(values: Values, *, points: int = CURVE_POINTS) -> Curve:
     return Curve(kept.tolist(), share.tolist())
 
 
-def stretches(iteration: IntArray, *, most: int) -> Iterator[Stretch]:
-    """Rows by iteration; of more than `most` iterations, by equal stretches of them."""
+def iteration_slices(iteration: IntArray, *, most: int) -> Iterator[IterationSlice]:
+    """Rows by iteration; if there are more than `most` iterations, by equal slices of them."""
     numbers = np.unique(iteration)
     width = -(-len(numbers) // most) if len(numbers) else 1
     for low in range(0, len(numbers), width):
         first, last = int(numbers[low]), int(numbers[min(low + width, len(numbers)) - 1])
-        yield Stretch(first, last, np.flatnonzero((iteration >= first) & (iteration <= last)))
+        yield IterationSlice(first, last, np.flatnonzero((iteration >= first) & (iteration <= last)))
 
 
 def joined_intervals(start: IntArray, end: IntArray, *, gap: float) -> list[Interval]:
-    """The union of intervals, those that are less than `gap` apart as one.
+    """The union of intervals; those at most `gap` apart are joined.
 
     Args:
-        start, end: of each, any order.
-        gap: of the unit of both.
+        start, end: of the intervals, in any order.
+        gap: in the unit of both.
     """
     if not len(start):
         return []
@@ -77,13 +77,13 @@ def joined_intervals(start: IntArray, end: IntArray, *, gap: float) -> list[Inte
 
 
 def states(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[tuple[int, int, int]]:
-    """(state, from, to) wherever there is anything: 1 one, 2 the other, 3 both; neighbours of one state are one.
+    """(state, start, end) wherever at least one is active: 1 = `one`, 2 = `other`, 3 = both.
 
     Args:
-        one, other: intervals in order, those of each apart from each other.
+        one, other: ascending, disjoint intervals.
     """
     edges = np.unique(np.array([*one, *other], np.int64).reshape(-1))
-    if len(edges) < 2:  # nothing, or nothing that lasted
+    if len(edges) < 2:  # no interval, or none with a length
         return
     state = _is_within(edges[:-1], one) + 2 * _is_within(edges[:-1], other)
     fresh = np.flatnonzero(np.concatenate(([True], np.diff(state) != 0)))
@@ -99,7 +99,7 @@ def _is_within(points: IntArray, intervals: Sequence[Interval]) -> IntArray:
 
 
 def spread_evenly(items: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, the first and the last among them."""
+    """At most `most` of the items, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[int(at)] for at in np.unique(np.linspace(0, len(items) - 1, most).round().astype(np.int64))]

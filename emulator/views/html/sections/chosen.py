@@ -1,4 +1,4 @@
-"""Which iterations and ranks stand in a page: those that a reader looks for first, and as many as it can hold."""
+"""Selects the iterations and ranks that a report shows: the interesting ones, and as many as a page can hold."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from emulator.views.html.page.reduction import spread_evenly
 
 MOST_ITERATIONS, FEWEST_ITERATIONS = 16, 3
 LANES = 48
-"""Ranks in a picture with a lane for each."""
+"""Most ranks in a chart with a lane per rank."""
 INTERVALS = 9_000
-"""Of all iterations and ranks of a picture together, about."""
+"""Approximate limit of bars in a chart, over all iterations and ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """An iteration that all ranks completed: its number, and its rows in iterations.parquet by rank."""
+    """An iteration that all ranks completed; `rows` are its rows in iterations.parquet, by rank."""
 
     number: int
     rows: IntArray
@@ -32,13 +32,13 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is shown.
+    """Iterations and ranks to show.
 
     Attributes:
-        iterations: label → iteration: the median, the fastest, the slowest, then others evenly.
+        iterations: label -> iteration: the median, the fastest, the slowest, then others spread evenly.
         ranks: ascending.
-        closed_ns: pauses shorter than this are not drawn; 0 where all are.
-        of_ranks: how many there are.
+        closed_ns: gaps shorter than this are not drawn; 0 = every gap is drawn.
+        of_ranks: ranks of the run.
     """
 
     iterations: Mapping[str, Iteration]
@@ -48,19 +48,19 @@ class Chosen:
 
     @property
     def options(self) -> list[tuple[str, str]]:
-        """For the reader to choose from."""
+        """(number, label) of the iterations, for a select box."""
         return [(str(one.number), label) for label, one in self.iterations.items()]
 
     def in_words(self) -> str:
-        """Which ranks, and what is simplified."""
+        """Which ranks are shown, and what is simplified."""
         every = len(self.ranks) == self.of_ranks
-        said = f"All {self.of_ranks} ranks." if every else f"{len(self.ranks)} of {self.of_ranks:,} ranks."
-        closed = f" Pauses shorter than {format_duration(self.closed_ns)} are closed." if self.closed_ns else ""
-        return said + closed
+        shown = f"All {self.of_ranks} ranks." if every else f"{len(self.ranks)} of {self.of_ranks:,} ranks."
+        closed = f" Gaps shorter than {format_duration(self.closed_ns)} are not drawn." if self.closed_ns else ""
+        return shown + closed
 
 
 def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
-    """Those that every rank reported, warm-up and excluded ones among them."""
+    """Iterations that every rank reported, including warm-up and excluded ones."""
     usage = facts.usage
     for number in np.unique(usage["iteration"]).tolist():
         rows = np.flatnonzero(usage["iteration"] == number)
@@ -71,7 +71,7 @@ def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
 
 
 def choose(facts: RunFacts, counted: Sequence[Iteration]) -> Chosen:
-    """Choose from the measured iterations, at least one."""
+    """Select from the measured iterations, at least one."""
     ranks = _lanes(facts, counted[0])
     spans = facts.spans
     each = int(np.count_nonzero((spans.iteration == counted[0].number) & np.isin(spans.rank, ranks)))
@@ -95,7 +95,7 @@ def _labelled(counted: Sequence[Iteration], *, most: int) -> Iterator[tuple[str,
 
 
 def _lanes(facts: RunFacts, one: Iteration) -> list[int]:
-    """All ranks, or some of them evenly, and the one that ended last."""
+    """All ranks; if there are too many, some of them spread evenly and the one that finished last."""
     ranks: list[int] = facts.usage["rank"][one.rows].tolist()
     if len(ranks) <= LANES:
         return ranks

@@ -1,4 +1,6 @@
-"""What must match before two results are compared.
+"""What must be equal in two runs before their results are compared.
+
+`charkha compare` enforces it (emulator.comparison.comparability); this section shows it for one run.
 
 Source: draft-calabria-bmwg-ai-fabric-training-bench-04, Comparability Set.
 """
@@ -11,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from emulator.comparison.comparability import compared_parameters
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.collectives import busbw_factor, to_ints
@@ -18,21 +21,23 @@ from emulator.statistics.summary import SEND_RECV
 from emulator.trace.model import CommKind
 from emulator.units import format_size
 from emulator.views.columns import Header
-from emulator.views.figures import NONE, describe_scaling, link_rate_cell
+from emulator.views.figures import NONE, count_of, describe_scaling, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Table
 from emulator.views.html.sections.topology_drawing import ranks_of_hosts
 
-_BALANCING = ("roce.qps", "roce.ecmp", "roce.entropy")
+_TRANSPORT = ("transport", "message_bytes", "credits")
+_BALANCING = ("roce.qps", "roce.source_port")
+_SHOWN_CLASSES = 6
 _KINDS = {kind.label: kind for kind in CommKind} | {SEND_RECV: CommKind.SEND}
 
 
 def comparability(facts: RunFacts) -> Table:
-    """The comparability set of this run."""
-    columns = [Header(title, is_number=False) for title in ("parameter", "this run")]
+    """The comparability set of a run."""
+    columns = [Header("parameter", is_number=False), Header("this run", is_number=False)]
     about = (
-        "Two results are compared only where every line is equal; else they stand side by side with the difference "
-        "stated. The lines after load balancing are Charkha's own. charkha compare checks it."
+        "Two results are comparable only if every line is equal; charkha compare checks this. Otherwise report them "
+        "side by side and state the difference. The lines after load balancing are specific to Charkha."
     )
     return Table("comparability", "Comparability set", columns, [list(line) for line in _lines(facts)], about)
 
@@ -45,23 +50,26 @@ def _lines(facts: RunFacts) -> Iterator[tuple[str, str]]:
     yield "Leaf oversubscription", oversubscription(manifest)
     yield "Collectives, sizes, factors", _workload(facts)
     yield "Payload that left its host (S_fabric)", _fabric_visible(facts)
-    yield "Transport", _parameters(manifest, "transport", "message_bytes", "credits")
+    yield "Transport", _parameters(manifest, *_TRANSPORT)
     yield "Load balancing", _balancing(manifest)
     yield "Trace (SHA-256)", manifest.trace.digest[:16]
     yield "Scaling", describe_scaling(manifest.scaling) or "none"
     yield "Algorithms", ", ".join(sorted({row.algorithm for row in facts.summary.classes if row.algorithm})) or NONE
     yield "Observation point", manifest.observation_point
+    yield "Charkha's version", manifest.versions.get("charkha", NONE)
+    others = (name for name in compared_parameters(manifest) if name not in (*_TRANSPORT, *_BALANCING))
+    yield "Other parameters", _parameters(manifest, *others) or NONE
 
 
 def _placement(manifest: Manifest) -> str:
     counts = Counter(len(ranks) for ranks in ranks_of_hosts(manifest).values() if ranks)
     if not counts:
         return NONE
-    return ", ".join(f"{hosts} host{'s' * (hosts != 1)} with {ranks}" for ranks, hosts in sorted(counts.items()))
+    return ", ".join(f"{count_of(hosts, 'host')} with {ranks}" for ranks, hosts in sorted(counts.items()))
 
 
 def _rates(manifest: Manifest) -> str:
-    """Of the ports that hosts with ranks have."""
+    """Rates of the ports of hosts with ranks."""
     used = {name for name, ranks in ranks_of_hosts(manifest).items() if ranks}
     rates = {
         link_rate_cell(port.get("rate_bps"))
@@ -73,7 +81,7 @@ def _rates(manifest: Manifest) -> str:
 
 
 def oversubscription(manifest: Manifest) -> str:
-    """Rates of links to hosts over those of links to switches, per leaf; a dash where a rate is missing."""
+    """Rates of links to hosts / rates of links to switches, per leaf; a dash if a rate is unknown."""
     network = manifest.topology.get("network")
     if not network:
         return NONE
@@ -92,24 +100,25 @@ def oversubscription(manifest: Manifest) -> str:
 def _ratios(down: Mapping[str, int], up: Mapping[str, int]) -> str:
     leaves = [leaf for leaf in down if up.get(leaf)]
     if not leaves:
-        return "none: one switch, no uplinks" if down else NONE
+        return "none: a single switch without uplinks" if down else NONE
     ratios = sorted({Fraction(down[leaf], up[leaf]) for leaf in leaves})
     return ", ".join(f"{float(ratio):.3g}:1" for ratio in ratios)
 
 
 def _workload(facts: RunFacts) -> str:
     rows = facts.summary.classes
-    said = []
-    for row in rows[:6]:
+    parts = []
+    for row in rows[:_SHOWN_CLASSES]:
         factor = busbw_factor(_KINDS[row.collective], members=row.members)
         shown = NONE if factor is None else f"{factor:.3g}"
-        said.append(f"{row.collective} {format_size(row.size_bytes)} × {row.members} ranks, factor {shown}")  # noqa: RUF001
-    more = f"; {len(rows) - 6} more classes: see the table" if len(rows) > 6 else ""
-    return "; ".join(said) + more or NONE
+        parts.append(f"{row.collective} {format_size(row.size_bytes)} × {row.members} ranks, factor {shown}")  # noqa: RUF001
+    hidden = len(rows) - len(parts)
+    more = f"; {count_of(hidden, 'more class', 'more classes')}: see the table of classes" if hidden else ""
+    return "; ".join(parts) + more or NONE
 
 
 def _fabric_visible(facts: RunFacts) -> str:
-    """Payload of flows between hosts; retransmissions are in none of it."""
+    """Payload of flows between hosts, retransmissions not included."""
     if not facts.flows.num_rows:
         return NONE
     host = np.array(facts.manifest.topology.get("host_index", ()), np.int64)
@@ -135,9 +144,9 @@ def _value(parameter: Parameter) -> str:
 
 
 def _balancing(manifest: Manifest) -> str:
-    said = _parameters(manifest, *_BALANCING)
+    queue_pairs = _parameters(manifest, *_BALANCING)
     network = manifest.topology.get("network")
     routes = (
         "" if not network else f"ECMP seed {network.get('ecmp_seed')}, {len(network.get('routes', ()))} explicit routes"
     )
-    return "; ".join(filter(None, (said, routes))) or NONE
+    return "; ".join(filter(None, (queue_pairs, routes))) or NONE

@@ -1,4 +1,4 @@
-"""How long collectives took: the table of classes, distributions, and iteration by iteration."""
+"""Completion times of collectives: the table of classes, distributions, and times over the iterations."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from emulator.statistics.summary import ClassSummary
 from emulator.units import format_size
 from emulator.views.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
 from emulator.views.columns import Column
-from emulator.views.figures import NONE
+from emulator.views.figures import NONE, count_of
 from emulator.views.html.facts import RunFacts, class_names
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.page.reduction import distribution_curve, stretches
+from emulator.views.html.page.reduction import distribution_curve, iteration_slices
 
 DRAWN = 8
-"""Classes in one picture; more lines than colours tell nothing."""
+"""Classes in one chart: as many as there are colours."""
 ITERATION_POINTS = 240
 FEWEST_SIZES = 4
-"""Sizes of one collective, each played once in an iteration, that make a sweep."""
+"""Sizes of one collective, each played once per iteration, that count as a sweep."""
 _SAMPLES: Column[ClassSummary] = Column("n", "number of measurements", cell=lambda row: str(row.samples))
 
 
 def completion(facts: RunFacts) -> Section:
-    """The classes of the run."""
+    """The section about completion times."""
     rows = facts.summary.classes
     about = (
-        "Of each collective: cct = last done - last post of its members: everyone was there, so this is the network. "
-        "Warm-up and excluded iterations are in none of it. Classes are sorted by the time they take in an iteration."
+        "cct, the completion time of a collective, is last done - last post over its members: it starts when the last "
+        "member is ready, so it measures the network, not the wait. Warm-up and excluded iterations do not count. "
+        "Classes are sorted by the time they take in an iteration."
     )
     if not rows:
         text = "No collective was completed in a measured iteration."
@@ -57,16 +58,16 @@ def _curves(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
     return Chart(
         "cct-distribution",
         "Distribution of cct",
-        f"Share of measurements that took at most so long; every point is a measured one; n = {count:,} in "
-        f"{len(rows)} class{'es' * (len(rows) != 1)}{_left_out(facts)}. Choose a class in the legend.",
-        "Cumulative distribution of completion times, a line for each class; the table of percentiles has numbers.",
+        f"Share of measurements that took at most this time. Every point is a measured value. n = {count:,} in "
+        f"{count_of(len(rows), 'class', 'classes')}{_left_out(facts)}. Click a class in the legend to highlight it.",
+        "Cumulative distribution of completion times, one line per class; the table of percentiles has the numbers.",
         Picture("cct_cdf", {"curve": curves.columns}),
     )
 
 
 def _left_out(facts: RunFacts) -> str:
     more = len(facts.summary.classes) - DRAWN
-    return f", {more} more take less time" if more > 0 else ""
+    return f" ({more} more take less time)" if more > 0 else ""
 
 
 def _over_iterations(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
@@ -74,17 +75,17 @@ def _over_iterations(facts: RunFacts, rows: Sequence[ClassSummary]) -> Chart:
     names, width = class_names(rows), 1
     for row, name in zip(rows, names, strict=True):
         times = facts.times(row)
-        for stretch in stretches(times.iteration, most=ITERATION_POINTS):
-            values = times.time_ns[stretch.rows]
-            width = max(width, stretch.last - stretch.first + 1)
+        for part in iteration_slices(times.iteration, most=ITERATION_POINTS):
+            values = times.time_ns[part.rows]
+            width = max(width, part.last - part.first + 1)
             spread = {"least": int(values.min()), "median": int(median(values) or 0), "most": int(values.max())}
-            points.add(**{"class": name}, iteration=stretch.first, **spread, n=len(values))
+            points.add(**{"class": name}, iteration=part.first, **spread, n=len(values))
     each = "iteration" if width == 1 else f"{width} iterations"
     return Chart(
         "cct-over-iterations",
         "cct over iterations",
-        f"Line: median of the class in each {each}; band: least to largest. Warm-up is left out.",
-        "Completion time of a class, iteration by iteration: median, least and largest.",
+        f"Line: median of the class per {each}. Band: smallest to largest value. Without warm-up.",
+        "Completion time of a class over the iterations: median, smallest and largest.",
         Picture("cct_iterations", {"points": points.columns}, choice="class", choices=[(name, name) for name in names]),
         choice_title="Class",
     )
@@ -96,7 +97,7 @@ def _percentiles(facts: RunFacts, rows: Sequence[ClassSummary]) -> Table:
 
 
 def _sweeps(rows: Sequence[ClassSummary]) -> Iterator[Chart]:
-    """busbw over size, of collectives that were played with several sizes."""
+    """busbw over size, for collectives that were played with several sizes."""
     found: dict[tuple[str, int], list[ClassSummary]] = defaultdict(list)
     for row in rows:
         if row.busbw_bytes_per_s is not None:
@@ -115,9 +116,9 @@ def _sweeps(rows: Sequence[ClassSummary]) -> Iterator[Chart]:
     yield Chart(
         "busbw-over-size",
         "Bus bandwidth over size",
-        f"busbw at the median cct, GB/s, from {format_size(min(sizes))} to {format_size(max(sizes))}; "
-        "size as nccl-tests counts it.",
-        "Bus bandwidth over size, both on log scales, a line for each collective; the table of classes has numbers.",
+        f"busbw at the median cct, GB/s, for sizes from {format_size(min(sizes))} to {format_size(max(sizes))} "
+        "(as nccl-tests counts them).",
+        "Bus bandwidth over size, both axes logarithmic, one line per collective; numbers are in the table of classes.",
         Picture("busbw_size", {"points": points.columns}),
         is_wide=True,
     )

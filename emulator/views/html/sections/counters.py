@@ -1,4 +1,4 @@
-"""Counters of devices over time: what the device under test said of itself while the traffic crossed it."""
+"""Counters of the device under test over time, as the device reports them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from emulator.views.html.page.reduction import spread_evenly
 
 DROPS = ("rx_dropped", "tx_dropped", "qdisc_drops", "profile_drops")
 LINES, POINTS = 8, 200
-"""Ports in one picture, those where most happened, and points of each."""
+"""Most ports in one chart, those with the largest values, and points per port."""
 ROWS = 200
+_ABOUT = "As the devices report them. Counters that only grow are shown as their increase per second."
 _LEVEL = "backlog"
-"""In the name of a counter that is a level, not a sum."""
+"""Part of the name of a counter that is a level, not a running total."""
 
 
 class Series(NamedTuple):
-    """A counter of an interface: when it was read, in order, and its values."""
+    """Readings of one counter of one interface, in order of time."""
 
     time_ns: IntArray
     value: IntArray
 
     @property
     def grown(self) -> int:
-        """What was counted between the first and the last reading."""
+        """Increase from the first to the last reading."""
         return int(self.value[-1] - self.value[0])
 
 
 class Name(NamedTuple):
-    """Of a series."""
+    """Device, interface and counter of a series."""
 
     device: str
     interface: str
@@ -46,12 +47,12 @@ class Name(NamedTuple):
 
     @property
     def is_level(self) -> bool:
-        """Its value is a level at a moment; others only grow."""
+        """The counter is a level, such as a backlog; other counters only grow."""
         return _LEVEL in self.counter
 
 
 def series_of(counters: pa.Table) -> Mapping[Name, Series]:
-    """Every series with at least one reading."""
+    """All series with at least one reading."""
     labels = {name: labels_and_codes(counters[name]) for name in Name._fields}
     time_ns, value = to_ints(counters["time_ns"]), to_ints(counters["value"])
     codes = [codes for _, codes in labels.values()]
@@ -66,7 +67,7 @@ def series_of(counters: pa.Table) -> Mapping[Name, Series]:
 
 
 def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
-    """Counter of drops → what it counted over all devices; None where nothing was observed."""
+    """Drop counter -> its increase over all devices; None if no device was observed."""
     if not counters.num_rows:
         return None
     drops: dict[str, int] = {}
@@ -77,14 +78,19 @@ def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
 
 
 def device_counters(facts: RunFacts) -> Section:
-    """Counters over time, and what they counted."""
+    """The section about device counters."""
     title = "Device counters"
     if not facts.counters.num_rows:
-        text = "Counters of devices were not observed in this run: a lab with a device under test gives them."
+        text = "No device counters were recorded in this run. A lab with a device under test provides them."
         return Section("counters", title, [Text("no-counters", text, "note")])
     series = series_of(facts.counters)
     blocks: list[Block] = [_over_time(series), _totals(series)]
-    return Section("counters", title, blocks, "As the devices give them; cumulative ones as increase per second.")
+    return Section(
+        "counters",
+        title,
+        blocks,
+        _ABOUT,
+    )
 
 
 def _over_time(series: Mapping[Name, Series]) -> Chart:
@@ -100,9 +106,9 @@ def _over_time(series: Mapping[Name, Series]) -> Chart:
     return Chart(
         "counters-over-time",
         "Counters over time",
-        f"Increase per second between two readings, of a backlog its bytes; up to {readings} readings of a port, "
-        f"the {LINES} ports where most happened; time since the first reading.",
-        "A counter over time, a line for each port.",
+        f"Increase per second between two readings (for a backlog: its bytes), up to {readings} readings per port, "
+        f"for the {LINES} ports with the largest values. Time since the first reading.",
+        "A counter over time, one line per port.",
         Picture(
             "counters", {"points": points.columns}, "counter", [(name, name.replace("_", " ")) for name in counters]
         ),
@@ -112,7 +118,7 @@ def _over_time(series: Mapping[Name, Series]) -> Chart:
 
 
 def _interesting(series: Mapping[Name, Series]) -> list[str]:
-    """Counters in which something happened, drops and marks first."""
+    """Counters that changed, drops and marks first."""
     happened = {name.counter for name, one in series.items() if one.value.max() > one.value.min()}
     everything = sorted(happened or {name.counter for name in series})
     return sorted(everything, key=lambda counter: (counter.endswith(("_packets", "_bytes")), counter))
@@ -136,8 +142,10 @@ def _totals(series: Mapping[Name, Series]) -> Table:
     rows += [[name.device, name.interface, name.counter, "", f"{one.value.max():,}"] for name, one in levels]
     silent = len(series) - len(counted) - len(levels)
     titles = [Header(title, is_number=False) for title in ("device", "interface", "counter")]
-    about = f"Increase from the first to the last reading, of levels the largest; {silent} that stayed 0 are left out."
+    about = (
+        f"Increase from the first to the last reading; of a level, the largest value. {silent} unchanged: not shown."
+    )
     if len(rows) > ROWS:
         about += f" {len(rows) - ROWS} more rows are in counters.parquet."
     columns = [*titles, Header("increase"), Header("largest")]
-    return Table("counter-totals", "What the counters counted", columns, rows[:ROWS], about, is_folded=True)
+    return Table("counter-totals", "Totals of the counters", columns, rows[:ROWS], about, is_folded=True)

@@ -1,4 +1,4 @@
-"""Iterations and ranks: how long iterations took, and how every rank spent them."""
+"""Iterations and ranks: how long iterations took, and how each rank spent its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.views.figures import duration_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
-from emulator.views.html.page.reduction import stretches
+from emulator.views.html.page.reduction import iteration_slices
 from emulator.views.html.sections.chosen import Chosen, Iteration, choose, whole_iterations
 from emulator.views.html.sections.time_line import time_lines
 
@@ -22,7 +22,7 @@ _STATES = ("compute", "both", "exposed communication", "neither")
 
 
 def iterations(facts: RunFacts) -> Section:
-    """JCT by iteration, usage and time line of ranks."""
+    """The section about iterations and ranks."""
     whole = list(whole_iterations(facts))
     counted = [one for one in whole if one.number >= 0 and one.number not in facts.excluded]
     if not counted:
@@ -37,18 +37,18 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
     number = np.array([one.number for one in whole], np.int64)
     jct = np.array([one.jct_ns for one in whole], np.int64)
     bars = Rows()
-    for stretch in stretches(number, most=POINTS):
-        jct_ns = int(median(jct[stretch.rows]) or 0)
-        bars.add(iteration=stretch.first, jct_ns=jct_ns, what=_what(facts, stretch.first))
+    for part in iteration_slices(number, most=POINTS):
+        jct_ns = int(median(jct[part.rows]) or 0)
+        bars.add(iteration=part.first, jct_ns=jct_ns, what=_what(facts, part.first))
     middle = facts.summary.iteration
     rows = [[str(one.number), _what(facts, one.number), duration_cell(one.jct_ns)] for one in whole[:POINTS]]
     titles = [Header("iteration"), Header("counted as", is_number=False), Header("JCT")]
     return Chart(
         "jct",
         "JCT of every iteration",
-        f"First start to last end over all ranks; n = {middle.count if middle else 0} measured iterations; warm-up, "
-        "numbered below 0, is shown and not counted.",
-        "Duration of every iteration as bars; a line marks the median of the measured ones.",
+        "JCT, the job completion time, is the time from the first start to the last end over all ranks. "
+        f"n = {middle.count if middle else 0} measured iterations. Warm-up has negative numbers and does not count.",
+        "Duration of every iteration as a bar; a line marks the median of the measured ones.",
         Picture("jct", {"bars": bars.columns, "median": {"jct_ns": [middle.jct_ns if middle else None]}}),
         Table("jct-table", "JCT of every iteration", titles, rows),
     )
@@ -61,7 +61,7 @@ def _what(facts: RunFacts, number: int) -> str:
 
 
 def _usage(facts: RunFacts, chosen: Chosen) -> Chart:
-    """How long each rank did what; together its part of the iteration."""
+    """How each rank spent the iteration; the parts add up to the JCT."""
     usage = Rows()
     table: list[list[str]] = []
     first = next(iter(chosen.iterations.values()))
@@ -75,12 +75,12 @@ def _usage(facts: RunFacts, chosen: Chosen) -> Chart:
     titles = [Header("rank"), *(Header(state) for state in _STATES)]
     return Chart(
         "rank-usage",
-        "How every rank spent the iteration",
-        "Of the JCT: the device computing, both at once, communication that no compute hid (exposed), neither. "
-        f"{chosen.in_words().partition(' Pauses')[0]}",
-        "Stacked bars, one for each rank: compute, overlap, exposed communication and neither.",
+        "How each rank spent the iteration",
+        "Parts of the JCT: compute only, compute and communication at once, exposed communication (not overlapped by "
+        f"compute), and neither. {chosen.in_words().partition(' Gaps')[0]}",
+        "Stacked bars, one per rank: compute, overlap, exposed communication and neither.",
         Picture("rank_usage", {"usage": usage.columns}, "iteration", chosen.options),
-        Table("rank-usage-table", f"How every rank spent iteration {first.number}", titles, table),
+        Table("rank-usage-table", f"How each rank spent iteration {first.number}", titles, table),
         "Iteration",
     )
 

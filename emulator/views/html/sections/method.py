@@ -1,4 +1,4 @@
-"""How the numbers came about, in the order of BMWG's reporting format: what was tested, how, and how it repeats.
+"""The test description, in the order of BMWG's reporting format: what was tested, how, and how repeatable it is.
 
 Source: draft-calabria-bmwg-ai-fabric-training-bench-04, Reporting Format and Result Comparability.
 """
@@ -12,7 +12,15 @@ from typing import Any
 from emulator.run_folder.manifest import HostFacts, Manifest
 from emulator.units import format_duration, format_size
 from emulator.views.columns import Header
-from emulator.views.figures import NONE, describe_scaling, describe_warning, duration_cell, link_rate_cell, number_cell
+from emulator.views.figures import (
+    NONE,
+    describe_scaling,
+    describe_warning,
+    duration_cell,
+    link_rate_cell,
+    number_cell,
+    percent_cell,
+)
 from emulator.views.html.facts import RunFacts, key_of
 from emulator.views.html.page.document import Block, Facts, Section, Table, Text
 from emulator.views.html.sections.comparability import comparability
@@ -20,17 +28,17 @@ from emulator.views.html.sections.topology_drawing import topology_drawing
 
 DRAFT = "draft-calabria-bmwg-ai-fabric-training-bench-04"
 _ABOUT = (
-    f"In the order of the reporting format of {DRAFT} (Internet-Draft of 12 August 2026, work in progress), as far as "
-    "it applies to a software tester. It defines what is measured and how it is reported, and no acceptance criteria; "
-    "neither does this report."
+    f"Follows the reporting format of {DRAFT} (Internet-Draft of 12 August 2026, work in progress) as far as it "
+    "applies to a software tester. The draft defines metrics and reporting but no acceptance criteria; this report has "
+    "none either."
 )
 FEW_HOSTS = 4
-"""More are folded away."""
+"""If there are more hosts, their table is folded."""
 _DUT = ("name", "kind", "vendor", "model", "asic", "os", "firmware")
 
 
 def description(facts: RunFacts) -> Section:
-    """Everything that a reader needs to judge the numbers and to repeat them."""
+    """The section with everything needed to judge the results and to repeat the test."""
     blocks: list[Block] = [
         _dut(facts.manifest),
         _measurement(facts),
@@ -41,14 +49,14 @@ def description(facts: RunFacts) -> Section:
         _parameters(facts.manifest),
         comparability(facts),
     ]
-    if not facts.is_running:  # intervals take their time
+    if not facts.is_running:  # bootstrap intervals take too long for a page that is made again and again
         blocks.insert(-1, _repeatability(facts))
     return Section("description", "Test description", blocks, _ABOUT)
 
 
 def _dut(manifest: Manifest) -> Block:
     if not manifest.dut:
-        text = "The topology names no device under test: what is measured is everything between the endpoints."
+        text = "The topology names no device under test. The results describe everything between the endpoints."
         return Facts("dut", "Device under test", [("name", NONE)], text)
     dut = manifest.dut
     known = [(name, _words(dut.get(name))) for name in _DUT if name in dut]
@@ -57,7 +65,7 @@ def _dut(manifest: Manifest) -> Block:
 
 
 def _words(value: Any) -> str:
-    """Anything that a manifest holds, in a line."""
+    """Any value of a manifest on one line."""
     if value is None or value == "":
         return NONE
     if isinstance(value, Mapping):
@@ -74,18 +82,18 @@ def _configuration(facts: RunFacts) -> Facts:
     digest = manifest.topology.get("digest")
     return Facts(
         "configuration",
-        "What was run",
+        "Configuration",
         [
             ("Command", shlex.join(manifest.command_line)),
             ("Run", f"{manifest.run_id}, {manifest.created}"),
             ("Trace", f"{manifest.trace.path}, {_trace_size(manifest)}"),
-            ("Trace's SHA-256", manifest.trace.digest),
+            ("SHA-256 of the trace", manifest.trace.digest),
             (
                 "Topology",
                 f"{manifest.topology.get('name') or NONE}, from {manifest.topology.get('source') or 'defaults'}",
             ),
-            ("Topology's SHA-256", str(digest) if digest else NONE),
-            ("Scaling", describe_scaling(manifest.scaling) or "none: sizes and compute times are the trace's"),
+            ("SHA-256 of the topology", str(digest) if digest else NONE),
+            ("Scaling", describe_scaling(manifest.scaling) or "none: sizes and compute times as in the trace"),
             ("Seed", str(manifest.seed)),
             ("Versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
         ],
@@ -99,27 +107,30 @@ def _trace_size(manifest: Manifest) -> str:
 def _measurement(facts: RunFacts) -> Facts:
     tester, clock = facts.summary.tester, facts.manifest.clock
     late = tester.post_lateness_median_ns
-    error = format_duration(clock.error_ns) if clock.error_ns else "none: there is one clock"
+    error = format_duration(clock.error_ns) if clock.error_ns else "none: all agents share one clock"
     memory = NONE if tester.peak_rss_bytes is None else format_size(tester.peak_rss_bytes)
     return Facts(
         "measurement",
-        "Where and how it was measured",
+        "Measurement",
         [
             ("Observation point", f"{tester.observation_point}: software timestamps at the sockets"),
             ("Clock", clock.source),
-            ("Largest offset corrected", format_duration(clock.offset_ns) if clock.offset_ns else "none"),
-            ("Clock error at most", error),
-            ("Posts late by", f"{duration_cell(late)} (median; of the agent where it is largest)"),
-            ("Memory of an agent", f"{memory} (largest)"),
-            ("Steal", f"{_share(tester.steal_fraction)} of the cores' time went to other virtual machines (largest)"),
-            ("Accuracy class", "a software generator: outside BMWG's class of timestamps within 100 ns"),
+            ("Largest clock offset corrected", format_duration(clock.offset_ns) if clock.offset_ns else "none"),
+            ("Clock error, at most", error),
+            ("Delay of posts", f"{duration_cell(late)} (median of the agent with the largest delay)"),
+            ("Memory of an agent", f"{memory} (largest agent)"),
+            (
+                "Steal time",
+                f"{percent_cell(tester.steal_fraction)} of CPU time used by other virtual machines (largest)",
+            ),
+            ("Accuracy class", "software traffic generator: does not meet BMWG's timestamp accuracy class of 100 ns"),
         ],
     )
 
 
 def _hosts(hosts: Sequence[HostFacts]) -> Block:
     if not hosts:
-        return Text("hosts", "What the agents' hosts are is known when the run ends.", "note")
+        return Text("hosts", "The hosts of the agents are recorded when the run ends.", "note")
     rows = [
         [
             host.agent,
@@ -128,7 +139,7 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
             "; ".join(map(_nic, host.nics)) or NONE,
             duration_cell(host.post_lateness_median_ns),
             NONE if host.peak_rss_bytes is None else format_size(host.peak_rss_bytes),
-            _share(host.steal_fraction),
+            percent_cell(host.steal_fraction),
         ]
         for host in hosts
     ]
@@ -141,11 +152,7 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
         Header("memory"),
         Header("steal"),
     ]
-    return Table("hosts", "Hosts of the tester", columns, rows, is_folded=len(rows) > FEW_HOSTS)
-
-
-def _share(fraction: float | None) -> str:
-    return NONE if fraction is None else f"{100 * fraction:.1f} %"
+    return Table("hosts", "Hosts of the agents", columns, rows, is_folded=len(rows) > FEW_HOSTS)
 
 
 def _nic(nic: Mapping[str, Any]) -> str:
@@ -157,21 +164,21 @@ def _nic(nic: Mapping[str, Any]) -> str:
 def _parameters(manifest: Manifest) -> Table:
     rows = [[name, _words(one.value), one.unit or ""] for name, one in manifest.parameters.items()]
     titles = [Header("parameter", is_number=False), Header("value"), Header("unit", is_number=False)]
-    return Table("parameters", "Parameters as they were in effect", titles, rows, is_folded=True)
+    return Table("parameters", "Parameters in effect", titles, rows, is_folded=True)
 
 
 def _trials(facts: RunFacts) -> Facts:
     trials, totals = facts.summary.trials, facts.summary.totals
     lines = [
         ("Iterations attempted", str(trials.attempted)),
-        ("of these warm-up", str(trials.warmup)),
+        ("warm-up", str(trials.warmup)),
         ("included", str(trials.included)),
         ("excluded", str(len(trials.excluded))),
         *((f"iteration {one.iteration}", one.why) for one in trials.excluded),
         ("Samples", f"{totals.samples:,} (communication nodes × ranks × iterations)"),  # noqa: RUF001
-        ("Incomplete", f"{totals.incomplete:,} measurements lacked a member and are left out"),
-        ("Below zero", f"{totals.negative:,} measurements had a negative time and are left out"),
-        ("Early payload", f"{totals.early:,} samples, which have no speed"),
+        ("Incomplete", f"{totals.incomplete:,} measurements without the time of every member: not counted"),
+        ("Below zero", f"{totals.negative:,} measurements with a negative time: not counted"),
+        ("Early payload", f"{totals.early:,} samples whose payload arrived before the rank had posted: no bandwidth"),
     ]
     return Facts("trials", "Trials and anomalies", [*lines, *_anomalies(facts)])
 
@@ -184,7 +191,7 @@ def _anomalies(facts: RunFacts) -> Iterator[tuple[str, str]]:
 
 
 def _repeatability(facts: RunFacts) -> Table:
-    """CV of the primary metric of every class, and of JCT, within this run."""
+    """Coefficient of variation within the run: of cct for every class, and of JCT."""
     rows = []
     one = facts.summary.iteration
     if one is not None:
@@ -194,7 +201,7 @@ def _repeatability(facts: RunFacts) -> Table:
         rows.append([str(key_of(row)), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
     titles = [Header("class", is_number=False), Header("metric", is_number=False), Header("n"), Header("iterations")]
     about = (
-        "Coefficient of variation = standard deviation / mean, within this run. How runs repeat takes several runs: "
+        "Variation between the measurements of this run. To measure the variation between runs, repeat the run and use "
         "charkha compare."
     )
     return Table(

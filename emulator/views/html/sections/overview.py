@@ -1,4 +1,4 @@
-"""The top of a report: what was run and what came out, for a reader with ten seconds."""
+"""The top of a report: what was run and the key results, for a reader with ten seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from emulator.run_folder.manifest import ABORTED, Manifest
 from emulator.statistics.summary import ClassSummary, IterationSummary
 from emulator.units import format_duration, format_size
-from emulator.views.figures import NONE, describe_scaling, duration_cell, number_cell, rate_cell
+from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
@@ -15,45 +15,45 @@ from emulator.views.html.sections.counters import count_drops
 _TRANSPORTS = {"roce": "RoCEv2 over UDP", "zmq": "ZeroMQ over TCP"}
 _COUNTERS = (
     ("Retransmissions", "retransmits", "packets sent again"),
-    ("Timeouts", "timeouts", "a sender that heard nothing"),
-    ("NAKs", "naks", "sequence errors"),
-    ("ECN marks", "ecn_marks", "packets that came marked"),
-    ("CNPs", "cnps_received", "congestion notifications that came back"),
-    ("Out of order", "out_of_order", "packets before their turn"),
+    ("Timeouts", "timeouts", "sender received no acknowledgement in time"),
+    ("NAKs", "naks", "PSN sequence errors reported by receivers"),
+    ("ECN marks", "ecn_marks", "packets received with Congestion Experienced"),
+    ("CNPs", "cnps_received", "congestion notification packets received"),
+    ("Out of order", "out_of_order", "packets received out of order"),
 )
 
 
 def transport_name(manifest: Manifest) -> str:
-    """What the traffic was, in the field's words."""
+    """The transport by its usual name."""
     name = manifest.parameters.get("transport")
-    said = str(name.value) if name is not None else NONE
-    return _TRANSPORTS.get(said, said)
+    known = str(name.value) if name is not None else NONE
+    return _TRANSPORTS.get(known, known)
 
 
 def sentence(facts: RunFacts) -> str:
-    """What the reader should know after ten seconds."""
-    parts = [f"{_ranks(facts.summary.ranks)} played the trace with {transport_name(facts.manifest)}."]
+    """The result in a few sentences."""
+    parts = [f"{count_of(facts.summary.ranks, 'rank')} played the trace with {transport_name(facts.manifest)}."]
     one = facts.summary.iteration
     if one is None:
-        return f"{parts[0]} No measured iteration was completed by all ranks{' yet' if facts.is_running else ''}."
+        return f"{parts[0]} No measured iteration has been completed by all ranks{' yet' if facts.is_running else ''}."
     spread = f"{format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)} over {one.count}"
-    parts.append(f"An iteration took {format_duration(one.jct_ns)} at the median ({spread}).")
+    parts.append(f"An iteration takes {format_duration(one.jct_ns)} at the median ({spread}).")
     if one.exposed_fraction is not None:
-        parts.append(f"{100 * one.exposed_fraction:.0f} % of it was communication that no compute hid.")
+        parts.append(f"{100 * one.exposed_fraction:.0f} % of it is exposed communication: not overlapped by compute.")
     if one.roofline_ratio is not None:
-        parts.append(f"That is {number_cell(one.roofline_ratio)} times the roofline of the ports.")
+        parts.append(f"That is {number_cell(one.roofline_ratio)} times the roofline given by the rates of the ports.")
     if facts.summary.classes:
         parts.append(_dominant(facts.summary.classes[0]))
     return " ".join(parts)
 
 
 def labels(facts: RunFacts) -> Iterator[str]:
-    """Short facts under the heading."""
+    """Short facts below the heading."""
     manifest, trials = facts.manifest, facts.summary.trials
-    yield manifest.status if manifest.status != ABORTED else "aborted"
-    yield _ranks(facts.summary.ranks)
+    yield manifest.status
+    yield count_of(facts.summary.ranks, "rank")
     warmup = f" after {trials.warmup} warm-up" if trials.warmup else ""
-    yield f"{trials.included} iteration{'s' * (trials.included != 1)}{warmup}"
+    yield f"{count_of(trials.included, 'iteration')}{warmup}"
     yield transport_name(manifest)
     yield f"topology {manifest.topology.get('name') or NONE}"
     dut = [str(manifest.dut[name]) for name in ("name", "firmware") if manifest.dut.get(name)]
@@ -62,24 +62,25 @@ def labels(facts: RunFacts) -> Iterator[str]:
 
 
 def warnings(facts: RunFacts) -> Iterator[str]:
-    """What nobody may overlook."""
+    """What no reader may overlook."""
     if facts.manifest.status == ABORTED:
-        yield f"Aborted: {facts.manifest.reason or 'not closed'}. What was measured until then is shown."
+        yield f"Aborted: {facts.manifest.reason or 'not closed'}. The report covers what was measured until then."
     if facts.summary.scaling.is_scaled:
-        yield f"Scaled: {describe_scaling(facts.summary.scaling)}. Times are of the scaled run, not of the trace."
+        how = describe_scaling(facts.summary.scaling)
+        yield f"Scaled: {how}. The results are those of the scaled run, not of the original trace."
     if facts.summary.totals.early:
-        yield f"{facts.summary.totals.early} samples got payload before they had posted: no speed is given for them."
+        yield f"{facts.summary.totals.early} samples received payload before they had posted: no bandwidth for them."
 
 
 def overview(facts: RunFacts) -> Section:
-    """Key figures; no verdict: what is good is for the reader to say."""
+    """The section with the key figures. It has no verdict: acceptance criteria are the reader's."""
     blocks: list[Block] = [Figures("key-figures", list(_leading(facts)))]
     if facts.summary.iteration is not None:
         blocks.append(_shares(facts.summary.iteration))
     blocks.append(Figures("loss-figures", [*_loss(facts.summary.totals.counters), _drops(facts)]))
     if not facts.summary.totals.counters:
-        why = "come when the run ends" if facts.is_running else "are not known to this transport"
-        blocks.append(Text("no-flow-counters", f"Counters of flows {why}; a dash is what was not measured.", "note"))
+        why = "available when the run ends" if facts.is_running else "not provided by this transport"
+        blocks.append(Text("no-flow-counters", f"Flow counters are {why}. A dash means: not measured.", "note"))
     return Section("summary", "", blocks, is_wide=True)
 
 
@@ -89,19 +90,19 @@ def _leading(facts: RunFacts) -> Iterator[Figure]:
     ratio = number_cell(one.roofline_ratio if one else None)
     yield Figure("JCT / roofline", ratio, _sequential(one), is_leading=True)
     busiest = next((row for row in facts.summary.classes if row.busbw_bytes_per_s is not None), None)
-    about = _busiest(busiest) if busiest else "no class has a speed"
+    about = _busiest(busiest) if busiest else "no class has a bandwidth"
     yield Figure("busbw", _with_unit(rate_cell(busiest.busbw_bytes_per_s if busiest else None)), about, is_leading=True)
     ideal = next((row for row in facts.summary.classes if row.ideal_percent is not None), None)
-    about = f"median of {_name(ideal)}, n = {ideal.samples}" if ideal else "ports have no rate, or nothing crosses one"
+    about = f"median of {_name(ideal)}, n = {ideal.samples}" if ideal else "needs ports with a known rate"
     yield Figure("Ideal", _percent(ideal.ideal_percent if ideal else None), about, is_leading=True)
     totals = facts.summary.totals
     rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
-    yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} an iteration, over its median JCT", True)
+    yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} per iteration / median JCT", True)
 
 
 def _spread(one: IterationSummary | None) -> str:
     if one is None:
-        return "no iteration is complete"
+        return "no complete iteration"
     text = f"median of n = {one.count}, {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
     return text if one.jct_variation is None else f"{text}, CV {100 * one.jct_variation:.1f} %"
 
@@ -109,24 +110,24 @@ def _spread(one: IterationSummary | None) -> str:
 def _sequential(one: IterationSummary | None) -> str:
     if one is None or one.roofline_ratio is None:
         return "needs the rate of every port"
-    return f"to BMWG's sequential roofline {number_cell(one.sequential_roofline_ratio)}"
+    return f"{number_cell(one.sequential_roofline_ratio)} relative to the sequential roofline of BMWG"
 
 
 def _shares(one: IterationSummary) -> Bar:
-    """The iteration of the rank that ended last in the median iteration, whole."""
+    """How the rank that finished last in the median iteration spent its time."""
     parts = [
-        ("compute, nothing else", one.compute_ns - one.overlap_ns, "compute"),
+        ("compute only", one.compute_ns - one.overlap_ns, "compute"),
         ("compute and communication at once", one.overlap_ns, "overlapped"),
         ("exposed communication", one.exposed_ns, "exposed"),
     ]
     rest = one.jct_ns - sum(ns for _, ns, _ in parts)
     if rest > 0:
-        parts.append(("neither: waiting, CPU work", int(rest), "idle"))
+        parts.append(("neither (waiting, CPU work)", int(rest), "idle"))
     whole = sum(ns for _, ns, _ in parts) or 1
     return Bar(
         "iteration-shares",
         "Where the iteration went",
-        f"Rank {one.slowest_rank}, the last to finish the median iteration of {format_duration(one.jct_ns)}.",
+        f"Time of rank {one.slowest_rank}, the last to finish the median iteration ({format_duration(one.jct_ns)}).",
         [
             Part(name, f"{format_duration(ns)}, {100 * ns / whole:.0f} %", ns / whole, style)
             for name, ns, style in parts
@@ -142,14 +143,14 @@ def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
 def _drops(facts: RunFacts) -> Figure:
     drops = count_drops(facts.counters)
     if drops is None:
-        return Figure("Drops", NONE, "counters of devices were not observed")
-    said = ", ".join(f"{name} {count:,}" for name, count in drops.items()) or "no counter of drops"
-    return Figure("Drops", f"{sum(drops.values()):,}" if drops else NONE, f"{said}; devices' counters, whole run")
+        return Figure("Drops", NONE, "no device counters were recorded")
+    about = ", ".join(f"{name} {count:,}" for name, count in drops.items()) or "the devices have no drop counter"
+    return Figure("Drops", f"{sum(drops.values()):,}" if drops else NONE, f"{about}; device counters, whole run")
 
 
 def _dominant(row: ClassSummary) -> str:
-    each = f"{duration_cell(row.cct_p50_ns)} at the median, {row.count} an iteration"
-    return f"Most communication time went to {_name(row)}: {each}."
+    each = f"{duration_cell(row.cct_p50_ns)} at the median, {row.count} per iteration"
+    return f"Most communication time is spent in {_name(row)}: {each}."
 
 
 def _busiest(row: ClassSummary) -> str:
@@ -158,10 +159,6 @@ def _busiest(row: ClassSummary) -> str:
 
 def _name(row: ClassSummary) -> str:
     return f"{row.collective}, {row.members} ranks, {format_size(row.size_bytes)}"
-
-
-def _ranks(count: int) -> str:
-    return f"{count:,} rank{'s' * (count != 1)}"
 
 
 def _with_unit(rate: str) -> str:

@@ -1,4 +1,4 @@
-"""Time lines of ranks: when they computed, when they communicated, and which communication nothing hid."""
+"""Time lines of ranks: when they compute, when they communicate, and which communication is exposed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {1: "compute", 2: "exposed communication", 3: "both"}
 
 
 def time_lines(facts: RunFacts, chosen: Chosen) -> Iterator[Chart]:
-    """What ranks did when, and their communication by kind."""
+    """Time lines of compute and communication, and of communication by kind."""
     is_known = len(facts.compute.rank) > 0 or not facts.usage["compute_ns"].any()
     if is_known:
         yield _what_when(facts, chosen)
@@ -33,9 +33,9 @@ def _what_when(facts: RunFacts, chosen: Chosen) -> Chart:
     return Chart(
         "time-line",
         "Time line of ranks",
-        "Since the iteration began: the device computing, communication under way that nothing hides, both at once; "
-        f"blank: neither. {chosen.in_words()}",
-        "A lane for each rank: compute, exposed communication and both, over time.",
+        "Time since the start of the iteration. Compute, exposed communication, or both at once; blank: neither. "
+        f"{chosen.in_words()}",
+        "One lane per rank: compute, exposed communication and both, over time.",
         Picture("time_line", {"bars": bars.columns}, "iteration", chosen.options),
         choice_title="Iteration",
         is_wide=True,
@@ -48,12 +48,12 @@ def _communication(facts: RunFacts, chosen: Chosen, *, is_known: bool) -> Chart:
         for rank, kind, begin, end in _kinds(facts, one, chosen):
             begin_ns, end_ns = begin - one.start_ns, end - one.start_ns
             bars.add(iteration=str(one.number), rank=str(rank), kind=kind, begin_ns=begin_ns, end_ns=end_ns)
-    unknown = "" if is_known else " When devices computed was not recorded."
+    unknown = "" if is_known else " This run did not record when devices compute."
     return Chart(
         "communication-line",
         "Time line of communication",
-        f"From post to done, by kind of communication. {chosen.in_words()}{unknown}",
-        "A lane for each rank with bars where communication was under way, coloured by kind.",
+        f"Each bar lasts from post to done; the colour is the kind of communication. {chosen.in_words()}{unknown}",
+        "One lane per rank with a bar for every communication, coloured by kind.",
         Picture("communication_line", {"bars": bars.columns}, "iteration", chosen.options),
         choice_title="Iteration",
         is_wide=True,

@@ -1,4 +1,4 @@
-"""A topology as a drawing: hosts at the bottom, switches above them by their distance from hosts."""
+"""A drawing of the topology: hosts at the bottom, switches above them by their distance from the hosts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from emulator.errors import format_ranks
 from emulator.run_folder.manifest import Manifest
 from emulator.units import format_duration
 from emulator.views.columns import Header
-from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.figures import NONE, count_of, link_rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Drawing, Table
 
 ROW, BOX_WIDTH, BOX_HEIGHT, GAP = 112, 118, 48, 22
 ACROSS = 12
-"""Nodes side by side; of more, the rest is one box."""
+"""Most nodes side by side; if there are more, the rest is one box."""
 LISTED = 200
 _ASSUMED = "network"
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node: where its middle is, how wide it is, its name and what is under it."""
+    """A node of the network.
+
+    Attributes:
+        x, y: centre of the box.
+        below: text below the name.
+        is_tested: part of the device under test.
+        is_rest: stands for all nodes that have no box of their own.
+    """
 
     x: float
     y: float
@@ -50,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything to draw, in a box of that width and height."""
+    """A drawing and its size, in units of the SVG."""
 
     width: float
     height: float
@@ -77,7 +84,7 @@ class _Link:
 
 
 def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
-    """Host → its ranks; every host of the topology, in its order."""
+    """Host -> its ranks, for every host of the topology, in order."""
     hosts = [str(host.get("name", NONE)) for host in manifest.topology.get("hosts", ())]
     found: dict[str, list[int]] = {name: [] for name in hosts}
     for rank, index in enumerate(manifest.topology.get("host_index", ())):
@@ -87,18 +94,18 @@ def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
 
 
 def topology_drawing(facts: RunFacts) -> Drawing:
-    """The topology of the run as it was in effect."""
+    """The topology in effect during the run."""
     manifest = facts.manifest
     hosts, links = ranks_of_hosts(manifest), _links(manifest)
     plan = _plan(hosts, links, tested=set(manifest.dut.get("nodes", ())))
     is_drawn = bool(manifest.topology.get("network"))
-    said = f"{manifest.topology.get('name') or NONE}: {len(hosts)} host{'s' * (len(hosts) != 1)}"
-    rim = " Boxes with a heavy rim are the device under test." if manifest.dut.get("nodes") else ""
+    summary = f"{manifest.topology.get('name') or NONE}: {count_of(len(hosts), 'host')}"
+    rim = " Boxes with a heavy border are the device under test." if manifest.dut.get("nodes") else ""
     return Drawing(
         "topology-drawing",
         "Topology",
-        f"{said}, {facts.summary.ranks:,} ranks. {_why(len(hosts), is_drawn)}{rim}",
-        f"Topology {said}, {len(links)} links.",
+        f"{summary}, {facts.summary.ranks:,} ranks. {_why(len(hosts), is_drawn)}{rim}",
+        f"Topology {summary}, {len(links)} links.",
         "topology.svg",
         plan,
         _table(links) if is_drawn else None,
@@ -107,10 +114,10 @@ def topology_drawing(facts: RunFacts) -> Drawing:
 
 def _why(hosts: int, is_drawn: bool) -> str:
     if is_drawn:
-        return "As the topology file draws it."
+        return "Nodes and links as in the topology file."
     if hosts <= 1:
-        return "All ranks are on one host: nothing crosses a device."
-    return "The topology file draws no network between the hosts."
+        return "All ranks are on one host; no traffic crosses a device."
+    return "The topology file does not describe the network between the hosts."
 
 
 def _links(manifest: Manifest) -> list[_Link]:
@@ -142,7 +149,7 @@ def _plan(hosts: Mapping[str, list[int]], links: Sequence[_Link], *, tested: set
 
 
 def _rows(hosts: Mapping[str, list[int]], links: Sequence[_Link]) -> list[list[str]]:
-    """Names by their distance from hosts, hosts first."""
+    """Names of nodes by their distance from the hosts, hosts first."""
     neighbours: dict[str, dict[str, None]] = defaultdict(dict)
     for link in links:
         neighbours[link.one][link.other] = neighbours[link.other][link.one] = None
@@ -179,8 +186,8 @@ def _ranks_in_words(ranks: Sequence[int], width: float) -> str:
     if not ranks:
         return "no rank"
     is_run = all(b == a + 1 for a, b in pairwise(ranks))
-    said = f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}" if is_run or len(ranks) < 4 else f"{len(ranks)} ranks"
-    return said if len(said) * 6 <= width else f"{len(ranks)} ranks"
+    text = f"rank{'s' * (len(ranks) > 1)} {format_ranks(ranks)}" if is_run or len(ranks) < 4 else f"{len(ranks)} ranks"
+    return text if len(text) * 6 <= width else f"{len(ranks)} ranks"
 
 
 def _switch_in_words(name: str) -> str:
@@ -219,5 +226,5 @@ def _table(links: Sequence[_Link]) -> Table:
         Header("rate"),
         Header("MTU, bytes"),
     ]
-    about = "" if len(links) <= LISTED else f"The first {LISTED} of {len(links):,} links; manifest.json has all."
+    about = "" if len(links) <= LISTED else f"The first {LISTED} of {len(links):,} links; all are in manifest.json."
     return Table("links", "Links", [*columns, Header("latency")], rows, about)

@@ -1,4 +1,4 @@
-"""Who sent what to whom, how fast, and what the flows counted."""
+"""Traffic between ranks: bytes, goodput, completion times and flow counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emulator.views.html.page.pictures import Columns, Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
 CELLS = 64
-"""Ranks on a side of a heat map; of more ranks, blocks of neighbours."""
+"""Most cells on a side of a heat map; if there are more ranks, a cell is a block of ranks."""
 ROWS = 24
 _COUNTED = (
     ("packets", "packets"),
@@ -36,11 +36,12 @@ _EVENTS = ("retransmits", "timeouts", "naks", "ecn_marks", "cnps_received", "out
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Directed pairs of ranks that exchanged something, over the whole run, warm-up included.
+    """Directed pairs of ranks with traffic, over the whole run, warm-up included.
 
     Attributes:
+        src, dst: ranks, shape (pairs,).
         bytes: payload.
-        goodput: float64, bytes per second of the time in which the sender had communication under way; NaN unknown.
+        goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown.
     """
 
     src: IntArray
@@ -50,7 +51,7 @@ class Pairs:
 
 
 def pairs_of(facts: RunFacts) -> Pairs:
-    """The flows of every pair together."""
+    """The sum of all flows per pair."""
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
     ranks = facts.manifest.trace.ranks
     keys, where = np.unique(src * ranks + dst, return_inverse=True)
@@ -62,14 +63,14 @@ def pairs_of(facts: RunFacts) -> Pairs:
 
 
 def traffic(facts: RunFacts) -> Section:
-    """Heat maps, completion of flows, counters of flows."""
+    """The section about traffic between ranks."""
     blocks: list[Block] = []
     if facts.flows.num_rows:
         pairs = pairs_of(facts)
         blocks += [_heat_of_bytes(facts, pairs), _heat_of_goodput(facts, pairs)]
     else:
-        why = "come when the run ends" if facts.is_running else "were not recorded: the run did not end by itself"
-        blocks.append(Text("no-flows", f"Bytes of flows {why}.", "note"))
+        why = "are available when the run ends" if facts.is_running else "were not recorded: the run was aborted"
+        blocks.append(Text("no-flows", f"Flow counters {why}.", "note"))
     counted = (facts.spans.iteration >= 0) & ~np.isin(facts.spans.iteration, sorted(facts.excluded))
     if np.any(counted):
         blocks.append(_completion(facts.spans, counted))
@@ -85,9 +86,9 @@ def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
     return Chart(
         "heat-bytes",
         "Bytes from rank to rank",
-        "Payload of the whole run, warm-up included, each byte once; "
-        f"colour from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
-        f"Heat map of payload bytes: sender by row, receiver by column; the largest value is {largest}.",
+        "Payload of the whole run, warm-up included, retransmissions not counted. "
+        f"Colours range from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
+        f"Heat map of payload bytes: a row per sender, a column per receiver; the largest value is {largest}.",
         Picture("heat_bytes", grid.data(cells)),
         _largest(pairs, pairs.bytes, "heat-bytes-table", "Bytes from rank to rank"),
     )
@@ -100,16 +101,16 @@ def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
     return Chart(
         "heat-goodput",
         "Goodput from rank to rank",
-        "Payload ÷ time in which the sender had any communication under way, whole run; "
-        f"colour from 0 to {largest} GB/s; n = {len(pairs.src):,} pairs.{grid.about('mean of the pairs')}",
-        f"Heat map of goodput: sender by row, receiver by column; the largest value is {largest} GB/s.",
+        "Payload / time in which the sender was communicating, over the whole run. "
+        f"Colours range from 0 to {largest} GB/s; n = {len(pairs.src):,} pairs.{grid.about('mean of the pairs')}",
+        f"Heat map of goodput: a row per sender, a column per receiver; the largest value is {largest} GB/s.",
         Picture("heat_goodput", grid.data(cells)),
         _largest(pairs, np.nan_to_num(pairs.goodput), "heat-goodput-table", "Goodput from rank to rank"),
     )
 
 
 class _Grid:
-    """Cells of a heat map: pairs of ranks, or of blocks of neighbouring ranks where they are many."""
+    """Cells of a heat map: pairs of ranks, or of blocks of consecutive ranks if there are many."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
@@ -117,11 +118,11 @@ class _Grid:
         self._names = [self._name(first) for first in range(0, ranks, self._block)]
 
     def about(self, how: str) -> str:
-        """What a cell of blocks shows."""
-        return "" if self._block == 1 else f" A cell is {self._block} by {self._block} ranks: {how}."
+        """What a cell shows if it is a block of ranks."""
+        return "" if self._block == 1 else f" A cell covers {self._block} by {self._block} ranks: {how}."
 
     def sums(self, pairs: Pairs, values: Values) -> Mapping[tuple[int, int], tuple[float, int]]:
-        """(row, column) → sum of its values and how many they are, unknown ones left out."""
+        """(row, column) -> sum and number of its known values."""
         side = len(self._names)
         known = ~np.isnan(values)
         cell = (pairs.src[known] // self._block) * side + pairs.dst[known] // self._block
@@ -129,7 +130,7 @@ class _Grid:
         return {divmod(at, side): (float(total[at]), int(count[at])) for at in np.flatnonzero(count).tolist()}
 
     def data(self, cells: Mapping[tuple[int, int], float]) -> Mapping[str, Columns]:
-        """What the picture draws."""
+        """The data sets of the picture."""
         drawn = Rows()
         for (row, column), value in cells.items():
             drawn.add(src=self._names[row], dst=self._names[column], value=value)
@@ -155,7 +156,7 @@ def _known(value: float) -> float | None:
 
 
 def _completion(spans: Spans, counted: BoolArray) -> Chart:
-    """A rank's part of a communication, from its post to its own end."""
+    """Time of a communication at each rank, from its own post to its own end."""
     curves, table = Rows(), []
     for code, kind in enumerate(spans.kinds):
         rows = counted & (spans.kind == code)
@@ -168,19 +169,19 @@ def _completion(spans: Spans, counted: BoolArray) -> Chart:
     columns = [Header("kind", is_number=False), *map(Header, ("n", "p50", "p90", "p99", "max"))]
     return Chart(
         "flow-completion",
-        "Completion as every rank saw it",
-        "From a rank's own post until its last byte had come and its last send was acknowledged, waiting for others "
-        f"included; n = {int(np.count_nonzero(counted)):,}. Messages are not timed one by one; what took 0 ns is left "
-        "of the scale.",
-        "Cumulative distribution of the durations of communications at each rank, a line for each kind.",
+        "Completion time at each rank",
+        "Time from a rank's own post until it has received its last byte and its last send is acknowledged, including "
+        f"the wait for other ranks; n = {int(np.count_nonzero(counted)):,}. Single messages are not timed. Values of "
+        "0 ns lie off the logarithmic axis.",
+        "Cumulative distribution of the durations of communications at each rank, one line per kind.",
         Picture("cct_cdf", {"curve": curves.columns}),
-        Table("flow-completion-table", "Completion as every rank saw it", columns, table),
+        Table("flow-completion-table", "Completion time at each rank", columns, table),
         is_wide=True,
     )
 
 
 def _flows(facts: RunFacts) -> Table:
-    """The flows in which most happened, else those that carried most."""
+    """The flows with most events; without any event, those with most payload."""
     flows = facts.flows
     known = [(name, title) for name, title in _COUNTED if flows.num_rows > flows[name].null_count]
     events = np.zeros(flows.num_rows, np.int64)
@@ -197,7 +198,7 @@ def _flows(facts: RunFacts) -> Table:
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
     titles = ["from rank", "to rank", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
-    first = "those in which most happened" if events.any() else "those that carried most"
+    first = "those with most events" if events.any() else "those with most payload"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
     return Table("flows", "Flows", [Header(title) for title in titles], rows, about, is_folded=True)
 

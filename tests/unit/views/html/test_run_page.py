@@ -103,7 +103,7 @@ def test_when_devices_computed_is_not_guessed() -> None:
     page = run_page(golden())
     chart = block(page, "communication-line")
     assert isinstance(chart, Chart)
-    assert "When devices computed was not recorded." in chart.about
+    assert "This run did not record when devices compute." in chart.about
     assert "time-line" not in page.pictures
 
 
@@ -141,7 +141,7 @@ def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
 
 def test_a_run_without_iterations_has_a_report(tmp_path: Path) -> None:
     facts = read_facts(write_run(tmp_path / "run", []))
-    assert "No measured iteration was completed" in sentence(facts)
+    assert "No measured iteration has been completed" in sentence(facts)
     html = render(run_page(facts), with_library=False)
     assert "No collective was completed" in html
 

@@ -2,7 +2,7 @@
 (() => {
   const root = document.documentElement;
 
-  // --- light and dark: the reader's choice, else the system's ---------------------------------------------------
+  // --- light and dark: the choice of the reader, else that of the system ---------------------------------------------------
   const stored = (() => { try { return localStorage.getItem("charkha-theme"); } catch { return null; } })();
   if (stored === "light" || stored === "dark") root.dataset.theme = stored;
   document.getElementById("theme").addEventListener("click", () => {
@@ -11,7 +11,7 @@
     try { localStorage.setItem("charkha-theme", root.dataset.theme); } catch { /* a file may have no storage */ }
   });
 
-  // --- where the reader is ---------------------------------------------------------------------------------------
+  // --- highlight the current section in the navigation ---------------------------------------------------------------------------------------
   const links = new Map([...document.querySelectorAll("nav a")].map(a => [a.hash.slice(1), a]));
   const seen = new IntersectionObserver(entries => {
     const entered = entries.find(entry => entry.isIntersecting);
@@ -20,7 +20,7 @@
   const observe = () => { seen.disconnect(); document.querySelectorAll("[data-section]").forEach(one => seen.observe(one)); };
   observe();
 
-  // --- numbers as people write them; docs: emulator/units.py -----------------------------------------------------
+  // --- number formats, as in emulator/units.py -----------------------------------------------------
   const precise = (value, digits) => Math.abs(value) < 999.5 ? String(Number(value.toPrecision(digits))) : value.toFixed(0);
   const scaled = (value, units, last) => {
     for (const [unit, factor] of units) if (Math.abs(value) >= 0.9995 * factor) return `${precise(value / factor, 3)} ${unit}`;
@@ -32,7 +32,7 @@
       if (bytes >= factor) return `${bytes % factor ? (bytes / factor).toFixed(2) : bytes / factor} ${unit}`;
     return `${bytes} B`;
   };
-  const isRound = value => {  // ticks of a log scale that are labelled: 1, 2, 5 of a decade, and all between whole ones
+  const isRound = value => {  // labelled ticks of a log scale: 1, 2 and 5 of each decade
     const leading = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
     return Math.abs(leading - Math.round(leading)) > 1e-6 || [1, 2, 5, 10].includes(Math.round(leading));
   };
@@ -87,7 +87,7 @@
     const width = canvas.clientWidth;
     const config = { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 230)) } };
     const datasets = chosen(name, figure), { usermeta, ...document_ } = wanted[name].document;
-    if (!Object.values(datasets).flat().length) return;  // scales of nothing are no scales
+    if (!Object.values(datasets).flat().length) return;  // a scale needs data
     const lanes = usermeta && new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size;
     const frame = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...(lanes && { height: lanes * usermeta.height + 8 }) };
     const result = await window.vegaEmbed(canvas, { ...frame, ...document_, datasets }, {
@@ -106,13 +106,13 @@
   const each = async action => {
     for (const figure of document.querySelectorAll("[data-chart]")) {
       await action(figure.dataset.chart, figure);
-      await new Promise(done => setTimeout(done));  // the reader may scroll between two pictures
+      await new Promise(done => setTimeout(done));  // keep the page responsive between two charts
     }
   };
   document.addEventListener("change", event => {
     const figure = event.target.closest("[data-chart]");
     if (!figure || !event.target.matches("[data-choice]")) return;
-    for (const other of document.querySelectorAll("[data-chart]")) {  // an iteration is chosen for all that show one
+    for (const other of document.querySelectorAll("[data-chart]")) {  // an iteration is selected for all charts that show one
       const select = other.querySelector("[data-choice]");
       if (wanted[other.dataset.chart].choice !== wanted[figure.dataset.chart].choice || !select) continue;
       select.value = event.target.value;
@@ -122,7 +122,7 @@
   const folded = document.getElementsByTagName("details");
   addEventListener("beforeprint", () => { views.forEach(view => view.resize().run()); });
 
-  // --- a run that goes on: ask for what is new, keep what the reader has open --------------------------------------
+  // --- live run: ask for newer versions, keep open what the reader has opened --------------------------------------
   const say = (text, kind) => {
     const state = document.getElementById("live-state");
     if (state.textContent !== text) state.textContent = text;
@@ -157,7 +157,7 @@
       try {
         answer = await fetch(`state?after=${version}&reader=${reader}`, { cache: "no-store" });
       } catch {
-        say("connection lost: the run has ended or was stopped; what is shown is the last that came", "lost");
+        say("connection lost: the run has ended or was stopped. This is the last version received.", "lost");
         return;
       }
       if (answer.status === 200) {

@@ -9,9 +9,9 @@ from emulator.views.html.page.reduction import (
     CURVE_POINTS,
     TAIL_POINTS,
     distribution_curve,
+    iteration_slices,
     joined_intervals,
     states,
-    stretches,
 )
 
 
@@ -31,7 +31,7 @@ def test_the_tail_of_a_curve_is_whole() -> None:
 
 def test_stretches_hold_every_row_once() -> None:
     iteration = np.repeat(np.arange(1_000), 3)
-    found = list(stretches(iteration, most=240))
+    found = list(iteration_slices(iteration, most=240))
     assert len(found) == 200
     assert (found[0].first, found[0].last, found[1].first) == (0, 4, 5)
     assert np.array_equal(np.sort(np.concatenate([one.rows for one in found])), np.arange(3_000))

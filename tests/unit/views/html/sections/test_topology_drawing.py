@@ -59,7 +59,7 @@ def test_every_ready_topology_has_a_drawing_inside_its_frame(tmp_path: Path, nam
 
 @pytest.mark.parametrize(
     ("name", "ratio"),
-    [("leaf-spine-2x2", "2:1"), ("two-hosts-switch", "none: one switch, no uplinks"), ("two-hosts", NONE)],
+    [("leaf-spine-2x2", "2:1"), ("two-hosts-switch", "none: a single switch without uplinks"), ("two-hosts", NONE)],
 )
 def test_oversubscription_is_that_of_the_leaves(tmp_path: Path, name: str, ratio: str) -> None:
     assert oversubscription(facts(tmp_path, name).manifest) == ratio
