@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.controller.clock import ClockEstimate, difference_error_ns
-from emulator.controller.session import SessionOutcome
+from emulator.controller.run_plan import SessionOutcome
 from emulator.run_folder.manifest import Clock
 from emulator.run_folder.record import RunWriter
 from emulator.run_folder.schema import Part

@@ -24,7 +24,8 @@ from emulator.controller.description import describe_dut, describe_path, describ
 from emulator.controller.listening import Listening
 from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
-from emulator.controller.session import RunPlan, RunSession, SessionOutcome
+from emulator.controller.run_plan import RunPlan, SessionOutcome
+from emulator.controller.session import RunSession
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of

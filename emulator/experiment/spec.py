@@ -314,16 +314,16 @@ class Experiment(_Section, frozen=True, kw_only=True):
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
-        plain: dict[str, Any] = _without_empty(msgspec.json.decode(msgspec.json.encode(self)))
+        plain: dict[str, Any] = _without_empty(msgspec.to_builtins(self))
         return {"charkha": self.charkha} | plain
 
 
 def _without_empty(plain: Any) -> Any:
-    """Plain values without sections that hold nothing."""
+    """Plain values without sections that hold nothing; sequences are lists."""
     if isinstance(plain, dict):
         kept = {name: _without_empty(value) for name, value in plain.items()}
         return {name: value for name, value in kept.items() if value not in ({}, [])}
-    return [_without_empty(one) for one in plain] if isinstance(plain, list) else plain
+    return [_without_empty(one) for one in plain] if isinstance(plain, list | tuple) else plain
 
 
 def parse_factor(text: str) -> Fraction:

@@ -18,9 +18,10 @@ import pytest
 
 from agents.link import ControlLink
 from emulator.control import conversation as control
-from emulator.controller import launch
+from emulator.controller import launch, watchdog
 from emulator.controller import session as sessions
-from emulator.controller.session import RunPlan, RunSession, SessionOutcome
+from emulator.controller.run_plan import RunPlan, SessionOutcome
+from emulator.controller.session import RunSession
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
@@ -345,3 +346,16 @@ def test_agents_go_before_the_controller_while_they_play(run_check: RunCheck) ->
 
     run_check(check)
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual
+
+
+def test_a_watchdog_that_fails_ends_the_run_and_says_so(run_check: RunCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("agent-0")
+
+    monkeypatch.setattr(watchdog.Watchdog, "overdue", broken)
+
+    async def check(opened: Open) -> None:
+        error = await opened.ended()
+        assert "the time limits cannot be watched any more (KeyError: 'agent-0')" in str(error)
+
+    run_check(check)

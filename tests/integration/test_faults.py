@@ -118,7 +118,7 @@ def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path
     [
         # On a busy machine the seven retries can take longer than the silence that the controller bears.
         ((), r"transfers between ranks [0-3] and [4-7] failed: no answer after 7 retries|agent-1 is lost .*ranks: 4-7"),
-        (("--qp-timeout", "nccl"), r"agent agent-1 is lost \(it has said nothing for 10 s\); its ranks: 4-7"),
+        (("--qp-timeout", "nccl"), r"agent agent-1 is lost \(it has sent nothing for 10 s\); its ranks: 4-7"),
     ],
     ids=["its peers give up", "peers are patient"],
 )

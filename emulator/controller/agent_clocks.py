@@ -1,0 +1,63 @@
+"""The clocks of agents on other hosts: looked at before and after every iteration, and while it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from emulator.control import conversation as control
+from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
+from emulator.host.clock_id import clock_id
+
+FIRST_BURST, NEXT_BURST = 48, 16
+"""Exchanges with an agent of another clock, when it joins and around each iteration."""
+
+
+class AgentClocks:
+    """Watches the clock of every agent that does not share the controller's."""
+
+    def __init__(self) -> None:
+        self._own = clock_id()
+        self._watches: dict[str, ClockWatch] = {}
+
+    def add(self, agent: str, agent_clock: str, send: Callable[[control.ControllerValue], None]) -> None:
+        """An agent has joined; `agent_clock` identifies its clock, "" if it does not know."""
+        if self._own and agent_clock == self._own:
+            return
+        self._watches[agent] = ClockWatch(lambda: send(control.ClockQuery(0)))
+        self._watches[agent].burst(FIRST_BURST)
+
+    def ahead_ns(self, agent: str) -> int:
+        """How far its clock is ahead of the controller's, as known now; 0 if they share one."""
+        return self._watches[agent].offset_ns if agent in self._watches else 0
+
+    def note(self, agent: str, reply: control.ClockReply) -> None:
+        """A reply to a query has arrived."""
+        if agent in self._watches:
+            exchange = Exchange(reply.query_sent_ns, reply.received_ns, reply.sent_ns, time.monotonic_ns())
+            self._watches[agent].heard(exchange)
+
+    def settle_then(self, then: Callable[[], None]) -> None:
+        """Look at all clocks, now that nothing else moves, then call `then`."""
+        waiting = set(self._watches)
+
+        def known(name: str) -> None:
+            waiting.discard(name)
+            if not waiting:
+                then()
+
+        for name, watch in self._watches.items():
+            watch.burst(NEXT_BURST, partial(known, name))
+        if not self._watches:
+            then()
+
+    def look(self) -> None:
+        """Query in the midst of traffic: slow replies still show if a clock did not drift evenly."""
+        for watch in self._watches.values():
+            watch.look()
+
+    def estimates(self) -> dict[str, ClockEstimate]:
+        """Agent → its offsets over the run, as far as they are known."""
+        found = {name: watch.estimate() for name, watch in self._watches.items()}
+        return {name: estimate for name, estimate in found.items() if estimate is not None}

@@ -1,0 +1,86 @@
+"""A run as the controller carries it out: what goes in, and what is known at its end besides the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from emulator.control import conversation as control
+from emulator.control.observations import FlowCounters
+from emulator.control.parameter import Parameter
+from emulator.controller.clock import ClockEstimate
+from emulator.controller.listening import Listening
+from emulator.host.nic import NicFacts
+from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.network.capping import PortShare
+from emulator.trace.model import IdArray, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """All that a run needs.
+
+    Attributes:
+        node_ids: per rank, uint64, shape (n,): node ids by position of its program.
+        hosts: per rank, the numeric IP address it plays at.
+        ranks_of: agent name → ranks it plays.
+        local: agents that are started on this host; all others dial in.
+        interfaces: per rank, the name of its host's interface; empty where nobody needs it.
+        port_shares: per rank, what its agent has to know of its port; empty where nothing is paced.
+        networks: agent → prefixes of ranks elsewhere on its own link.
+        listening: where agents dial in besides the local ones.
+        join_timeout_s: agents that are not there by then end the run.
+        prefixes: local agent → a command that becomes it, put before it.
+        iterations: numbers in order, warm-up negative.
+        silence_timeout_s: nothing moving anywhere for this long ends the run.
+    """
+
+    run_id: str
+    workload: Workload
+    node_ids: Sequence[IdArray]
+    choice: AlgorithmChoice
+    hosts: Sequence[str]
+    ranks_of: Mapping[str, Sequence[int]]
+    iterations: Sequence[int]
+    transport: str
+    message_bytes: int
+    credits: bool
+    seed: int
+    silence_timeout_s: float
+    transport_options: Mapping[str, str] = field(default_factory=dict)
+    local: frozenset[str] | None = None
+    interfaces: Sequence[str] = ()
+    port_shares: Mapping[int, PortShare] = field(default_factory=dict)
+    networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    listening: Listening | None = None
+    join_timeout_s: float | None = None
+    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def local_agents(self) -> list[str]:
+        """Agents to start on this host, in order."""
+        return [name for name in self.ranks_of if self.local is None or name in self.local]
+
+
+@dataclass(slots=True)
+class AgentFacts:
+    """What an agent said about itself, first and last; `nics` carry its ranks' addresses."""
+
+    hello: control.Hello
+    nics: Sequence[NicFacts] = ()
+    transport: Mapping[str, Parameter] = field(default_factory=dict)
+    peak_rss_bytes: int = 0
+    post_lateness_median_ns: int = 0
+    steal_fraction: float | None = None
+
+
+@dataclass(slots=True)
+class SessionOutcome:
+    """What is known when the run is over besides the completions."""
+
+    agents: dict[str, AgentFacts] = field(default_factory=dict)
+    flows: list[FlowCounters] = field(default_factory=list)
+    clocks: dict[str, ClockEstimate] = field(default_factory=dict)
+    """Of agents that have another clock than this host."""
+    taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Agent → iteration → what was taken off its stamps when they came, as far as its clock was known then."""

@@ -1,0 +1,40 @@
+"""Who follows a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from emulator.control.observations import Completions, ComputeSpans, RankSummary
+
+
+class SessionObserver(Protocol):
+    """Follows a session; called on its thread."""
+
+    def waiting_for(self, agents: Sequence[str]) -> None:
+        """These agents have not joined yet."""
+        ...
+
+    def iteration_started(self, iteration: int) -> None:
+        """All agents were told to begin."""
+        ...
+
+    def completed(self, completions: Completions) -> None:
+        """Communication nodes are done."""
+        ...
+
+    def computed(self, spans: ComputeSpans) -> None:
+        """Devices were busy."""
+        ...
+
+    def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
+        """One agent's ranks completed the iteration."""
+        ...
+
+    def moved(self, bytes_sent: int) -> None:
+        """Payload all agents have sent since the run began, in bytes."""
+        ...
+
+    def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
+        """An agent gave a sign of life: its payload and completed nodes since the run began."""
+        ...

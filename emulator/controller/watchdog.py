@@ -1,0 +1,99 @@
+"""All time limits of a run: joining, silent agents, and a run in which nothing moves (its barrier is never reached).
+
+The limits are checked four times a second. The watchdog only decides; the session ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from emulator.control.conversation import Progress
+from emulator.errors import AgentLost, EmulatorError, RunTimeout
+from emulator.units import NS_PER_S
+
+JOIN_TIMEOUT_S = 60.0
+SILENT_AGENT_S = 10.0
+"""Agents report four times a second; one that reports nothing for this long is lost."""
+PERIOD_S = 0.25
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Knows when every agent last reported, and when anything last moved.
+
+    Attributes:
+        ranks_of: agent → its ranks.
+        standstill_s: the run ends if nothing moves anywhere for this long.
+        join_timeout_s: the run ends if an agent has not joined by then.
+        now: the clock, s.
+    """
+
+    ranks_of: Mapping[str, Sequence[int]]
+    standstill_s: float
+    join_timeout_s: float = JOIN_TIMEOUT_S
+    now: Callable[[], float] = time.monotonic
+    progress: dict[str, Progress] = field(default_factory=dict)
+    _heard_at: dict[str, float] = field(default_factory=dict)
+    _began: float = field(init=False)
+    _moved_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self._moved_at = self.now()
+
+    def heard(self, agent: str) -> None:
+        """An agent has sent something."""
+        self._heard_at[agent] = self.now()
+
+    def note(self, agent: str, progress: Progress) -> None:
+        """An agent has reported its progress."""
+        if progress.has_moved(self.progress.get(agent)):
+            self._moved_at = self.now()
+        self.progress[agent] = progress
+
+    def overdue(self, *, missing: Sequence[str], is_gathering: bool, is_under_way: bool) -> EmulatorError | None:
+        """The limit that is exceeded, as the error that ends the run.
+
+        Args:
+            missing: agents that have not joined, or not reached the point that all wait for.
+            is_gathering: agents are still joining.
+            is_under_way: agents report regularly from now on.
+        """
+        if is_gathering:
+            self._moved_at = self.now()
+            if self.now() - self._began > self.join_timeout_s:
+                return RunTimeout(f"agents to join: {', '.join(missing)}", seconds=self.join_timeout_s)
+            return None
+        return (self._silent_agent() if is_under_way else None) or self._standstill(missing)
+
+    def _silent_agent(self) -> AgentLost | None:
+        for agent, heard_at in self._heard_at.items():
+            if self.now() - heard_at > SILENT_AGENT_S:
+                reason = f"it has sent nothing for {SILENT_AGENT_S:g} s"
+                return AgentLost(agent, ranks=self.ranks_of[agent], reason=reason)
+        return None
+
+    def _standstill(self, missing: Sequence[str]) -> RunTimeout | None:
+        """What everybody waits for, and the two ranks that have been silent towards each other for longest."""
+        if self.now() - self._moved_at <= self.standstill_s:
+            return None
+        waits = [progress.waiting_on for progress in self.progress.values() if progress.waiting_on]
+        waiting_on = "; ".join(waits) or f"agents {', '.join(missing)}"
+        silent = max(self.progress.values(), key=lambda progress: progress.silence_ns, default=None)
+        if silent is None or len(silent.silence) != 2:
+            return RunTimeout(waiting_on, seconds=self.standstill_s)
+        rank, peer = silent.silence
+        silent_s = silent.silence_ns / NS_PER_S
+        return RunTimeout(waiting_on, seconds=self.standstill_s, between=(rank, peer), silent_s=silent_s)
+
+
+async def check_periodically(check: Callable[[], None], *, failed: Callable[[BaseException], None]) -> None:
+    """Call `check` every PERIOD_S until cancelled. If it raises, `failed` is called: limits never vanish silently."""
+    try:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            check()
+    except Exception as error:  # the root of this task
+        failed(error)
