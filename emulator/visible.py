@@ -1,4 +1,4 @@
-"""Names from traces and files, made harmless for a terminal."""
+"""Names from traces and files, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import unicodedata
 
 
 def visible(text: str) -> str:
-    r"""Characters that would steer a terminal, or cannot be written, as escapes (\x1b); blanks and letters stay.
+    r"""Replace characters that control a terminal or cannot be written by escapes such as \x1b.
 
-    Names in a trace come from anywhere: shown as they are they could clear the screen, or hide what is said about them.
+    Names in a trace can come from anywhere. Printed unchanged, they could clear the screen or hide an error message.
     """
     if text.isprintable():
         return text
@@ -16,7 +16,7 @@ def visible(text: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """A name for a cell: made visible, and where it has more than `most` characters, its middle left out."""
+    """A name for a table cell: made visible, and shortened in the middle if it has more than `most` characters."""
     shown = visible(text)
     if len(shown) <= most:
         return shown

@@ -1,37 +1,51 @@
-"""A calibration for people."""
+"""A calibration for a terminal: a line per transport, then the timer and the clocks."""
 
 from __future__ import annotations
 
-from rich import box
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from emulator.statistics.calibration import Calibration
+from emulator.statistics.calibration import Calibration, TransportCost
 from emulator.units import format_duration
-from emulator.views.figures import NONE, number_cell, rate_cell
+from emulator.views.columns import Column, bold, explain
+from emulator.views.figures import NONE, duration_cell, number_cell, rate_cell
+from emulator.views.terminal.table import FittedTable, facts_grid
+
+_TRANSPORTS: tuple[Column[TransportCost], ...] = (
+    Column("transport", "transport of the agents", cell=lambda one: one.transport, is_number=False),
+    Column("ranks", "ranks, which exchange data in pairs", cell=lambda one: str(one.ranks)),
+    Column("agents", "agent processes", cell=lambda one: str(one.agents)),
+    Column(
+        "rate\nGB/s",
+        "payload of all ranks together with large messages",
+        unit="1e9 bytes per second",
+        cell=lambda one: rate_cell(one.rate_bytes_per_s),
+        style=bold,
+    ),
+    Column("step", "time of a step with hardly any payload", cell=lambda one: duration_cell(one.step_ns)),
+    Column("per\nmessage", "step / ranks: cost of a message", cell=lambda one: duration_cell(one.message_ns)),
+    Column(
+        "variation",
+        "coefficient of variation of the largest collectives",
+        cell=lambda one: NONE if one.variation is None else f"{number_cell(100 * one.variation)} %",
+    ),
+)
+EXPLAIN = explain(_TRANSPORTS, title="What the tester achieves without a device under test:")
 
 
 def render(made: Calibration) -> RenderableType:
-    """A row per transport, then the timer and the clocks."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("transport", "ranks", "agents", "rate\nGB/s", "step", "per\nmessage", "variation"):
-        table.add_column(title, justify="left" if title == "transport" else "right", vertical="bottom")
-    for one in made.transports:
-        table.add_row(
-            one.transport,
-            str(one.ranks),
-            str(one.agents),
-            rate_cell(one.rate_bytes_per_s),
-            format_duration(one.step_ns),
-            format_duration(one.message_ns),
-            NONE if one.variation is None else f"{number_cell(100 * one.variation)} %",
-        )
+    """The calibration for a console."""
+    about = f"The tester alone, over {made.where}: payload of all ranks together, in pairs"
+    table = FittedTable(_TRANSPORTS, made.transports)
+    return Group(Text(about, style="bold"), Text(), table, Text(), facts_grid(_lines(made)))
+
+
+def _lines(made: Calibration) -> Iterator[tuple[str, str]]:
     timer = made.timer
-    late = f"p99 {format_duration(timer.p99_ns)}, max {format_duration(timer.max_ns)} of {timer.alarms} alarms"
-    lines = [f"Timer        {format_duration(timer.p50_ns)} late at the median, {late}"]
+    tail = f"p99 {format_duration(timer.p99_ns)}, max {format_duration(timer.max_ns)} of {timer.alarms} alarms"
+    yield "Timer", f"{format_duration(timer.p50_ns)} late at the median, {tail}"
     for clock in made.clocks:
         error = format_duration(clock.error_ns) if clock.error_ns else "none: it shares the controller's clock"
-        lines.append(f"Clock        {clock.agent}: offset {format_duration(clock.offset_ns)}, error {error}")
-    about = Text(f"The tester alone, over {made.where}: payload of all ranks together, in pairs", style="bold")
-    return Group(about, Text(), table, Text(), *map(Text, lines))
+        yield "Clock", f"{clock.agent}: offset {format_duration(clock.offset_ns)}, error {error}"

@@ -1,4 +1,4 @@
-"""Results on stdout: what a trace says is shown as text, never obeyed by the terminal, and no line ends in blanks."""
+"""The console for results: names from traces cannot control the terminal, and no line has trailing blanks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.segment import Segment
 from emulator.visible import visible
 
 WIDTH = 120
-"""Columns where stdout is no terminal."""
+"""Width if stdout is not a terminal, columns."""
 
 
 def console() -> Console:
-    """For results: stdout, as wide as it is, 120 columns where that is unknown."""
-    # No markup, no emoji: what a trace is called, and what is in it, is shown as it is, ":ab:" in an address, too.
+    """A console on stdout: as wide as the terminal, else 120 columns."""
+    # No markup and no emoji: names and addresses (":ab:") are shown as they are.
     plain = _Results(markup=False, emoji=False)
     out = plain if plain.is_terminal else _Results(width=WIDTH, markup=False, emoji=False)
     out.push_render_hook(_AsText())
@@ -25,7 +25,7 @@ def console() -> Console:
 
 class _Results(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the command what that means; rich would exit with 1."""
+        """Let the command handle it; rich would exit with 1."""
         raise BrokenPipeError
 
 
@@ -45,7 +45,7 @@ class _Shown:
 
 
 def _trimmed(line: list[Segment]) -> Iterator[Segment]:
-    """The segments from the last to the first, without the blanks at the end of the line."""
+    """The segments from last to first, without trailing blanks."""
     is_end = True
     for segment in reversed(line):
         text = visible(segment.text)

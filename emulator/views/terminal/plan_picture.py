@@ -1,4 +1,4 @@
-"""A network in text with the loads of its links: every switch with what is plugged into it, highest level first."""
+"""A network as text with the loads of its links: every switch with the nodes below it, highest level first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from emulator.trace.model import IntArray
 from emulator.units import format_size
 
 WHOLE_LEVEL, WHOLE_SWITCH = 8, 16
-"""Switches of a level and links of a switch that are all shown; of more only some."""
+"""Most switches of a level and links of a switch that are all shown; if there are more, only some are."""
 SOME_SWITCHES, SOME_LINKS = 2, 4
 _BAR = 12
 _FULL, _EMPTY = "█", "░"
 
 
 def picture(plan: Plan, *, width: int) -> RenderableType:
-    """Bars are shares of the time of the busiest link, hashed; up is towards the switch, down from it."""
+    """Loads with hashing; a bar is relative to the busiest link. ↑ is towards the switch, ↓ away from it.
+
+    Args:
+        plan: the plan.
+        width: columns of the terminal; longer lines are cut.
+    """
     return Group(*(Text(line[:width], no_wrap=True) for line in _lines(plan)))
 
 
@@ -42,7 +47,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _switch(plan: Plan, switch: int, busy: FloatArray, level: IntArray) -> Iterator[str]:
-    """A switch and its links downwards, the busiest where not all are shown."""
+    """A switch and its links to lower levels; the busiest if not all are shown."""
     paths = plan.paths
     node = paths.hosts + switch
     below = [
@@ -66,7 +71,7 @@ def _rows(plan: Plan, links: Sequence[int], busy: FloatArray, *, left_out: int =
         loads = (f"{sign} {_bar(busy, at)} {_size(plan, at)}" for sign, at in (("↑", link), ("↓", link ^ 1)))
         yield f"  {corner}─ {port:<{deep}} ─ {names[number][0]:<{wide}}  {'  '.join(loads)}"
     if left_out:
-        yield f"  └─ … {left_out:,} more, less busy"
+        yield f"  └─ … {left_out:,} more with less load"
 
 
 def _bar(busy: FloatArray, link: int) -> str:

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: iterations, communication nodes done, rate."""
+"""Progress of a run on stderr: iteration, communication nodes completed, rate."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from emulator.visible import visible
 
 
 class RunProgress(RunObserver):
-    """Draws the progress of a run; a context manager.
+    """Shows the progress of a run; a context manager.
 
     Args:
-        nodes: communication nodes of one iteration, all ranks.
-        iterations: how many are played, warm-up included.
-        dialling: agents that are started elsewhere.
-        address: where they are awaited.
+        nodes: communication nodes of one iteration, over all ranks.
+        iterations: to be played, warm-up included.
+        dialling: agents that are started elsewhere and connect to the controller.
+        address: where the controller accepts them.
     """
 
     def __init__(self, *, nodes: int, iterations: int, dialling: Sequence[str] = (), address: str = "") -> None:
         self._iterations = iterations
         self._dialling, self._address = dialling, address
-        self._has_told = False
+        self._is_announced = False
         console = Console(stderr=True)
         self._progress = Progress(
             SpinnerColumn(),
@@ -41,7 +41,7 @@ class RunProgress(RunObserver):
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,  # it would leave an empty line in a log
+            disable=not console.is_terminal,  # it would leave an empty line in a log file
         )
         self._task = self._progress.add_task("starting agents", total=nodes * iterations or None, rate="")
         self._started = 0
@@ -65,8 +65,8 @@ class RunProgress(RunObserver):
         names = visible(", ".join(remote))
         line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to dial in at {visible(self._address)}"
         self._progress.update(self._task, description=line)
-        if self._progress.disable and not self._has_told:  # a log gets it once
-            self._has_told = True
+        if self._progress.disable and not self._is_announced:  # a log file gets it once
+            self._is_announced = True
             print(f"charkha: {line}", file=sys.stderr, flush=True)
 
     def iteration_started(self, iteration: int) -> None:

@@ -148,7 +148,7 @@ def _hosts(hosts: Sequence[HostFacts]) -> Block:
         Header("ranks"),
         Header("host", is_number=False),
         Header("interfaces", is_number=False),
-        Header("posts late, median"),
+        Header("delay of posts, median"),
         Header("memory"),
         Header("steal"),
     ]

@@ -126,7 +126,7 @@ def _shares(one: IterationSummary) -> Bar:
     whole = sum(ns for _, ns, _ in parts) or 1
     return Bar(
         "iteration-shares",
-        "Where the iteration went",
+        "Breakdown of the median iteration",
         f"Time of rank {one.slowest_rank}, the last to finish the median iteration ({format_duration(one.jct_ns)}).",
         [
             Part(name, f"{format_duration(ns)}, {100 * ns / whole:.0f} %", ns / whole, style)

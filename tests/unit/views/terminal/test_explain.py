@@ -11,6 +11,8 @@ from emulator.views.terminal.table import FittedTable
 
 TABLES = (
     "audit_table",
+    "calibration_table",
+    "campaign_table",
     "comparison_table",
     "lab_picture",
     "plan_table",
