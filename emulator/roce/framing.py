@@ -7,9 +7,9 @@ payload, and a constant. All packets, alone or as the first of a run, go through
 from __future__ import annotations
 
 import struct
-import zlib
 from functools import lru_cache
 from typing import TypeAlias
+from zlib import crc32
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.gf2 import shift_table
@@ -36,6 +36,7 @@ _FIRST, _MIDDLE, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_MIDDLE)
 _LAST_IMM, _ONLY, _ONLY_IMM = Opcode.RC_WRITE_LAST_IMM.value, int(Opcode.RC_WRITE_ONLY), int(Opcode.RC_WRITE_ONLY_IMM)
 _ACK, _CNP = int(Opcode.RC_ACK), int(Opcode.CNP)
 _BECN_BYTE = 0x40
+_pack_write, _pack_icrc = BTH_RETH_IMM.pack, ICRC.pack_into
 
 _Tables: TypeAlias = tuple[tuple[int, ...], ...]
 """What appending zero bytes does to a CRC: four tables, for its bytes from the lowest."""
@@ -56,13 +57,13 @@ class Framing:
 
     def __init__(self, path: UdpPath, dest_qp: int, payload: Payload) -> None:
         self.path, self.dest_qp, self._payload = path, dest_qp, payload
-        self._shapes: dict[int, _Shape] = {}  # header bytes << 32 | payload bytes → shape
+        self._shapes: dict[int, _Shape] = {}  # payload bytes << 8 | header bytes → shape
 
     def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
         """The ICRC with IP ID 0 of a header, the first `size` bytes of a slot, and their pad."""
-        key = len(header) << 32 | size
+        key = size << 8 | len(header)
         prefix, tables, constant = self._shapes.get(key) or self._make_shape(key, len(header), size)
-        crc = zlib.crc32(header, prefix)
+        crc = crc32(header, prefix)
         if tables is not None:
             a, b, c, d = tables
             crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
@@ -87,12 +88,17 @@ class Framing:
             return b"".join((header, self._payload.take(slot, size), bytes(-size & 3), ICRC.pack(icrc)))
         datagram = self._payload.datagram(len(header), size)
         datagram[: len(header)] = header
-        ICRC.pack_into(datagram, len(datagram) - ICRC_BYTES, icrc)
+        _pack_icrc(datagram, len(datagram) - ICRC_BYTES, icrc)
         return datagram
 
     def write(self, psn: int, message: Message, rkey: int) -> Buffer:
         """A WRITE of one packet with immediate data; as every packet that ends a message it asks for an ACK."""
-        return self.packet(self._write_header(psn, message, rkey), message.size)
+        size = message.size
+        header = _pack_write(
+            _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address, rkey, size,
+            message.imm,
+        )  # fmt: skip
+        return self.packet(header, size)
 
     def write_without_imm(self, psn: int, message: Message, rkey: int) -> Buffer:
         """A WRITE of one packet without immediate data."""
@@ -107,7 +113,7 @@ class Framing:
             The batch, which holds as `packet` does, and how many packets it has.
         """
         batch = self._payload.batch(BTH_RETH_IMM.size, message.size)
-        count, header = min(most, batch.packets), self._write_header(psn, message, rkey)
+        count, header = min(most, batch.packets), bytes(self.write(psn, message, rkey)[: BTH_RETH_IMM.size])
         template = Template(header, self.icrc(header, message.size), batch.packet_bytes)
         numbered = ip_id_changes(batch.packet_bytes)[:count] if self.path.is_v4 else None
         build(template, batch.columns, 0, count, numbered)
@@ -168,22 +174,15 @@ class Framing:
             icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else end - 1)
             staging.columns.icrcs[end - 1] = icrc if numbered is None else icrc ^ int(numbered[-1])
 
-    def _write_header(self, psn: int, message: Message, rkey: int) -> bytes:
-        size = message.size
-        return BTH_RETH_IMM.pack(
-            _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address, rkey, size,
-            message.imm,
-        )  # fmt: skip
-
     def _make_shape(self, key: int, header_bytes: int, size: int) -> _Shape:
         """The constant holds what masking byte 4 of the BTH changes, and the CRC of the payload."""
         padded = size + (-size & 3)
         headers = self.path.masked_headers(header_bytes + padded + ICRC_BYTES)
         tables = _shifts(padded) if size else None
-        shape = self._shapes[key] = zlib.crc32(headers), tables, 0
+        shape = self._shapes[key] = crc32(headers), tables, 0
         header = bytes(header_bytes)
         masked = header[:4] + b"\xff" + header[5:]
-        full = zlib.crc32(bytes(-size & 3), zlib.crc32(self._payload.take(0, size), zlib.crc32(headers + masked)))
+        full = crc32(bytes(-size & 3), crc32(self._payload.take(0, size), crc32(headers + masked)))
         shape = self._shapes[key] = *shape[:2], full ^ self.icrc(header, size)
         return shape
 

@@ -143,7 +143,9 @@ def ip_id_changes(udp_payload_bytes: int) -> U32Array:
 
 
 def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> U32Array:
-    """What to XOR into the ICRC of a packet for those with the next PSNs: uint32, shape (count,); the first is 0.
+    """How the ICRCs of packets with consecutive PSNs differ: ICRC 0 ^ ICRC k = changes[0] ^ changes[k].
+
+    uint32, shape (count,), perhaps part of a table: not to be written to.
 
     Args:
         udp_payload_bytes: of each packet, BTH … ICRC.
@@ -153,10 +155,9 @@ def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> U32Array:
     bytes_after, low = udp_payload_bytes - ICRC_BYTES - BTH_BYTES, psn & 0xFFFF
     lower = _pair_table(bytes_after)
     if low + count <= len(lower):
-        return np.asarray(lower[low : low + count] ^ lower[low])
+        return lower[low : low + count]
     psns = np.arange(psn, psn + count) & PSN_MASK
-    changes = lower[psns & 0xFFFF] ^ word_table(bytes_after).tables[1][psns >> 16]
-    return np.asarray(changes ^ changes[0])
+    return np.asarray(lower[psns & 0xFFFF] ^ word_table(bytes_after).tables[1][psns >> 16])
 
 
 @lru_cache(maxsize=128)

@@ -36,12 +36,12 @@ class QueuePair:
 
     __slots__ = (
         "_calm_ns",
-        "_completed",
         "_drops",
         "_line_rate_bps",
         "_packet_bytes",
         "cnps_received",
         "cnps_sent",
+        "completed",
         "congestion",
         "ecn_marks",
         "is_paced",
@@ -74,7 +74,8 @@ class QueuePair:
         # At this rate the port spaces packets itself.
         self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
         self._calm_ns = 0
-        self._completed: Sequence[Message] | None = None
+        self.completed: Sequence[Message] | None = None
+        """Messages that answers have completed and the owner has not fetched, who sets None again: no answer came."""
         self._drops: Counter[str] | None = None
         self.notification = NotificationPoint(cnp_gap_ns)
         self.cnps_sent = self.cnps_received = self.ecn_marks = 0
@@ -113,14 +114,9 @@ class QueuePair:
         return min(self.requester.deadline_ns, self.paced_until)
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int) -> None:
-        """Take an ACK or NAK; the messages it completes are in `take_completed`."""
+        """Take an ACK or NAK; the messages it completes join `completed`."""
         done = self.requester.acknowledge(psn, syndrome, now)
-        self._completed = [*self._completed, *done] if self._completed else done
-
-    def take_completed(self) -> Sequence[Message] | None:
-        """Messages that answers have completed since the last call; None: no answer came."""
-        completed, self._completed = self._completed, None
-        return completed
+        self.completed = [*self.completed, *done] if self.completed else done
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count packets that came and are not wanted."""

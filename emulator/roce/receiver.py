@@ -51,6 +51,8 @@ _STARTS = frozenset(code for code in _WRITES if MEANINGS[code].place.starts)
 _LAST, _LAST_IMM = int(Opcode.RC_WRITE_LAST), int(Opcode.RC_WRITE_LAST_IMM)
 _MIDDLE_BYTE = bytes([_MIDDLE])
 _NO_PAYLOAD = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
+_NO_BTH = (-1, 0, 0, 0, 0)
+_unpack_bth, _unpack_icrc, _unpack_reth_imm = BTH.unpack_from, ICRC.unpack_from, _RETH_IMM.unpack_from
 _BECN = 1 << 30
 
 
@@ -69,6 +71,7 @@ class Receiver:
     __slots__ = (
         "_destination",
         "_framings",
+        "_is_constant",
         "_is_ooo",
         "_pair",
         "_payload",
@@ -94,7 +97,7 @@ class Receiver:
         verify_every: int,
     ) -> None:
         self._pair, self._responder, self._payload = pair, pair.responder, payload
-        self._is_ooo = pair.settings.is_ooo
+        self._is_constant, self._is_ooo = payload.is_constant, pair.settings.is_ooo
         self._source, self._destination, self._qpn, self._rkey = source, destination, qpn, rkey
         self._framings: dict[int, Framing] = {}  # by source port
         self._prediction = Prediction(qpn)
@@ -114,23 +117,23 @@ class Receiver:
         Returns:
             Those of other queue pairs.
         """
-        count, rest = divmod(len(packets), stride)
-        if count == 1 and not rest:
+        if len(packets) == stride:
             self._receive_one(packets, port, now)
-        elif rest or stride != self._payload.packet_bytes or not self._receive_due(packets, count, port):
+            return ()
+        count, rest = divmod(len(packets), stride)
+        if rest or stride != self._payload.packet_bytes or not self._receive_due(packets, count, stride, port):
             return self._receive_slices(packets, count, stride, port, now)
         return ()
 
-    def _receive_due(self, packets: memoryview, count: int, port: int) -> bool:
+    def _receive_due(self, packets: memoryview, count: int, stride: int, port: int) -> bool:
         """Take full MIDDLE packets that are exactly those that are due, and perhaps a LAST one of their length.
 
         ACK requests may be anywhere. Returns False if they are not, or something is wrong in them.
         """
-        responder, mtu, ends = self._responder, self._payload.path_mtu, False
+        responder, mtu, asks, ends = self._responder, self._payload.path_mtu, False, False
         due = responder.expected
-        headers, predicted = header_bytes(packets, count, len(packets) // count), self._prediction.headers(due, count)
-        asks = headers != predicted
-        if asks:
+        headers, predicted = header_bytes(packets, count, stride), self._prediction.headers(due, count)
+        if headers != predicted:
             ends = headers[-BTH_BYTES] == _LAST
             if ends:
                 headers = headers[:-BTH_BYTES] + _MIDDLE_BYTE + headers[1 - BTH_BYTES :]
@@ -139,7 +142,9 @@ class Receiver:
                 return False
         if count - ends > responder.middles_due:  # what breaks the connection has to have a right ICRC
             return False
-        if not self._is_run_right(packets, count, port, self._payload.slot(responder.received_bytes // mtu)):
+        if self._is_constant and self._unwatched:
+            self._unwatched -= 1
+        elif not self._is_run_right(packets, count, port, self._payload.slot(responder.received_bytes // mtu)):
             return False
         responder.receive(Arrival(_MIDDLE, due, count - ends, mtu, asks))
         if ends:
@@ -213,64 +218,78 @@ class Receiver:
 
     def _receive_one(self, packet: memoryview, port: int, now: int, place: int = 0) -> None:
         """Take a packet of any kind; `place`: its index among those it was merged with."""
-        size, pair = len(packet), self._pair
-        if size < SHORTEST_PACKET_BYTES:
-            return pair.drop("length")
-        opcode, flags, p_key, number, word = BTH.unpack_from(packet)
-        if flags & 0xF or p_key not in P_KEYS:
-            return pair.drop("header")
-        header = _HEADER_BYTES.get(opcode)
-        if header is None:
-            return self._receive_cnp(packet, port, now) if opcode == _CNP else pair.drop("opcode")
+        size = len(packet)
+        opcode, flags, p_key, number, word = _unpack_bth(packet) if size >= SHORTEST_PACKET_BYTES else _NO_BTH
+        header = _HEADER_BYTES.get(opcode, 0)
         length = size - header - ICRC_BYTES - (flags >> 4 & 3)
-        if length < 0 or size & 3 or (length and opcode in _NO_PAYLOAD):
-            return pair.drop("length")
-        psn = Psn(word & PSN_MASK)
+        is_odd = flags & 0xF or p_key not in P_KEYS or not header or length < 0 or size & 3
+        if is_odd or (length and opcode in _NO_PAYLOAD):
+            return self._receive_odd(packet, port, now)
+        psn: Psn = word & PSN_MASK
         head: Buffer = packet[:header]
         if number >> 24:  # FECN and BECN are not covered
             head = b"".join((head[:4], b"\0", head[5:]))
-        problem = self._problem(packet, head, length, port, opcode, psn, place)
-        if problem is not None:
-            return pair.drop(problem)
+        framing = self._framings.get(port) or self._meet(port)
+        (icrc,) = _unpack_icrc(packet, size - ICRC_BYTES)
+        if self._is_constant and self._unwatched and framing.icrc(head, length) == icrc:
+            if length:
+                self._unwatched -= 1
+        elif (problem := self._problem(packet, head, length, framing, opcode, psn, icrc, place)) is not None:
+            return self._pair.drop(problem)
         if opcode == _ACK:
-            return pair.acknowledge(psn, packet[BTH_BYTES], now)
-        if opcode not in _WRITES:  # SEND and READ are not part of the transport's profile
-            return pair.drop("opcode")
-        address = rkey = total = imm = 0
-        if opcode == _ONLY_IMM:
-            address, rkey, total, imm = _RETH_IMM.unpack_from(packet, BTH_BYTES)
-        elif opcode in _STARTS:
-            address, rkey, total = _RETH.unpack_from(packet, BTH_BYTES)
+            return self._pair.acknowledge(psn, packet[BTH_BYTES], now)
+        address = total = imm = 0
+        if opcode in _STARTS:
+            if opcode == _ONLY_IMM:
+                address, rkey, total, imm = _unpack_reth_imm(packet, BTH_BYTES)
+            else:
+                address, rkey, total = _RETH.unpack_from(packet, BTH_BYTES)
+            if rkey != self._rkey:
+                return self._pair.drop("rkey")
         elif opcode == _LAST_IMM:
             (imm,) = _WORD.unpack_from(packet, BTH_BYTES)
-        if rkey != self._rkey and opcode in _STARTS:
-            return pair.drop("rkey")
+        elif opcode not in _WRITES:  # SEND and READ are not part of the transport's profile
+            return self._pair.drop("opcode")
         self._responder.receive(Arrival(opcode, psn, 1, length, word >= ACK_REQUEST, address, 0, total, imm))
         return None
 
-    def _receive_cnp(self, packet: memoryview, port: int, now: int) -> None:
-        _, _, _, number, word = BTH.unpack_from(packet)
-        if len(packet) != BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES:
-            self._pair.drop("length")
-        elif not self._framing(port).is_intact_in_full(packet):
-            self._pair.drop("icrc")
-        elif not number & _BECN or word & PSN_MASK or packet[BTH_BYTES:-ICRC_BYTES] != CNP_PAYLOAD:
-            self._pair.drop("header")
-        else:
-            self._pair.notified(now)
+    def _receive_odd(self, packet: memoryview, port: int, now: int) -> None:
+        """Take a CNP; drop what is malformed."""
+        size, drop = len(packet), self._pair.drop
+        if size < SHORTEST_PACKET_BYTES:
+            return drop("length")
+        opcode, flags, p_key, number, word = BTH.unpack_from(packet)
+        if flags & 0xF or p_key not in P_KEYS:
+            return drop("header")
+        if opcode != _CNP:
+            return drop("length" if opcode in _HEADER_BYTES else "opcode")
+        if size != BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES:
+            return drop("length")
+        if not self._framing(port).is_intact_in_full(packet):
+            return drop("icrc")
+        if not number & _BECN or word & PSN_MASK or packet[BTH_BYTES:-ICRC_BYTES] != CNP_PAYLOAD:
+            return drop("header")
+        return self._pair.notified(now)
 
     # Verification.
 
     def _problem(
-        self, packet: memoryview, head: Buffer, length: int, port: int, opcode: int, psn: Psn, place: int
+        self,
+        packet: memoryview,
+        head: Buffer,
+        length: int,
+        framing: Framing,
+        opcode: int,
+        psn: Psn,
+        icrc: int,
+        place: int,
     ) -> str | None:
-        """What is wrong with a packet that is handled alone, "icrc" or "payload"; None: nothing is."""
-        payload, framing, slot, is_wanted = self._payload, self._framings.get(port) or self._meet(port), 0, True
+        """What is wrong with a packet that comes alone, "icrc" or "payload"; None: nothing is."""
+        payload, slot, is_wanted = self._payload, 0, True
         if length and opcode not in _STARTS:
             ahead = distance(self._responder.expected, psn)
             is_wanted = not ahead or (ahead > 0 and self._is_ooo)
             slot = 0 if payload.is_constant else self._slot(ahead)
-        (icrc,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
         if place and place < MOST_SEGMENTS:
             icrc ^= framing.ip_id_change(len(packet), place)
         is_as_sent = slot >= 0 and framing.icrc(head, length, slot) == icrc

@@ -120,13 +120,15 @@ def build(template: Template, out: PacketColumns, first: int, end: int, ip_id_ch
     count, word = end - first, int.from_bytes(header[8:BTH_BYTES])
     psn = Psn(word & PSN_MASK)
     out.starts[first:end] = int.from_bytes(header[:8], "little")
-    np.bitwise_or(psn_words(psn, count), header[8], out=out.psns[first:end])
+    words, high = psn_words(psn, count)
+    np.bitwise_or(words, high | header[8], out=out.psns[first:end])
     if len(header) > BTH_BYTES:
         out.extensions[first:end] = np.frombuffer(header, "<u4", offset=BTH_BYTES)
     icrcs = out.icrcs[first:end]
-    np.bitwise_xor(psn_changes(packet_bytes, psn, count), np.uint32(icrc), out=icrcs)
+    changes = psn_changes(packet_bytes, psn, count)
+    np.bitwise_xor(changes, np.uint32(icrc ^ int(changes[0])), out=icrcs)
     if ip_id_changes is not None:
-        icrcs ^= ip_id_changes
+        np.bitwise_xor(icrcs, ip_id_changes, out=icrcs)
 
 
 def follows_first(packets: Buffer, count: int, stride: int, *, header_bytes: int, is_numbered: bool) -> bool:
@@ -141,22 +143,27 @@ def follows_first(packets: Buffer, count: int, stride: int, *, header_bytes: int
     words: U32Array = np.ndarray((count, header_bytes // 4), "<u4", packets, 0, (stride, 4))
     icrcs: U32Array = np.ndarray((count,), "<u4", packets, stride - ICRC_BYTES, (stride,))
     psn = Psn(int.from_bytes(packets[9:BTH_BYTES]))
-    differences, psns = words ^ words[0], psn_words(psn, count)
+    differences, (psns, _) = words ^ words[0], psn_words(psn, count)
     differences[:, 2] ^= psns ^ psns[0]
     if differences.any():
         return False
-    expected = psn_changes(stride, psn, count) ^ icrcs[0]
+    changes = psn_changes(stride, psn, count)
+    expected = changes ^ (icrcs[0] ^ changes[0])
     if is_numbered:
         expected ^= ip_id_changes(stride)[:count]
     return bool((expected == icrcs).all())
 
 
-def psn_words(psn: Psn, count: int) -> U32Array:
-    """PSNs from `psn` on as headers have them, read as little-endian words: uint32, shape (count,)."""
-    low, high = psn & 0xFFFF, psn >> 16
+def psn_words(psn: Psn, count: int) -> tuple[U32Array, int]:
+    """PSNs from `psn` on as headers have them, read as little-endian words.
+
+    Returns:
+        uint32, shape (count,), and what to OR into each: together they are the words.
+    """
+    low = psn & 0xFFFF
     if low + count <= len(_WORDS):
-        return _WORDS[low : low + count] | np.uint32(high << 8)
-    return (np.arange(psn, psn + count) & PSN_MASK).astype(">u4").view("<u4")
+        return _WORDS[low : low + count], psn >> 16 << 8
+    return (np.arange(psn, psn + count) & PSN_MASK).astype(">u4").view("<u4"), 0
 
 
 @lru_cache(maxsize=64)
@@ -192,7 +199,8 @@ class Prediction:
         start = (psn - self._first) * BTH_BYTES
         end = start + count * BTH_BYTES
         if start < 0 or end > len(self._bytes):
-            self._table[:, 2] = psn_words(psn, PREDICTED_HEADERS)
+            words, high = psn_words(psn, PREDICTED_HEADERS)
+            self._table[:, 2] = words | np.uint32(high)
             self._first, self._bytes = psn, self._table.tobytes()
             start, end = 0, count * BTH_BYTES
         return self._bytes[start:end]

@@ -81,7 +81,8 @@ class Wire:
         end = self.ends[side]
         if not isinstance(what, Arrival):  # an ACK or NAK
             end.pair.acknowledge(Psn(what[0]), what[1], self.now)
-            end.complete(end.pair.take_completed() or ())
+            end.complete(end.pair.completed or ())
+            end.pair.completed = None
         elif what.opcode in (0x0D, 0x0E, 0x0F, 0x10):
             end.responses |= {int(add(what.psn, packet)): what.size for packet in range(what.packets)}
             end.complete(end.pair.requester.take_response(what.psn, what.packets, self.now))

@@ -325,28 +325,24 @@ class Channel:
         dropped = pair.drops.total() if is_marked else 0
         others = self._receiver.receive(packets, stride, port, now)
         responder = pair.responder
-        if responder.is_reply_due:
-            self._owe(now)
+        is_due = responder.is_reply_due
+        if not self._is_owing and (is_due or responder.is_urgent):
+            self._is_owing, self.owed_since = True, now
+            self._agenda.owing.append(self)
+        if is_due:
             self._agenda.reply()
-        elif responder.is_urgent:
-            self._owe(now)
         if responder.delivered:
             delivered, responder.delivered = responder.delivered, []
             for one in delivered:
                 self._owner.delivered(self.connection.index, one, now)
         if responder.is_broken:  # reported here, too: a peer that has nothing in flight ignores the NAK
             self._owner.broke("what came in turn continues no message, or is longer or shorter than it said")
-        completed = pair.take_completed()
-        if completed is not None:
+        if pair.completed is not None:
+            completed, pair.completed = pair.completed, None
             self._answered(completed, now)
         if is_marked:
             self._marked(-(-len(packets) // stride) - len(others) - (pair.drops.total() - dropped), now)
         return others
-
-    def _owe(self, now: int) -> None:
-        if not self._is_owing:
-            self._is_owing, self.owed_since = True, now
-            self._agenda.owing.append(self)
 
     def _answered(self, completed: Sequence[Message], now: int) -> None:
         requester = self.pair.requester

@@ -18,8 +18,9 @@ from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, first_
 from agents.transports.roce.context import Context
 from agents.transports.roce.link import Link
 from agents.transports.roce.port import PortPacer
-from agents.transports.roce.reader import Reader, Reception
+from agents.transports.roce.reader import Reader
 from agents.transports.roce.sockets import Listener
+from agents.transports.roce.system_calls import SocketAddress
 from emulator.errors import LocalProtocolError
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.messages import ConnectionSettings
@@ -27,7 +28,7 @@ from emulator.roce.queue_pair import QueuePair
 from emulator.roce.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
 
-_QPN = struct.Struct(">I")
+_unpack_qpn = struct.Struct(">I").unpack_from
 
 
 class Passes(Protocol):
@@ -193,39 +194,39 @@ class RoceEndpoint:
                 if receptions is None:
                     break
                 left = 0 if reader.is_drained else left - (len(receptions) or 1)
-                for reception in receptions:
-                    packets, stride, _, _ = reception
-                    if stride != self._packet_bytes or len(packets) < DRAIN_BYTES:
-                        singles -= -(-len(packets) // stride) if stride else 1
-                    self._receive(reception)
+                for packets, stride, sender, is_marked in receptions:
+                    size = len(packets)
+                    if size == stride:
+                        singles -= 1
+                    elif stride != self._packet_bytes or size < DRAIN_BYTES:
+                        singles -= -(-size // stride)
+                    self._receive(packets, stride, sender, is_marked)
         finally:
             self._is_draining = False
         if self._ready and not self.is_closed:
             self._send_ready()
 
-    def _receive(self, reception: Reception) -> None:
-        """Hand packets to the queue pair that the first of them names."""
-        packets, stride, sender, is_marked = reception
+    def _receive(self, packets: memoryview, stride: int, sender: SocketAddress, is_marked: bool = False) -> None:
+        """Hand a reception to the queue pair that its first packet names; arguments as for Reception."""
         if self.is_closed:
             return
         if stride < SHORTEST_PACKET_BYTES:
             self._context.drops["length"] += -(-len(packets) // stride) if stride else 1
             return
-        (number,) = _QPN.unpack_from(packets, 4)
+        (number,) = _unpack_qpn(packets, 4)
         # Packets with FECN or BECN have more than the number in this word: they are looked up once more.
         channel = self._channels.get(number) or self._channel(number & 0xFFFFFF, sender[0])
         if channel is None or channel.is_dead or channel.connection.peer_host != sender[0]:
             if stride < len(packets):  # the others may be for somebody else
                 for start in range(0, len(packets), stride):
                     one = packets[start : start + stride]
-                    self._receive(Reception(one, len(one), sender))
+                    self._receive(one, len(one), sender)
             else:
                 self._context.drops["stranger"] += 1
             return
-        others = channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked=is_marked)
-        for one in others:
-            self._receive(Reception(one, len(one), sender))
-        if len(packets) == self._call_bytes and stride == self._packet_bytes and not is_marked:
+        for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked=is_marked):
+            self._receive(one, len(one), sender)
+        if stride == self._packet_bytes and len(packets) == self._call_bytes and not is_marked:
             self._reader.expect(sender, channel.calls_at_once)
 
     def _channel(self, number: int, host: str) -> Channel | None:

@@ -189,6 +189,8 @@ class ReceiveBatch:
             Receptions, and whether any is usual.
         """
         full = self._piece_bytes
+        if self._state == usual.states[count]:
+            return [Reception(self._buffer[: count * full], self.stride, usual.sender)], True
         sizes = self._sizes[:count].tolist()
         for index, size in enumerate(sizes):
             if 0 < size < full and not size % self.stride:

@@ -63,7 +63,7 @@ class Transmitter:
         """WRITEs of one packet with immediate data; those that are alike leave in calls that the kernel cuts."""
         paths = self._paths or self._open_paths()
         if len(messages) == 1:
-            framing, sender = self._path(messages[0].key)
+            framing, sender = paths[0] if len(paths) == 1 else self._path(messages[0].key)
             sender.send_whole(framing.write(psn, messages[0], self._context.rkey), self._to)
             return
         for _, group in groupby(messages, _ALIKE):
