@@ -86,7 +86,8 @@ class Framing:
         icrc = self.icrc(header, size, slot)
         if slot:
             return b"".join((header, self._payload.take(slot, size), bytes(-size & 3), ICRC.pack(icrc)))
-        datagram = self._payload.datagram(len(header), size)
+        payload = self._payload
+        datagram = payload.datagrams.get((len(header), size)) or payload.make_datagram(len(header), size)
         datagram[: len(header)] = header
         _pack_icrc(datagram, len(datagram) - ICRC_BYTES, icrc)
         return datagram

@@ -189,15 +189,34 @@ class Responder:
     @property
     def is_between_messages(self) -> bool:
         """Whether the next packet has to start a message, and none came early."""
-        return self._operation is None and not self._early
+        return self._operation is None and not self._early and not self.is_broken
 
     @property
     def is_reply_due(self) -> bool:
         """Whether the reply that is owed has to go at once: a NAK, or an ACK for a share of the window."""
         return self.unacknowledged >= self._settings.ack_interval or (self._nak is not None and not self._reads)
 
+    def receive_middles(self, count: int, *, ack_request: bool) -> None:
+        """Take MIDDLE packets that are due, no more than `middles_due`."""
+        self._received += count * self._path_mtu
+        self._advance(count, ack_request)
+
+    def receive_writes(self, writes: Delivered, *, ack_request: bool) -> None:
+        """Take WRITEs of one packet that are due, while `is_between_messages`."""
+        self._msn += writes.messages
+        self._advance(writes.messages, ack_request)
+        self.delivered.append(writes)
+
+    def _advance(self, packets: int, ack_request: bool) -> None:
+        self.expected = add(self.expected, packets)
+        self.unacknowledged += packets
+        self._ack_owed = True
+        self._last_early = None
+        if ack_request:
+            self.ack_requested = True
+
     def receive(self, arrival: Arrival) -> None:
-        """Take packets; what is complete goes to `delivered`."""
+        """Take packets of any kind; what is complete goes to `delivered`."""
         shape = _SHAPES.get(arrival.opcode)
         if arrival.psn == self.expected and shape is not None and not self.is_broken:
             self._last_early = None
@@ -288,11 +307,7 @@ class Responder:
                 self._last_early = psn  # what follows it is no sequence error
                 return
             self._receives -= packets
-        self.expected = add(psn, packets)
-        self.unacknowledged += packets
-        self._ack_owed = True
-        if ack_request:
-            self.ack_requested = True
+        self._advance(packets, ack_request)
         if starts and ends:
             self._msn += packets
             self.delivered.append(Delivered(operation, address, size, imm if has_imm else None, packets))

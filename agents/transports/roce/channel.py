@@ -311,7 +311,7 @@ class Channel:
     # Receiving.
 
     def receive(
-        self, packets: memoryview, stride: int, port: int, now: int, *, is_marked: bool = False
+        self, packets: memoryview, stride: int, port: int, now: int, is_marked: bool = False
     ) -> Sequence[memoryview]:
         """Take packets and act on them: reply, deliver, complete, go on sending.
 
@@ -325,11 +325,10 @@ class Channel:
         dropped = pair.drops.total() if is_marked else 0
         others = self._receiver.receive(packets, stride, port, now)
         responder = pair.responder
-        is_due = responder.is_reply_due
-        if not self._is_owing and (is_due or responder.is_urgent):
-            self._is_owing, self.owed_since = True, now
-            self._agenda.owing.append(self)
-        if is_due:
+        if not self._is_owing and responder.is_urgent:
+            self._owe(now)
+        if responder.is_reply_due:
+            self._owe(now)
             self._agenda.reply()
         if responder.delivered:
             delivered, responder.delivered = responder.delivered, []
@@ -343,6 +342,11 @@ class Channel:
         if is_marked:
             self._marked(-(-len(packets) // stride) - len(others) - (pair.drops.total() - dropped), now)
         return others
+
+    def _owe(self, now: int) -> None:
+        if not self._is_owing:
+            self._is_owing, self.owed_since = True, now
+            self._agenda.owing.append(self)
 
     def _answered(self, completed: Sequence[Message], now: int) -> None:
         requester = self.pair.requester

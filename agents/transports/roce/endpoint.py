@@ -224,7 +224,7 @@ class RoceEndpoint:
             else:
                 self._context.drops["stranger"] += 1
             return
-        for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked=is_marked):
+        for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked):
             self._receive(one, len(one), sender)
         if stride == self._packet_bytes and len(packets) == self._call_bytes and not is_marked:
             self._reader.expect(sender, channel.calls_at_once)

@@ -103,7 +103,7 @@ class Reader:
         except OSError:  # an ICMP error that the kernel passes on: timeouts report it as well
             return ()
         if control == self._plain:
-            return (Reception(self._buffer[:size], size, sender),)
+            return (tuple.__new__(Reception, (self._buffer[:size], size, sender, False)),)  # twice as fast as a call
         facts = self._facts(control)
         if facts.stride == self._batch.stride and not facts.is_marked:
             self._merged = tuple(control)
