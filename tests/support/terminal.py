@@ -1,0 +1,21 @@
+"""What a terminal of some width shows."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+
+def shown(renderable: RenderableType, *, width: int = 120) -> str:
+    """The text of a renderable, without trailing blanks."""
+    out = io.StringIO()
+    Console(width=width, file=out, markup=False, emoji=False).print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The words of every line below the rule of the first table."""
+    lines = text.splitlines()
+    rule = next(at for at, line in enumerate(lines) if line.startswith("─"))
+    return [line.split() for line in lines[rule + 1 :]]
