@@ -44,6 +44,12 @@ def test_help_lists_common_options_and_the_example() -> None:
     ]
 
 
+def test_one_more_option_is_one() -> None:
+    made = Parser(prog="charkha")
+    made.add_argument("--fast", action="store_true", advanced=True)
+    assert made.format_help().splitlines()[-1] == "charkha --help-all shows 1 more option"
+
+
 def test_help_all_lists_every_option_in_its_group() -> None:
     text = parser().format_full_help()
     titles = [line for line in text.splitlines() if line.endswith(":")]
