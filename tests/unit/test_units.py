@@ -131,7 +131,7 @@ def test_whole_sizes_survive_writing_and_reading(count: int, factor: int) -> Non
     assert "." in text or parse_size(text) == count * factor
 
 
-@pytest.mark.parametrize(("power", "unit"), enumerate(["B", "KiB", "MiB", "GiB", "TiB"]))
+@pytest.mark.parametrize(("power", "unit"), list(enumerate(["B", "KiB", "MiB", "GiB", "TiB"])))
 def test_a_unit_begins_at_one_of_it(power: int, unit: str) -> None:
     assert format_size(1024**power) == f"1 {unit}"
     assert format_size(1024**power - 1).split()[1] != unit or power == 0

@@ -110,9 +110,9 @@ def _up(args: argparse.Namespace) -> None:
     state = Labs().up(topology, lab_id=lab_id, limited=limited)
     for note in (*topology.notes, *state.design.notes, *([limited] if limited else [])):
         notify(note)
-    hosts = sum(node.is_host for node in state.design.nodes)
-    switches = len(state.design.nodes) - hosts
-    print(f"Lab {lab_id} is up: {hosts} hosts, {switches} switches, {len(state.design.cables)} links")
+    design = state.design
+    hosts = sum(node.is_host for node in design.nodes)
+    print(f"Lab {lab_id} is up. Hosts: {hosts}, switches: {len(design.nodes) - hosts}, links: {len(design.cables)}")
 
 
 def _down(args: argparse.Namespace) -> None:

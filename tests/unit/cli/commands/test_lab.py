@@ -13,16 +13,30 @@ from emulator.lab.design import make_design
 from emulator.lab.labs import Labs
 from emulator.lab.state import UP, LabState, LabStore, Owner
 from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
 from tests.support.command import ROOT, refused
 
 SWITCH = ROOT / "topologies" / "two-hosts-switch.yaml"
+
+
+class NamelessLabs(Labs):
+    """Labs that make no namespace: only the store knows of them."""
+
+    def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
+        record(self.store, lab_id)
+        return self.get(lab_id)
+
+    def down(self, lab_id: str) -> bool:
+        was_there = lab_id in self.store.ids()
+        self.store.forget(lab_id)
+        return was_there
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabStore:
     """An empty store, which the commands use instead of that of this host."""
     store = LabStore(tmp_path / "labs")
-    monkeypatch.setattr("emulator.cli.commands.lab.Labs", lambda: Labs(store))
+    monkeypatch.setattr("emulator.cli.commands.lab.Labs", lambda: NamelessLabs(store))
     return store
 
 
@@ -66,6 +80,38 @@ def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.Captu
     record(store, "b")
     assert "name one or give --all: a, b" in refused("lab", "down", capsys=capsys)
     assert "name one with --lab: a, b" in refused("lab", "exec", "h0", "true", capsys=capsys)
+    assert store.ids() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("up", "words", "removed"),
+    [
+        ("a", [], "Removed: a"),
+        ("ab", ["a"], "Removed: a"),
+        ("ab", ["--all"], "Removed: a, b"),
+        ("", [], "There is no such lab: nothing to remove"),
+        ("a", ["b"], "There is no such lab: nothing to remove"),
+    ],
+)
+def test_down_removes_what_was_named_or_the_only_lab(
+    up: str, words: list[str], removed: str, store: LabStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lab_id in up:
+        record(store, lab_id)
+    assert main(["lab", "down", *words]) == 0
+    assert capsys.readouterr().out == f"{removed}\n"
+    assert store.ids() == [lab_id for lab_id in up if lab_id not in removed.removeprefix("Removed: ").split(", ")]
+
+
+def test_up_prints_the_size_of_the_lab_and_notes_its_limit(
+    store: LabStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("emulator.cli.commands.lab.judge", lambda network: None)
+    assert main(["lab", "up", str(SWITCH), "--id", "a"]) == 0
+    assert capsys.readouterr() == ("Lab a is up. Hosts: 2, switches: 1, links: 2\n", "")
+    monkeypatch.setattr("emulator.cli.commands.lab.judge", lambda network: "too fast")
+    assert main(["lab", "up", str(SWITCH), "--id", "b", "--force"]) == 0
+    assert capsys.readouterr().err == "charkha: too fast\n"
     assert store.ids() == ["a", "b"]
 
 
