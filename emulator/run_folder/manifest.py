@@ -5,27 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from emulator.control.parameter import Parameter, Setting
 from emulator.errors import ResultError
+from emulator.run_folder.migration import migrated
 from emulator.run_folder.schema import FORMAT_VERSION
-from emulator.validation import first_problem
+from emulator.schema import SchemaProblem, decode, json_schema
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
 RUNNING: Final = "running"
 COMPLETE: Final = "complete"
 ABORTED: Final = "aborted"
+Status: TypeAlias = Literal["running", "complete", "aborted"]
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
-
-MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
-"""Format version → what turns such a manifest into one of the next version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ class Manifest:
     settings: tuple[Setting, ...] = ()
     versions: Mapping[str, str] = field(default_factory=software_versions)
     observation_point: str = OBSERVATION_POINT
-    status: str = RUNNING
+    status: Status = RUNNING
     reason: str | None = None
     format_version: int = FORMAT_VERSION
 
@@ -187,96 +186,30 @@ def to_json(manifest: Manifest) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest of this format version or an older one.
+    """Read a manifest of this format version or an older one. Keys of a later release of this version are ignored.
 
     Raises:
-        ResultError: no such file, no manifest, or one of a newer version.
+        ResultError: no such file, not a manifest, or one of a newer version.
     """
-    return _build(_validated(_migrated(_parsed(path), path), path))
-
-
-def glance_at_manifest(path: Path) -> Manifest:
-    """Read a manifest for a list of many: only what a list shows is checked, at a tenth of what all of it would cost.
-
-    Raises:
-        ResultError: as `read_manifest`.
-    """
+    document = migrated(_parsed(path), path=path, newest=FORMAT_VERSION)
     try:
-        found = _build(_migrated(_parsed(path), path))
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return read_manifest(path)  # which says what is wrong
-    trace = found.trace
-    texts = (found.run_id, found.created, found.status, trace.path, trace.digest)
-    numbers = (trace.ranks, found.trials.included)
-    is_sound = all(isinstance(one, str) for one in texts) and all(isinstance(one, int) for one in numbers)
-    return found if is_sound and isinstance(found.dut, Mapping) else read_manifest(path)
+        return decode(document, Manifest)
+    except SchemaProblem as problem:
+        raise ResultError(f"is not the manifest of a run ({problem})", path=path) from problem
 
 
-def _parsed(path: Path) -> Json:
+def manifest_schema() -> dict[str, Any]:
+    """The JSON Schema of a manifest, for other programs that read one; docs/results.md explains the fields."""
+    return json_schema(Manifest)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=path) from error
     except (ValueError, RecursionError) as error:
-        raise ResultError(f"is no manifest of a run ({error})", path=path) from error
+        raise ResultError(f"is not the manifest of a run ({error})", path=path) from error
     if not isinstance(document, dict):
-        raise ResultError("is no manifest of a run", path=path)
+        raise ResultError("is not the manifest of a run", path=path)
     return document
-
-
-def _migrated(document: Json, path: Path) -> Json:
-    version = document.get("format_version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise ResultError("is no manifest of a run (no format_version)", path=path)
-    if version > FORMAT_VERSION:
-        problem = f"has format version {version}, this Charkha reads up to {FORMAT_VERSION}: use a newer one"
-        raise ResultError(problem, path=path)
-    while version < FORMAT_VERSION:
-        if version not in MIGRATIONS:
-            raise ResultError(f"has format version {version}, which never was", path=path)
-        document, version = MIGRATIONS[version](document), version + 1
-    if version < 1:
-        raise ResultError(f"has format version {version}, which never was", path=path)
-    return document
-
-
-def _validated(document: Json, path: Path) -> Json:
-    problem = first_problem(document, package="emulator.run_folder", schema="manifest.schema.json")
-    if problem is not None:
-        raise ResultError(f"is no manifest of a run ({problem.json_path}: {problem.message})", path=path)
-    return document
-
-
-def _build(document: Json) -> Manifest:
-    trials = document["trials"]
-    return Manifest(
-        **_known(Manifest, document)
-        | {
-            "command_line": tuple(document["command_line"]),
-            "trace": TraceFacts(**_known(TraceFacts, document["trace"])),
-            "hosts": tuple(_host(host) for host in document["hosts"]),
-            "parameters": _parameters(document["parameters"]),
-            "settings": tuple(Setting(**_known(Setting, one)) for one in document.get("settings", ())),
-            "scaling": Scaling(**_known(Scaling, document["scaling"])),
-            "trials": Trials(
-                **_known(Trials, trials)
-                | {"excluded": tuple(Exclusion(**_known(Exclusion, one)) for one in trials["excluded"])}
-            ),
-            "clock": Clock(**_known(Clock, document["clock"])),
-        }
-    )
-
-
-def _host(document: Json) -> HostFacts:
-    lists = {"nics": tuple(document.get("nics", ())), "transport": _parameters(document.get("transport", {}))}
-    return HostFacts(**_known(HostFacts, document) | lists)
-
-
-def _parameters(document: Json) -> Mapping[str, Parameter]:
-    return {name: Parameter(**_known(Parameter, one)) for name, one in document.items()}
-
-
-def _known(target: type[Any], document: Json) -> Json:
-    """The entries that are fields; others come from a later release that still writes this version."""
-    names = {one.name for one in dataclasses.fields(target)}
-    return {name: value for name, value in document.items() if name in names}

@@ -20,7 +20,17 @@ import pyarrow.parquet as pq
 
 from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
 from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
-from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Exclusion, Manifest, Trials, read_manifest, to_json
+from emulator.run_folder.manifest import (
+    ABORTED,
+    COMPLETE,
+    RUNNING,
+    Exclusion,
+    Manifest,
+    Status,
+    Trials,
+    read_manifest,
+    to_json,
+)
 from emulator.run_folder.schema import Columns, Part, to_batch
 from emulator.run_folder.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
 
@@ -269,7 +279,7 @@ class RunWriter:
             self.flush()
         return Run(self.folder, self._manifest, closed=self._closed)
 
-    def close(self, status: str = COMPLETE, *, reason: str | None = None) -> None:
+    def close(self, status: Status = COMPLETE, *, reason: str | None = None) -> None:
         """Turn the streams into Parquet and rename the manifest; idempotent.
 
         Raises:
@@ -327,7 +337,7 @@ def _create(folder: Path) -> None:
             raise InputError(f"{folder}: is not empty; a run folder is written once, choose another --out")
 
 
-def _outcome(error: BaseException | None) -> tuple[str, str | None]:
+def _outcome(error: BaseException | None) -> tuple[Status, str | None]:
     if error is None:
         return COMPLETE, None
     if isinstance(error, RunAborted):

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
-from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, glance_at_manifest
+from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, read_manifest
 from emulator.run_folder.record import CRASHED, MANIFEST, PARTIAL_MANIFEST
 
 RUNS = Path("runs")
@@ -146,7 +146,7 @@ def stored_run(folder: Path) -> StoredRun:
     """A run folder by its manifest, checked as far as a list needs it; never fails on one that is damaged."""
     is_closed = (folder / MANIFEST).exists()
     try:
-        manifest = glance_at_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
+        manifest = read_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
     except ResultError as error:
         return StoredRun(folder, None, UNREADABLE, str(error))
     if is_closed:

@@ -239,7 +239,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [0, -1])
 def test_a_format_that_never_was_is_refused(tmp_path: Path, version: int) -> None:
-    with pytest.raises(ResultError, match="never was"):
+    with pytest.raises(ResultError, match="never existed"):
         read_run(edited(tmp_path, format_version=version))
 
 
@@ -247,7 +247,7 @@ def test_an_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def rename_seed(document: dict[str, object]) -> dict[str, object]:
         return document | {"seed": document["random_seed"], "format_version": 1}
 
-    monkeypatch.setattr("emulator.run_folder.manifest.MIGRATIONS", {0: rename_seed})
+    monkeypatch.setattr("emulator.run_folder.migration.MIGRATIONS", {0: rename_seed})
     folder = edited(tmp_path, format_version=0, random_seed=42)
     assert read_run(folder).manifest.seed == 42
 
@@ -256,7 +256,7 @@ def test_an_older_format_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     "changes", [{"format_version": "1"}, {"status": "fine"}, {"trace": {}}, {"hosts": [1]}, {"seed": None}]
 )
 def test_what_is_no_manifest_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    with pytest.raises(ResultError, match="no manifest"):
+    with pytest.raises(ResultError, match="not the manifest"):
         read_run(edited(tmp_path, **changes))
 
 
@@ -267,7 +267,7 @@ def test_facts_of_a_later_release_do_not_disturb(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", "\udc80", "[" * 100_000])
 def test_junk_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ResultError, match="no manifest"):
+    with pytest.raises(ResultError, match="not the manifest"):
         read_run(tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_a_damaged_folder_is_listed_as_unreadable_and_asked_for_by_that(tmp_path
     assert names(tmp_path) == ["good", "bad"]
     assert names(tmp_path, status="unreadable") == ["bad"]
     assert names(tmp_path, trace="*") == ["good"]
-    assert "is no manifest" in (stored_run(tmp_path / "bad").problem or "")
+    assert "is not the manifest" in (stored_run(tmp_path / "bad").problem or "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""Manifests of older format versions become manifests of the newest one when they are read; files are never edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from emulator.errors import ResultError
+
+Document: TypeAlias = dict[str, Any]
+
+MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {}
+"""Format version → the function that turns such a manifest into one of the next version."""
+
+
+def migrated(document: Document, *, path: Path, newest: int) -> Document:
+    """The manifest in the newest format version.
+
+    Args:
+        document: as stored.
+        path: for errors.
+        newest: version that is wanted.
+
+    Raises:
+        ResultError: it has no version, a newer one, or one that never existed.
+    """
+    version = document.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ResultError("is not the manifest of a run (no format_version)", path=path)
+    if version > newest:
+        problem = f"has format version {version}, this Charkha reads up to {newest}: use a newer one"
+        raise ResultError(problem, path=path)
+    for step in range(version, newest):
+        if step not in MIGRATIONS:
+            raise ResultError(f"has format version {version}, which never existed", path=path)
+        document = MIGRATIONS[step](document)
+    if version < 1 and version not in MIGRATIONS:
+        raise ResultError(f"has format version {version}, which never existed", path=path)
+    return document
