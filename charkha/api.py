@@ -42,7 +42,7 @@ class Run:
             InputError: the run is older than run specs, or its trace or topology has changed since.
         """
         from emulator.experiment.document import experiment_of_run
-        from emulator.run_folder.record import read_run
+        from emulator.run_folder.reader import read_run
 
         return experiment_of_run(read_run(self.folder))
 
@@ -52,7 +52,7 @@ class Run:
         Raises:
             ResultError: a table of the run is missing or damaged.
         """
-        from emulator.run_folder.record import read_run
+        from emulator.run_folder.reader import read_run
         from emulator.statistics.summary import summarise
 
         return summarise(read_run(self.folder))
@@ -64,7 +64,7 @@ class Run:
             InputError: there is no such table.
             ResultError: it is missing or damaged.
         """
-        from emulator.run_folder.record import read_run
+        from emulator.run_folder.reader import read_run
         from emulator.run_folder.schema import Part
 
         if name not in TABLES:
@@ -102,7 +102,7 @@ def load_run(folder: str | Path) -> Run:
     Raises:
         ResultError: it is not a run folder, is damaged, or was written by a newer version.
     """
-    from emulator.run_folder.record import read_run
+    from emulator.run_folder.reader import read_run
 
     run = read_run(Path(folder))
     return Run(run.folder, run.manifest)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Parser
     from emulator.experiment.campaign import CampaignProgress
     from emulator.experiment.workload import LoadedJob
-    from emulator.run_folder.record import Run
+    from emulator.run_folder.reader import Run
 
 
 def add_output_options(parser: Parser) -> None:
@@ -61,7 +61,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     from emulator.experiment.play import has_samples, name_of, new_run_folder
     from emulator.experiment.workload import load_job
     from emulator.run_folder.places import check_folder
-    from emulator.run_folder.record import read_run
+    from emulator.run_folder.reader import read_run
 
     if args.print_spec:
         print(to_yaml(experiment), end="")

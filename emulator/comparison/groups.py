@@ -10,7 +10,7 @@ from pathlib import Path
 
 from emulator.errors import InputError, ResultError
 from emulator.run_folder.manifest import COMPLETE, Manifest
-from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.store import find_runs, firmware_of, is_run_folder
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.measurements import Measurements, measurements

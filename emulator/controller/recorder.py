@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from emulator.control.observations import Completions, ComputeSpans, RankSummary
 from emulator.controller.companion import RunCompanion
 from emulator.run_folder.catalogue import Catalogue
+from emulator.run_folder.layout import BROKEN
 from emulator.run_folder.manifest import Exclusion, Trials
 from emulator.run_folder.observer import RunObserver
-from emulator.run_folder.record import BROKEN, RunWriter
+from emulator.run_folder.writer import RunWriter
 
 
 class Recorder:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from emulator.controller.clock import ClockEstimate, difference_error_ns
 from emulator.controller.run_plan import SessionOutcome
 from emulator.run_folder.manifest import Clock
-from emulator.run_folder.record import RunWriter
 from emulator.run_folder.schema import Part
+from emulator.run_folder.writer import RunWriter
 from emulator.statistics.collectives import to_ints
 from emulator.trace.model import IntArray
 

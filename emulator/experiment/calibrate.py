@@ -19,7 +19,7 @@ from emulator.experiment.workload import load_job
 from emulator.host.scratch import scratch_folder
 from emulator.host.timer import TimerfdClock
 from emulator.lab.labs import Labs
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.calibration import CABLES, LOOPBACK, AgentClock, Calibration, TimerJitter, TransportCost
 from emulator.statistics.collectives import MERGE_COLUMNS, merge

@@ -18,7 +18,7 @@ from emulator.comparison.inference import runs_to_decide
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.spec import AUTO, Campaign, Experiment
 from emulator.run_folder.manifest import COMPLETE
-from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import is_run_folder
 from emulator.statistics.measurements import whole_iterations

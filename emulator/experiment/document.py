@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import read_document
 from emulator.topology.load import load_topology

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from emulator.errors import EmulatorError, HostError
 from emulator.experiment.live_address import LOCAL, LiveAddress
-from emulator.run_folder.record import MANIFEST, read_run
+from emulator.run_folder.layout import MANIFEST
+from emulator.run_folder.reader import read_run
 
 _LOCAL_NAMES = (LOCAL, "localhost")
 _LONGEST_FAREWELL_S = 20.0

@@ -43,9 +43,10 @@ from emulator.planner.network.ideal import UNKNOWN_NS, ideal_per_instance
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.manifest import HostFacts, Manifest, Scaling, TraceFacts
 from emulator.run_folder.observer import RunObserver
-from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import RUNS, is_run_folder
+from emulator.run_folder.writer import RunWriter
 from emulator.statistics.limits import limits_met
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.telemetry.reporter import RunFacts

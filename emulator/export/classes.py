@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import ClassKey, class_rows
 from emulator.statistics.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge

@@ -9,7 +9,7 @@ from pathlib import Path
 from emulator.export import nccl_tests, perfetto, tables
 from emulator.export.astra_sim import package as astra_sim
 from emulator.run_folder.places import check_file
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.stream import writing
 from emulator.views.junit.run import run_to_xml
 

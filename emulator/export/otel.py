@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.statistics.summary import ClassSummary, RunSummary, summarise
 from emulator.units import NS_PER_S
 

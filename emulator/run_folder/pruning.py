@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emulator.errors import HostError, InputError, ResultError
 from emulator.run_folder.manifest import RUNNING
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.store import RunFilter, StoredRun, list_runs, stored_run
 
 _OWN_FILES = ("manifest*.json", "manifest*.json.tmp", "*.parquet", "*.parquet.tmp", "*.partial.arrows", "report.html")

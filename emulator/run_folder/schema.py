@@ -36,7 +36,6 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("arrival_ns", pa.int64()),
         pa.field("bytes_sent", pa.int64(), nullable=False),
         pa.field("bytes_received", pa.int64(), nullable=False),
-        pa.field("retransmits", pa.int64()),
         pa.field("early", pa.bool_(), nullable=False),
         pa.field("traced_ns", pa.int64()),
         pa.field("ideal_ns", pa.int64()),

@@ -12,8 +12,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
+from emulator.run_folder.layout import CRASHED, MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, read_manifest
-from emulator.run_folder.record import CRASHED, MANIFEST, PARTIAL_MANIFEST
 
 RUNS = Path("runs")
 """Where run folders are made and looked for, unless a command is told otherwise."""

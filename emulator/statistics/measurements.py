@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import JCT, ClassKey, class_rows
 from emulator.statistics.collectives import MERGE_COLUMNS, merge, to_ints

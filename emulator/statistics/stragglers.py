@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import labels_and_codes, to_ints
 from emulator.statistics.stats import median

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest, Scaling, Trials
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.stream import to_table
 from emulator.statistics.collectives import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import MERGE_COLUMNS, busbw_factor, merge
 from emulator.statistics.dut_counts import count_dut

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from emulator.control.parameter import Parameter
 from emulator.controller.description import describe_topology
+from emulator.run_folder.layout import MANIFEST
 from emulator.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
-from emulator.run_folder.record import MANIFEST, RunWriter
+from emulator.run_folder.writer import RunWriter
 from emulator.topology.model import default_loopback
 
 _PARAMETERS = 30

@@ -6,7 +6,7 @@ import json
 import signal
 from pathlib import Path
 
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from tests.support.browser import DESKTOP, PHONE, chromium
 from tests.support.command import charkha, started, wait_for
 from tests.support.repeated import write_runs

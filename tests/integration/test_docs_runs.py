@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from emulator.control.observations import FlowCounters
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.statistics.summary import summarise
 from tests.support.command import ROOT
 from tests.support.repeated import write_runs

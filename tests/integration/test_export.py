@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.statistics.summary import read_measured, summarise
 from tests.support.command import EXAMPLE, charkha

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from emulator.run_folder.layout import PARTIAL_MANIFEST
 from emulator.run_folder.manifest import ABORTED
-from emulator.run_folder.record import PARTIAL_MANIFEST, Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
 

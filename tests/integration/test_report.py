@@ -16,7 +16,7 @@ import pytest
 
 from emulator.experiment.live_address import LiveAddress
 from emulator.experiment.live_report import live_page
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from emulator.views.html.writing import write_report
 from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser, chromium

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from tests.support.command import COMMAND, EXAMPLE, Finished, charkha, refused
 from tests.support.et_files import read_et
 from tests.support.trace_files import attribute, collective, compute, write

@@ -13,7 +13,7 @@ import pytest
 
 from emulator.control.parameter import Parameter
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from tests.support.command import COMMAND, EXAMPLE, charkha
 
 NET = f"127.{50 + os.getpid() % 50}.0.0/16"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import measures

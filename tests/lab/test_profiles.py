@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.run_folder.record import Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import Finished, charkha
 from tests.support.fairness import shares

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from emulator.control.observations import FlowCounters, RankSummary
 from emulator.run_folder.manifest import Manifest, TraceFacts, Trials
-from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import SAMPLES_SCHEMA, to_batch
+from emulator.run_folder.writer import RunWriter
 
 MEASURED_ATTRIBUTES = {
     "charkha.duration_ns",
@@ -43,7 +44,6 @@ _DEFAULTS: Row = {
     "arrival_ns": None,
     "bytes_sent": 1000,
     "bytes_received": 1000,
-    "retransmits": None,
     "early": False,
     "traced_ns": None,
     "ideal_ns": None,

@@ -10,7 +10,7 @@ from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.export import otel
 from emulator.export.formats import FORMATS, export
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 
 _OTEL = "otel"
 _FORMATS = {one.name: one.summary for one in FORMATS.values()} | {_OTEL: "metrics to an OpenTelemetry collector"}

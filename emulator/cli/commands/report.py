@@ -8,7 +8,7 @@ from pathlib import Path
 from emulator.cli.output import print_json
 from emulator.cli.parser import Subparsers
 from emulator.run_folder.places import HTML_MARK, check_file
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 
 _EPILOG = """example:
   charkha report runs/20261121-101500-transformer-8r

@@ -78,7 +78,7 @@ def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experim
 def _base(args: argparse.Namespace) -> dict[str, Any]:
     """The run spec that the options override."""
     from emulator.experiment.document import experiment_of_run, read_experiment
-    from emulator.run_folder.record import read_run
+    from emulator.run_folder.reader import read_run
 
     if args.file is not None:
         found = read_experiment(args.file)

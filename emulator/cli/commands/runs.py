@@ -12,7 +12,7 @@ from emulator.cli.options.converters import argument, at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.run_folder.pruning import choose_runs, plan_removal, remove
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.store import RUNS, STATUSES, RunFilter, list_runs
 from emulator.statistics.distribution import distributions
 from emulator.statistics.measurements import measurements

@@ -14,7 +14,7 @@ from emulator.export.astra_sim.fit import Observation
 from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.depth import message_depth
 from emulator.planner.schedule import Collective
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import ClassKey, class_rows
 from emulator.statistics.collectives import MERGE_COLUMNS, Merged, merge, to_ints

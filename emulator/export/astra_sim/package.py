@@ -26,7 +26,7 @@ import yaml
 from emulator.export.astra_sim.fit import Fit, fit
 from emulator.export.astra_sim.observe import LinkClass, observe
 from emulator.export.astra_sim.workload import PREFIX, Groups, write_workload
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.stream import writing
 from emulator.statistics.summary import summarise
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from emulator.errors import ResultError
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import labels_and_codes, to_ints
 from emulator.trace.exclusive import exclusive_micros

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.run_folder.manifest import RUNNING, Manifest, Trials
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import JCT, ClassKey
 from emulator.statistics.collectives import labels_and_codes, to_ints

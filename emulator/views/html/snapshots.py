@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.errors import EmulatorError
+from emulator.run_folder.layout import PARTIAL_MANIFEST
 from emulator.run_folder.manifest import RUNNING
-from emulator.run_folder.record import PARTIAL_MANIFEST, Run, read_run
+from emulator.run_folder.reader import Run, read_run
 from emulator.views.html.facts import read_facts
 from emulator.views.html.page.document import Page, Section, Text
 from emulator.views.html.run_page import run_page

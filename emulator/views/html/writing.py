@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.run_folder.stream import write_text
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import render

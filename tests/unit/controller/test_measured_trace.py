@@ -5,7 +5,7 @@ import pytest
 
 from emulator.controller.measured_trace import NodeAnnotation, annotate, round_to_micros, trace_metadata
 from emulator.run_folder.manifest import Exclusion, Scaling, Trials
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from tests.support.runs import MEASURED_ATTRIBUTES, collective, manifest, pair, ranks, write_run
 
 

@@ -9,7 +9,8 @@ import pytest
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
 from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
 from emulator.experiment.spec import AUTO, Campaign, Device, Experiment, Job, Trace
-from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.writer import RunWriter
 from emulator.statistics.classes import count_classes
 from emulator.trace.workload import build_workload
 from tests.support import traces

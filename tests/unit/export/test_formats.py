@@ -12,7 +12,8 @@ import pytest
 from emulator.errors import InputError
 from emulator.export.formats import FORMATS, export
 from emulator.run_folder.manifest import ABORTED
-from emulator.run_folder.record import Run, RunWriter, read_run
+from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.writer import RunWriter
 from tests.support.runs import collective, columns, manifest, pair, ranks, write_run
 
 

@@ -7,8 +7,9 @@ import pytest
 from emulator.control.observations import Completions
 from emulator.errors import RemoteProtocolError
 from emulator.run_folder.catalogue import Catalogue
-from emulator.run_folder.record import RunWriter, read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
+from emulator.run_folder.writer import RunWriter
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.runs import manifest
 
@@ -74,7 +75,6 @@ def test_a_completion_becomes_a_whole_sample(tmp_path: Path) -> None:
         "arrival_ns": 55,
         "bytes_sent": 0,
         "bytes_received": 0,
-        "retransmits": None,
         "early": False,
         "traced_ns": None,
         "ideal_ns": 70,

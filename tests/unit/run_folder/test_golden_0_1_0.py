@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import to_ints
 from emulator.statistics.summary import summarise
@@ -23,6 +23,8 @@ RUN = read_run(FOLDER)
 @pytest.mark.parametrize("part", Part)
 def test_every_table_is_read_as_it_stands(part: Part) -> None:
     written = pq.read_table(FOLDER / part.file_name)
+    if part is Part.SAMPLES:
+        written = written.drop_columns("retransmits")  # of that version; nothing ever filled it
     assert written.num_rows > 0
     read = RUN.table(part)
     assert read.column_names == written.column_names

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from emulator.controller.measured_trace import annotate
-from emulator.run_folder.record import read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from emulator.statistics.summary import summarise
 from tests.data.make_run_v1 import FLOWS, FOLDER, MANIFEST, ranks, samples
@@ -20,7 +20,10 @@ def test_its_facts() -> None:
 
 
 def test_its_tables() -> None:
-    assert RUN.table(Part.SAMPLES).to_pylist() == [row for n in ITERATIONS for row in samples(n)]
+    rows = [row for n in ITERATIONS for row in samples(n)]
+    for row in rows:
+        row.pop("retransmits", None)  # a column of that version that nothing filled
+    assert RUN.table(Part.SAMPLES).to_pylist() == rows
     spans = [{"iteration": n} | asdict(one) for n in ITERATIONS for one in ranks(n)]
     assert RUN.table(Part.ITERATIONS).to_pylist() == spans
     assert RUN.table(Part.FLOWS).to_pylist() == [asdict(flow) for flow in FLOWS]

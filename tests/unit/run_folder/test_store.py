@@ -8,8 +8,8 @@ import pytest
 from emulator.errors import InputError
 from emulator.run_folder.manifest import TraceFacts
 from emulator.run_folder.pruning import plan_removal, remove
-from emulator.run_folder.record import RunWriter
 from emulator.run_folder.store import RunFilter, find_runs, is_run_folder, list_runs, stored_run
+from emulator.run_folder.writer import RunWriter
 from emulator.views.as_json.store import runs_to_json
 from tests.support.runs import manifest, write_run
 

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.statistics.stragglers import lateness
 from tests.support.runs import Row, collective, pair, write_run
 

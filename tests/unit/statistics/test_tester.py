@@ -86,7 +86,7 @@ def test_the_table_and_json_mark_what_is_limited(tmp_path: Path) -> None:
 
 
 def _printed(folder: Path) -> str:
-    from emulator.run_folder.record import read_run
+    from emulator.run_folder.reader import read_run
 
     out = Console(width=160)
     with out.capture() as capture:

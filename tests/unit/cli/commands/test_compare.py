@@ -12,7 +12,7 @@ from junitparser import Failure, JUnitXml, Skipped
 
 from emulator.cli.main import main
 from emulator.control.parameter import Parameter
-from emulator.run_folder.record import RunWriter
+from emulator.run_folder.writer import RunWriter
 from tests.support.repeated import SIZES, write_runs
 from tests.support.runs import manifest
 

@@ -13,7 +13,7 @@ from emulator.export.astra_sim.fit import Fit, fit
 from emulator.export.astra_sim.observe import LinkClass, observe
 from emulator.export.astra_sim.package import GB, dimensions, write
 from emulator.run_folder.manifest import Scaling, TraceFacts
-from emulator.run_folder.record import Run
+from emulator.run_folder.reader import Run
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import attribute_value
 from tests.support.et_files import read_et

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from emulator.control.observations import ComputeSpans, FlowCounters
-from emulator.run_folder.record import RunWriter, read_run
+from emulator.run_folder.reader import read_run
+from emulator.run_folder.writer import RunWriter
 from emulator.statistics.summary import summarise
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.class_columns import CLASS_COLUMNS

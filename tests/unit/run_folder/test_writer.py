@@ -12,9 +12,11 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.errors import AgentLost, HostError, InputError, ResultError, RunAborted
+from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials, read_manifest, to_json
-from emulator.run_folder.record import MANIFEST, PARTIAL_MANIFEST, RunWriter, read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import SAMPLES_SCHEMA, Part, to_batch
+from emulator.run_folder.writer import RunWriter
 from tests.support.runs import Row, collective, columns, manifest, ranks, row, write_run
 
 
@@ -24,7 +26,7 @@ def iteration_rows(number: int) -> list[Row]:
 
 def test_a_closed_run_reads_back_as_it_was_recorded(tmp_path: Path) -> None:
     rows = [*iteration_rows(-1), *iteration_rows(0)]
-    rows[0] |= {"arrival_ns": 49, "peer": 3, "retransmits": 2, "node_id": 2**64 - 1, "name": "ü"}
+    rows[0] |= {"arrival_ns": 49, "peer": 3, "node_id": 2**64 - 1, "name": "ü"}
     run = write_run(
         tmp_path / "run",
         rows,

@@ -1,141 +1,39 @@
-"""The run folder: written as the run goes, closed by renaming its manifest, read back whole or as far as it came.
+"""Writing a run folder: appended to as the run goes, closed by renaming its manifest.
 
-While `manifest.partial.json` is there the run is going on, or crashed: the tables are `*.partial.arrows`. Once
-`manifest.json` is there the folder is closed and never changes again: the tables are `*.parquet`.
+While `manifest.partial.json` is there, the run is going on or has crashed, and the tables are `*.partial.arrows`. Once
+`manifest.json` is there, the folder is closed and never changes again, and the tables are `*.parquet`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
-from emulator.errors import EmulatorError, InputError, ResultError, RunAborted
+from emulator.errors import EmulatorError, InputError, RunAborted
+from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import (
     ABORTED,
     COMPLETE,
     RUNNING,
-    Exclusion,
     Manifest,
     Status,
-    Trials,
-    read_manifest,
     to_json,
 )
+from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Columns, Part, to_batch
 from emulator.run_folder.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
 
-MANIFEST = "manifest.json"
-PARTIAL_MANIFEST = "manifest.partial.json"
-CRASHED = "the run ended without closing its folder"
-BROKEN = "not all ranks completed it"
 _BATCH_ROWS = 4096
 _BATCH_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run folder that can be read.
-
-    Attributes:
-        folder: where it is.
-        manifest: its facts; a folder that was never closed has status `aborted`.
-        closed: False where the tables are still streams.
-    """
-
-    folder: Path
-    manifest: Manifest
-    closed: bool
-
-    def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of a table in the order they were measured, all columns or those named.
-
-        Columns that may be null, and that an older Charkha did not write, are null.
-
-        Raises:
-            ResultError: the table is missing or damaged.
-        """
-        names = list(part.schema.names if columns is None else columns)
-        if not self.closed and (self.folder / part.stream_name).exists():
-            for batch in read_stream(self.folder / part.stream_name):
-                yield _with_columns(batch, part, names)
-        elif self.closed or (self.folder / part.file_name).exists():
-            if part.is_optional and not (self.folder / part.file_name).exists():
-                return
-            yield from _parquet_batches(self.folder / part.file_name, part, names)
-
-    def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table as a whole, each column in one chunk.
-
-        Raises:
-            ResultError: the table is missing or damaged.
-        """
-        names = part.schema.names if columns is None else columns
-        schema = pa.schema([part.schema.field(name) for name in names])
-        return to_table(list(self.batches(part, columns)), schema)
-
-
-def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
-    try:
-        with path.open("rb") as file, pq.ParquetFile(file) as source:
-            written = source.schema_arrow
-            for field in map(part.schema.field, names):
-                is_there = field.name in written.names
-                if written.field(field.name) != field if is_there else not field.nullable:
-                    raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
-            for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
-                yield _with_columns(batch, part, names)
-    except (pa.ArrowException, OSError) as error:
-        raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
-
-
-def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
-    """A batch with exactly these columns: those that it lacks are null."""
-    schema = pa.schema([part.schema.field(name) for name in names])
-    there = batch.schema.names
-    arrays = [batch[one.name] if one.name in there else pa.nulls(batch.num_rows, one.type) for one in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def read_run(folder: Path) -> Run:
-    """Open a run folder, closed or left by a crash.
-
-    Raises:
-        ResultError: no run folder, a damaged one, or one of a newer format version.
-    """
-    try:
-        is_closed = (folder / MANIFEST).exists()
-        is_there = is_closed or (folder / PARTIAL_MANIFEST).exists()
-    except OSError as error:
-        raise ResultError(f"cannot be read ({error.strerror})", path=folder) from error
-    if is_closed:
-        return Run(folder, read_manifest(folder / MANIFEST), closed=True)
-    if not is_there:
-        raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
-    manifest = read_manifest(folder / PARTIAL_MANIFEST)
-    run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
-    return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))
-
-
-def _trials_so_far(run: Run) -> Trials:
-    """Which iterations a run counts is in its manifest only once it is closed; until then its tables know."""
-    numbers, done = np.unique(run.table(Part.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
-    broken = numbers[(numbers >= 0) & (done < run.manifest.trace.ranks)].tolist()
-    return Trials(
-        attempted=len(numbers),
-        warmup=int(np.count_nonzero(numbers < 0)),
-        included=int(np.count_nonzero(numbers >= 0)) - len(broken),
-        excluded=tuple(Exclusion(one, BROKEN) for one in broken),
-    )
 
 
 class RunWriter:

@@ -1,0 +1,123 @@
+"""Reading a run folder: whole if it is closed, else as far as it got.
+
+While `manifest.partial.json` is there, the run is going on or has crashed, and the tables are `*.partial.arrows`. Once
+`manifest.json` is there, the folder is closed and never changes again, and the tables are `*.parquet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emulator.errors import ResultError
+from emulator.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST
+from emulator.run_folder.manifest import (
+    ABORTED,
+    Exclusion,
+    Manifest,
+    Trials,
+    read_manifest,
+)
+from emulator.run_folder.schema import Part
+from emulator.run_folder.stream import read_stream, to_table
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run folder that can be read.
+
+    Attributes:
+        folder: where it is.
+        manifest: its facts; a folder that was never closed has status `aborted`.
+        closed: False where the tables are still streams.
+    """
+
+    folder: Path
+    manifest: Manifest
+    closed: bool
+
+    def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of a table in the order they were measured, all columns or those named.
+
+        Columns that may be null, and that an older Charkha did not write, are null.
+
+        Raises:
+            ResultError: the table is missing or damaged.
+        """
+        names = list(part.schema.names if columns is None else columns)
+        if not self.closed and (self.folder / part.stream_name).exists():
+            for batch in read_stream(self.folder / part.stream_name):
+                yield _with_columns(batch, part, names)
+        elif self.closed or (self.folder / part.file_name).exists():
+            if part.is_optional and not (self.folder / part.file_name).exists():
+                return
+            yield from _parquet_batches(self.folder / part.file_name, part, names)
+
+    def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table as a whole, each column in one chunk.
+
+        Raises:
+            ResultError: the table is missing or damaged.
+        """
+        names = part.schema.names if columns is None else columns
+        schema = pa.schema([part.schema.field(name) for name in names])
+        return to_table(list(self.batches(part, columns)), schema)
+
+
+def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with path.open("rb") as file, pq.ParquetFile(file) as source:
+            written = source.schema_arrow
+            for field in map(part.schema.field, names):
+                is_there = field.name in written.names
+                if written.field(field.name) != field if is_there else not field.nullable:
+                    raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
+            for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
+                yield _with_columns(batch, part, names)
+    except (pa.ArrowException, OSError) as error:
+        raise ResultError(f"cannot be read ({str(error).splitlines()[0]})", path=path) from error
+
+
+def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
+    """A batch with exactly these columns: those that it lacks are null."""
+    schema = pa.schema([part.schema.field(name) for name in names])
+    there = batch.schema.names
+    arrays = [batch[one.name] if one.name in there else pa.nulls(batch.num_rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def read_run(folder: Path) -> Run:
+    """Open a run folder, closed or left by a crash.
+
+    Raises:
+        ResultError: no run folder, a damaged one, or one of a newer format version.
+    """
+    try:
+        is_closed = (folder / MANIFEST).exists()
+        is_there = is_closed or (folder / PARTIAL_MANIFEST).exists()
+    except OSError as error:
+        raise ResultError(f"cannot be read ({error.strerror})", path=folder) from error
+    if is_closed:
+        return Run(folder, read_manifest(folder / MANIFEST), closed=True)
+    if not is_there:
+        raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
+    manifest = read_manifest(folder / PARTIAL_MANIFEST)
+    run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
+    return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))
+
+
+def _trials_so_far(run: Run) -> Trials:
+    """Which iterations a run counts is in its manifest only once it is closed; until then its tables know."""
+    numbers, done = np.unique(run.table(Part.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
+    broken = numbers[(numbers >= 0) & (done < run.manifest.trace.ranks)].tolist()
+    return Trials(
+        attempted=len(numbers),
+        warmup=int(np.count_nonzero(numbers < 0)),
+        included=int(np.count_nonzero(numbers >= 0)) - len(broken),
+        excluded=tuple(Exclusion(one, BROKEN) for one in broken),
+    )
