@@ -7,8 +7,8 @@ payload, and a constant. All packets, alone or as the first of a run, go through
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
 from zlib import crc32
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
@@ -36,12 +36,31 @@ _FIRST, _MIDDLE, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_MIDDLE)
 _LAST_IMM, _ONLY, _ONLY_IMM = Opcode.RC_WRITE_LAST_IMM.value, int(Opcode.RC_WRITE_ONLY), int(Opcode.RC_WRITE_ONLY_IMM)
 _ACK, _CNP = int(Opcode.RC_ACK), int(Opcode.CNP)
 _BECN_BYTE = 0x40
-_pack_write, _pack_icrc = BTH_RETH_IMM.pack, ICRC.pack_into
+_pack_write, _pack_icrc = BTH_RETH_IMM.pack_into, ICRC.pack_into
 
-_Tables: TypeAlias = tuple[tuple[int, ...], ...]
-"""What appending zero bytes does to a CRC: four tables, for its bytes from the lowest."""
-_Shape: TypeAlias = tuple[int, _Tables | None, int]
-"""Of packets of one length: CRC of what precedes the BTH; tables for the payload; what else to XOR into the CRC."""
+
+class _Shape:
+    """What packets of one path and one length have in common.
+
+    Args:
+        prefix: CRC of what precedes the BTH.
+        padded: bytes of payload and pad.
+        constant: what to XOR into the CRC for the payload, and for FECN and BECN, which count as ones.
+        datagram: room for such a packet.
+    """
+
+    __slots__ = ("_constant", "_prefix", "_tables", "datagram", "end", "header")
+
+    def __init__(self, prefix: int, padded: int, constant: int, datagram: bytearray) -> None:
+        self._prefix, self._tables, self._constant = prefix, _shifts(padded), constant
+        self.datagram, self.end = datagram, len(datagram) - ICRC_BYTES
+        self.header = memoryview(datagram)[: self.end - padded]
+
+    def icrc(self, header: Buffer) -> int:
+        """With IP ID 0, and the payload of slot 0."""
+        crc = crc32(header, self._prefix)
+        a, b, c, d = self._tables
+        return a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ self._constant
 
 
 class Framing:
@@ -57,17 +76,13 @@ class Framing:
 
     def __init__(self, path: UdpPath, dest_qp: int, payload: Payload) -> None:
         self.path, self.dest_qp, self._payload = path, dest_qp, payload
-        self._shapes: dict[int, _Shape] = {}  # payload bytes << 8 | header bytes → shape
+        self._shapes: dict[int, _Shape] = {}  # by payload bytes << 8 | header bytes
 
     def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
         """The ICRC with IP ID 0 of a header, the first `size` bytes of a slot, and their pad."""
-        key = size << 8 | len(header)
-        prefix, tables, constant = self._shapes.get(key) or self._make_shape(key, len(header), size)
-        crc = crc32(header, prefix)
-        if tables is not None:
-            a, b, c, d = tables
-            crc = a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24]
-        return crc ^ constant ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size) if slot else crc ^ constant
+        shape = self._shapes.get(size << 8 | len(header)) or self._make_shape(len(header), size)
+        icrc = shape.icrc(header)
+        return icrc ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size) if slot else icrc
 
     def is_intact_in_full(self, packet: memoryview) -> bool:
         """Whether a packet's ICRC is right for some IP ID, whatever its payload."""
@@ -83,23 +98,24 @@ class Framing:
 
         It holds until the next one of this length is made, whatever its path.
         """
-        icrc = self.icrc(header, size, slot)
         if slot:
-            return b"".join((header, self._payload.take(slot, size), bytes(-size & 3), ICRC.pack(icrc)))
-        payload = self._payload
-        datagram = payload.datagrams.get((len(header), size)) or payload.make_datagram(len(header), size)
-        datagram[: len(header)] = header
-        _pack_icrc(datagram, len(datagram) - ICRC_BYTES, icrc)
-        return datagram
+            icrc = ICRC.pack(self.icrc(header, size, slot))
+            return b"".join((header, self._payload.take(slot, size), bytes(-size & 3), icrc))
+        shape = self._shapes.get(size << 8 | len(header)) or self._make_shape(len(header), size)
+        shape.header[:] = header
+        _pack_icrc(shape.datagram, shape.end, shape.icrc(header))
+        return shape.datagram
 
     def write(self, psn: int, message: Message, rkey: int) -> Buffer:
         """A WRITE of one packet with immediate data; as every packet that ends a message it asks for an ACK."""
         size = message.size
-        header = _pack_write(
-            _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address, rkey, size,
-            message.imm,
+        shape = self._shapes.get(size << 8 | BTH_RETH_IMM.size) or self._make_shape(BTH_RETH_IMM.size, size)
+        _pack_write(
+            shape.datagram, 0, _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address,
+            rkey, size, message.imm,
         )  # fmt: skip
-        return self.packet(header, size)
+        _pack_icrc(shape.datagram, shape.end, shape.icrc(shape.header))
+        return shape.datagram
 
     def write_without_imm(self, psn: int, message: Message, rkey: int) -> Buffer:
         """A WRITE of one packet without immediate data."""
@@ -175,19 +191,19 @@ class Framing:
             icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else end - 1)
             staging.columns.icrcs[end - 1] = icrc if numbered is None else icrc ^ int(numbered[-1])
 
-    def _make_shape(self, key: int, header_bytes: int, size: int) -> _Shape:
-        """The constant holds what masking byte 4 of the BTH changes, and the CRC of the payload."""
-        padded = size + (-size & 3)
+    def _make_shape(self, header_bytes: int, size: int) -> _Shape:
+        """The CRC is affine: what one packet's differs by from the look-ups' result, they all do."""
+        padded, header = size + (-size & 3), bytes(header_bytes)
         headers = self.path.masked_headers(header_bytes + padded + ICRC_BYTES)
-        tables = _shifts(padded) if size else None
-        shape = self._shapes[key] = crc32(headers), tables, 0
-        header = bytes(header_bytes)
-        masked = header[:4] + b"\xff" + header[5:]
-        full = crc32(bytes(-size & 3), crc32(self._payload.take(0, size), crc32(headers + masked)))
-        shape = self._shapes[key] = *shape[:2], full ^ self.icrc(header, size)
+        payload = bytes(self._payload.take(0, size)).ljust(padded, b"\0")
+        datagram = self._payload.datagram(header_bytes, size)
+        difference = _Shape(crc32(headers), padded, 0, datagram).icrc(header)
+        constant = crc32(headers + header[:4] + b"\xff" + header[5:] + payload) ^ difference
+        shape = self._shapes[size << 8 | header_bytes] = _Shape(crc32(headers), padded, constant, datagram)
         return shape
 
 
 @lru_cache(maxsize=4096)
-def _shifts(size: int) -> _Tables:
+def _shifts(size: int) -> Sequence[Sequence[int]]:
+    """What appending `size` zero bytes does to a CRC: four tables, for its bytes from the lowest."""
     return tuple(tuple(row) for row in shift_table(size).tables.tolist())

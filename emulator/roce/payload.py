@@ -54,8 +54,7 @@ class Payload:
         self.rows = np.frombuffer(self.block, np.uint8).reshape(self.slots, path_mtu)
         self.slot_crcs = np.array([zlib.crc32(row.tobytes()) for row in self.rows], np.uint32)
         self._crcs: dict[tuple[int, int], int] = {}
-        self.datagrams: dict[tuple[int, int], bytearray] = {}
-        """By bytes of headers and payload: all flows share one buffer, which is in the core's cache when it is used."""
+        self._datagrams: dict[tuple[int, int], bytearray] = {}
         self._batches: dict[tuple[int, int], GsoBatch] = {}
 
     def slot(self, packet: int) -> int:
@@ -81,22 +80,26 @@ class Payload:
             crc = self._crcs[key] = zlib.crc32(bytes(-size % 4), zlib.crc32(self.take(slot, size)))
         return crc
 
-    def make_datagram(self, header_bytes: int, size: int) -> bytearray:
-        """Room for headers, the first `size` bytes of slot 0 and their pad, room for an ICRC; see `datagrams`."""
-        body = bytes(self.take(0, size)).ljust(size + (-size & 3) + ICRC_BYTES, b"\0")
-        datagram = self.datagrams[header_bytes, size] = bytearray(header_bytes) + body
+    def datagram(self, header_bytes: int, size: int) -> bytearray:
+        """Room for headers, the first `size` bytes of slot 0 and their pad, room for an ICRC.
+
+        All flows share one buffer per length: it is in the core's cache when the next one is sent.
+        """
+        key = header_bytes, size
+        datagram = self._datagrams.get(key)
+        if datagram is None:
+            body = bytes(self.take(0, size)).ljust(size + (-size & 3) + ICRC_BYTES, b"\0")
+            datagram = self._datagrams[key] = bytearray(header_bytes) + body
         return datagram
 
     def batch(self, header_bytes: int, size: int) -> GsoBatch:
-        """Room for as many such datagrams on end as one call carries; shared like `datagrams`."""
+        """Room for as many such datagrams on end as one call carries; shared like `datagram`."""
         key = header_bytes, size
         batch = self._batches.get(key)
         if batch is None:
             if len(self._batches) >= KNOWN_GSO_LENGTHS:
                 self._batches.clear()
-            batch = self._batches[key] = GsoBatch(
-                self.make_datagram(header_bytes, size), header_bytes, self._most_bytes
-            )
+            batch = self._batches[key] = GsoBatch(self.datagram(header_bytes, size), header_bytes, self._most_bytes)
         return batch
 
 

@@ -54,7 +54,7 @@ _NO_PAYLOAD = frozenset((int(Opcode.RC_READ_REQUEST), _ACK))
 _NO_BTH = (-1, 0, 0, 0, 0)
 _LEAST_WRITE_BYTES = BTH_RETH_IMM.size + ICRC_BYTES
 _WRITE = Operation.WRITE
-_unpack_icrc, _unpack_write = ICRC.unpack_from, BTH_RETH_IMM.unpack_from
+_unpack_icrc, _unpack_write = ICRC.unpack_from, struct.Struct(">QIQIII").unpack_from
 _BECN = 1 << 30
 
 
@@ -85,6 +85,7 @@ class Receiver:
         "_suspected",
         "_unwatched",
         "_verify_every",
+        "_write_starts",
     )
 
     def __init__(
@@ -102,6 +103,8 @@ class Receiver:
         self._is_constant, self._is_ooo = payload.is_constant, pair.settings.is_ooo
         self._source, self._destination, self._qpn, self._rkey = source, destination, qpn, rkey
         self._framings: dict[int, Framing] = {}  # by source port
+        # First eight bytes of WRITEs of one packet, by their pad.
+        self._write_starts = [_ONLY_IMM << 56 | pad << 52 | P_KEYS[0] << 32 | qpn for pad in range(4)]
         self._prediction = Prediction(qpn)
         self._verify_every = verify_every
         self._unwatched = verify_every - 1  # looks at payload until one is a sample
@@ -187,11 +190,11 @@ class Receiver:
         responder, header = self._responder, BTH_RETH_IMM.size
         if stride < _LEAST_WRITE_BYTES:
             return False
-        _, flags, p_key, number, word, address, rkey, size, imm = _unpack_write(packets)
+        start, word, address, rkey, size, imm = _unpack_write(packets)
         pad = -size & 3
-        if word & PSN_MASK != responder.expected or number != self._qpn or rkey != self._rkey:
+        if word & PSN_MASK != responder.expected or start != self._write_starts[pad] or rkey != self._rkey:
             return False
-        if stride != header + size + pad + ICRC_BYTES or flags != pad << 4 or p_key != P_KEYS[0]:
+        if stride != _LEAST_WRITE_BYTES + size + pad:
             return False
         framing = self._framings.get(port) or self._meet(port)
         (icrc,) = _unpack_icrc(packets, stride - ICRC_BYTES)

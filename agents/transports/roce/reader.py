@@ -195,15 +195,10 @@ class ReceiveBatch:
         for index, size in enumerate(sizes):
             if 0 < size < full and not size % self.stride:
                 self._sizes[index] = full  # a shorter call of full packets is as usual as a full one
-        are_usual = self._state == usual.states[count]
         found: list[Reception] = []
         is_any_usual, index = False, 0
         while index < count:
-            first = index
-            while index < count and (are_usual or self._is_usual(index, usual)):
-                index += 1
-                if sizes[index - 1] < full:
-                    break  # the next one does not stand on end with it
+            first, index = index, self._usual_until(index, sizes, usual.states)
             if index > first:
                 is_any_usual, end = True, (index - 1) * full + sizes[index - 1]
                 found.append(Reception(self._buffer[first * full : end], self.stride, usual.sender))
@@ -212,12 +207,28 @@ class ReceiveBatch:
                 index += 1
         return found, is_any_usual
 
-    def _is_usual(self, index: int, usual: Usual) -> bool:
-        state, model = self._state, usual.states[index + 1]
-        message = slice(index * MESSAGE_BYTES, (index + 1) * MESSAGE_BYTES)
-        start, name = self._controls + index * CONTROL_BYTES, self._names + index * self._name_bytes
-        control, sender = slice(start, start + CONTROL_BYTES), slice(name, name + self._name_bytes)
-        return state[message] == model[message] and state[control] == model[control] and state[sender] == model[sender]
+    def _usual_until(self, first: int, sizes: Sequence[int], states: Sequence[bytes]) -> int:
+        """The index behind the usual receptions that begin with the first and stand on end; nothing does behind a
+        shorter one.
+        """
+        end = first
+        while end < len(sizes) and self._sizes[end] == self._piece_bytes:
+            end += 1
+            if sizes[end - 1] < self._piece_bytes:
+                break
+        if end == first or not self._are_usual(first, first + 1, states):
+            return first
+        while not self._are_usual(first, end, states):
+            end -= 1
+        return end
+
+    def _are_usual(self, first: int, end: int, states: Sequence[bytes]) -> bool:
+        state, model, name = self._state, states[end], self._name_bytes
+        for start, size in ((0, MESSAGE_BYTES), (self._controls, CONTROL_BYTES), (self._names, name)):
+            part = slice(start + first * size, start + end * size)
+            if state[part] != model[part]:
+                return False
+        return True
 
     def _reception(self, index: int, size: int, facts: Callable[[ControlMessages], ControlFacts]) -> Reception:
         start, name = index * self._piece_bytes, self._names + index * self._name_bytes
