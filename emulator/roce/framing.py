@@ -20,7 +20,7 @@ from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import CNP_PAYLOAD
 from emulator.roce.payload import GsoBatch, Payload, Staging
 from emulator.roce.psn import Psn, add
-from emulator.roce.runs import Template, build, numbered_calls
+from emulator.roce.runs import Template, build
 
 BTH = struct.Struct(">BBHII")
 BTH_RETH = struct.Struct(">BBHIIQII")
@@ -72,10 +72,11 @@ class Framing:
         payload: what packets are filled with.
     """
 
-    __slots__ = ("_payload", "_shapes", "dest_qp", "path")
+    __slots__ = ("_middle", "_payload", "_shapes", "dest_qp", "path")
 
     def __init__(self, path: UdpPath, dest_qp: int, payload: Payload) -> None:
         self.path, self.dest_qp, self._payload = path, dest_qp, payload
+        self._middle: Template | None = None
         self._shapes: dict[int, _Shape] = {}  # by payload bytes << 8 | header bytes
 
     def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
@@ -130,10 +131,11 @@ class Framing:
             The batch, which holds as `packet` does, and how many packets it has.
         """
         batch = self._payload.batch(BTH_RETH_IMM.size, message.size)
-        count, header = min(most, batch.packets), bytes(self.write(psn, message, rkey)[: BTH_RETH_IMM.size])
-        template = Template(header, self.icrc(header, message.size), batch.packet_bytes)
-        numbered = ip_id_changes(batch.packet_bytes)[:count] if self.path.is_v4 else None
-        build(template, batch.columns, 0, count, numbered)
+        packet = self.write(0, message, rkey)
+        (icrc,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
+        count, template = min(most, batch.packets), Template(bytes(packet[: BTH_RETH_IMM.size]), icrc, len(packet))
+        numbered = ip_id_changes(len(packet))[:count] if self.path.is_v4 else None
+        build(template, psn, batch.columns, 0, count, numbered)
         return batch, count
 
     def first(self, psn: int, message: Message, rkey: int, *, ack_request: bool) -> Buffer:
@@ -173,23 +175,23 @@ class Framing:
         """
         staging.version += 1
         payload, end = self._payload, slot + count
-        numbered = None
-        if are_cut and self.path.is_v4:
-            numbered = numbered_calls(payload.packet_bytes, payload.per_call, staging.slots)[:count]
-        header = BTH.pack(_MIDDLE, 0, _P_KEY, self.dest_qp, psn)
-        icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else slot)
-        build(Template(header, icrc, payload.packet_bytes), staging.columns, slot, end, numbered)
+        numbered = staging.numbered[:count] if are_cut and self.path.is_v4 else None
+        template = self._middle or self._make_middle()
+        build(template, psn, staging.columns, slot, end, numbered)
         if not payload.is_constant:
-            staging.columns.icrcs[slot:end] ^= payload.slot_crcs[slot:end] ^ payload.slot_crcs[slot]
+            staging.columns.icrcs[slot:end] ^= payload.slot_crcs[slot:end] ^ payload.slot_crcs[0]
         if ack_request or ends:  # only the last packet differs: it is made alone
-            header = BTH.pack(
-                _LAST if ends else _MIDDLE, 0, _P_KEY, self.dest_qp,
-                add(psn, count - 1) | (ACK_REQUEST if ack_request else 0),
-            )  # fmt: skip
+            opcode, word = _LAST if ends else _MIDDLE, add(psn, count - 1) | (ACK_REQUEST if ack_request else 0)
+            header = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, word)
             start = (end - 1) * staging.step
             staging.buffer[start : start + BTH_BYTES] = header
             icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else end - 1)
             staging.columns.icrcs[end - 1] = icrc if numbered is None else icrc ^ int(numbered[-1])
+
+    def _make_middle(self) -> Template:
+        header = BTH.pack(_MIDDLE, 0, _P_KEY, self.dest_qp, 0)
+        self._middle = Template(header, self.icrc(header, self._payload.path_mtu), self._payload.packet_bytes)
+        return self._middle
 
     def _make_shape(self, header_bytes: int, size: int) -> _Shape:
         """The CRC is affine: what one packet's differs by from the look-ups' result, they all do."""

@@ -142,26 +142,27 @@ def ip_id_changes(udp_payload_bytes: int) -> U32Array:
     return np.array(word_table(after_id).tables[3])
 
 
-def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> U32Array:
-    """How the ICRCs of packets with consecutive PSNs differ: ICRC 0 ^ ICRC k = changes[0] ^ changes[k].
-
-    uint32, shape (count,), perhaps part of a table: not to be written to.
+def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> tuple[U32Array, int]:
+    """What to XOR into the ICRC of a packet with PSN 0 for those of other packets.
 
     Args:
         udp_payload_bytes: of each packet, BTH … ICRC.
         psn: of the first packet.
-        count: of packets.
+        count: of packets, whose PSNs count up.
+
+    Returns:
+        uint32, shape (count,), perhaps part of a table: not to be written to; and what else to XOR into all.
     """
     bytes_after, low = udp_payload_bytes - ICRC_BYTES - BTH_BYTES, psn & 0xFFFF
-    lower = _pair_table(bytes_after)
+    lower, high = _psn_tables(bytes_after)
     if low + count <= len(lower):
-        return lower[low : low + count]
+        return lower[low : low + count], high[psn >> 16]
     psns = np.arange(psn, psn + count) & PSN_MASK
-    return np.asarray(lower[psns & 0xFFFF] ^ word_table(bytes_after).tables[1][psns >> 16])
+    return np.asarray(lower[psns & 0xFFFF] ^ np.array(high, np.uint32)[psns >> 16]), 0
 
 
 @lru_cache(maxsize=128)
-def _pair_table(bytes_after: int) -> U32Array:
-    """What a big-endian 16-bit number with that many bytes after it adds to the CRC: uint32, shape (65536,)."""
-    _, _, high, low = word_table(bytes_after).tables
-    return np.asarray(high[:, None] ^ low[None, :]).reshape(-1)
+def _psn_tables(bytes_after: int) -> tuple[U32Array, list[int]]:
+    """What the lower 16 bits of a PSN with that many bytes after it add to the CRC, and what the upper byte adds."""
+    _, upper, high, low = word_table(bytes_after).tables
+    return np.asarray(high[:, None] ^ low[None, :]).reshape(-1), upper.tolist()

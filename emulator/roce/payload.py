@@ -14,7 +14,7 @@ import numpy as np
 
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.headers import Buffer
-from emulator.roce.runs import PacketColumns
+from emulator.roce.runs import PacketColumns, numbered_calls
 from emulator.roce.tuning import (
     CALLS_PER_TURN,
     COMPACT_CALLS,
@@ -147,6 +147,8 @@ class Staging:
                 payload.rows[:1] if payload.is_constant else payload.rows
             )
         self.columns = PacketColumns(buffer, slots, stride=step, header_bytes=BTH_BYTES)
+        self.numbered = numbered_calls(self.packet_bytes, payload.per_call, slots)
+        """What IP IDs change in the ICRCs of IPv4 packets if the kernel cuts calls of them."""
         self.version = 0
         """Grows with every write: whoever prepared packets and let others send sees whether they are still there."""
 

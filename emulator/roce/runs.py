@@ -7,7 +7,6 @@ without a change to anything around them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -74,11 +73,11 @@ def slices(headers: Headers) -> Iterator[tuple[int, int]]:
 
 
 class Template(NamedTuple):
-    """What the packets of a run have in common: all follows from the first one.
+    """What the packets of a run have in common.
 
     Attributes:
-        header: BTH and extension headers of the first packet, FECN and BECN 0.
-        icrc: of the first packet, with IP ID 0.
+        header: BTH and extension headers with PSN 0, FECN and BECN 0; its AckReq bit is that of all packets.
+        icrc: of a packet with this header, with IP ID 0.
         packet_bytes: of each, BTH … ICRC.
     """
 
@@ -107,26 +106,27 @@ class PacketColumns:
         self.icrcs: U32Array = np.ndarray((count,), "<u4", buffer, stride - ICRC_BYTES, (stride,))
 
 
-def build(template: Template, out: PacketColumns, first: int, end: int, ip_id_changes: U32Array | None = None) -> None:
-    """Write headers and ICRCs of packets `first` to `end`, PSNs counting up from the template's.
+def build(
+    template: Template, psn: Psn, out: PacketColumns, first: int, end: int, ip_id_changes: U32Array | None = None
+) -> None:
+    """Write headers and ICRCs of packets `first` to `end` of a buffer, their PSNs counting up.
 
     Args:
-        template: see Template; its AckReq bit is that of all packets.
+        template: see Template.
+        psn: of the first packet.
         out: where the packets stand; payload and pad are there.
         first, end: packets of `out`.
         ip_id_changes: what the IP IDs of the packets change in their ICRCs; None: all are 0.
     """
     header, icrc, packet_bytes = template
-    count, word = end - first, int.from_bytes(header[8:BTH_BYTES])
-    psn = Psn(word & PSN_MASK)
+    words, high = psn_words(psn, end - first)
+    changes, constant = psn_changes(packet_bytes, psn, end - first)
     out.starts[first:end] = int.from_bytes(header[:8], "little")
-    words, high = psn_words(psn, count)
     np.bitwise_or(words, high | header[8], out=out.psns[first:end])
     if len(header) > BTH_BYTES:
         out.extensions[first:end] = np.frombuffer(header, "<u4", offset=BTH_BYTES)
     icrcs = out.icrcs[first:end]
-    changes = psn_changes(packet_bytes, psn, count)
-    np.bitwise_xor(changes, np.uint32(icrc ^ int(changes[0])), out=icrcs)
+    np.bitwise_xor(changes, np.uint32(icrc ^ constant), out=icrcs)
     if ip_id_changes is not None:
         np.bitwise_xor(icrcs, ip_id_changes, out=icrcs)
 
@@ -147,7 +147,7 @@ def follows_first(packets: Buffer, count: int, stride: int, *, header_bytes: int
     differences[:, 2] ^= psns ^ psns[0]
     if differences.any():
         return False
-    changes = psn_changes(stride, psn, count)
+    changes, _ = psn_changes(stride, psn, count)
     expected = changes ^ (icrcs[0] ^ changes[0])
     if is_numbered:
         expected ^= ip_id_changes(stride)[:count]
@@ -166,7 +166,6 @@ def psn_words(psn: Psn, count: int) -> tuple[U32Array, int]:
     return (np.arange(psn, psn + count) & PSN_MASK).astype(">u4").view("<u4"), 0
 
 
-@lru_cache(maxsize=64)
 def numbered_calls(packet_bytes: int, per_call: int, packets: int) -> U32Array:
     """What IP IDs change in the ICRCs of so many packets, where the kernel numbers each call from 0."""
     return ip_id_changes(packet_bytes)[np.arange(packets) % per_call]

@@ -121,12 +121,12 @@ def test_built_packets_are_those_of_the_codec(
         bth = Bth(Opcode.RC_WRITE_ONLY_IMM, wrap(psn + at), 0xABCDE, ack_request=asks)
         return pack_packet(bth, *extensions, payload=payload)
 
-    header = packet(0)[: len(packet(0)) - len(payload)]
+    header, zero = packet(0)[: len(packet(0)) - len(payload)], packet(-psn)
     stride, end = len(packet(0)) + 4, first + count
     buffer = bytearray((bytes(len(header)) + payload + bytes(4)) * end)
     columns = PacketColumns(buffer, end, stride=stride, header_bytes=len(header))
     changes = ip_id_changes(stride)[:count] if is_numbered and path.is_v4 else None
-    build(Template(header, icrc(path, packet(0)), stride), columns, first, end, changes)
+    build(Template(zero[: len(header)], icrc(path, zero), stride), Psn(psn), columns, first, end, changes)
     expected = [
         packet(at) + pack_icrc(icrc(path, packet(at), ip_id=at if changes is not None else 0)) for at in range(count)
     ]
