@@ -6,7 +6,7 @@ All numbers are big-endian. Layouts: InfiniBand Architecture Specification, volu
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, Self, TypeAlias
 
@@ -87,7 +87,23 @@ class Bth:
 
 
 @dataclass(slots=True)
-class Reth:
+class _Extension:
+    """An extension header whose fields stand in its layout in the order of their declaration."""
+
+    layout: ClassVar[struct.Struct]
+
+    def pack(self) -> bytes:
+        """Its bytes."""
+        return self.layout.pack(*(getattr(self, field.name) for field in fields(self)))
+
+    @classmethod
+    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
+        """Read it; struct.error if there are too few bytes."""
+        return cls(*cls.layout.unpack_from(data, offset))
+
+
+@dataclass(slots=True)
+class Reth(_Extension):
     """RDMA extended header, 16 bytes: where to write to or read from, and how many bytes in the whole message."""
 
     address: int
@@ -96,54 +112,27 @@ class Reth:
 
     layout: ClassVar = struct.Struct(">QII")
 
-    def pack(self) -> bytes:
-        """The 16 bytes."""
-        return self.layout.pack(self.address, self.rkey, self.length)
-
-    @classmethod
-    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 16 bytes; struct.error where there are fewer."""
-        return cls(*cls.layout.unpack_from(data, offset))
-
 
 @dataclass(slots=True)
-class ImmDt:
+class ImmDt(_Extension):
     """Immediate data, 4 bytes, handed to the receiver's completion."""
 
     value: int
 
     layout: ClassVar = struct.Struct(">I")
 
-    def pack(self) -> bytes:
-        """The 4 bytes."""
-        return self.layout.pack(self.value)
-
-    @classmethod
-    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 4 bytes; struct.error where there are fewer."""
-        return cls(*cls.layout.unpack_from(data, offset))
-
 
 @dataclass(slots=True)
-class Ieth:
+class Ieth(_Extension):
     """Invalidate extended header, 4 bytes: the rkey to take back."""
 
     rkey: int
 
     layout: ClassVar = struct.Struct(">I")
 
-    def pack(self) -> bytes:
-        """The 4 bytes."""
-        return self.layout.pack(self.rkey)
-
-    @classmethod
-    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 4 bytes; struct.error where there are fewer."""
-        return cls(*cls.layout.unpack_from(data, offset))
-
 
 @dataclass(slots=True)
-class Aeth:
+class Aeth(_Extension):
     """ACK extended header, 4 bytes: what the responder says, and how many messages it has completed (24 bits)."""
 
     syndrome: int
@@ -152,38 +141,34 @@ class Aeth:
     layout: ClassVar = struct.Struct(">I")
 
     def pack(self) -> bytes:
-        """The 4 bytes."""
+        """The syndrome is the first byte of its word."""
         return self.layout.pack(self.syndrome << 24 | self.msn)
 
     @classmethod
     def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 4 bytes; struct.error where there are fewer."""
+        """Read both out of one word."""
         (word,) = cls.layout.unpack_from(data, offset)
         return cls(word >> 24, word & 0xFFFFFF)
 
 
 @dataclass(slots=True)
-class Deth:
-    """Datagram extended header, 8 bytes, of unreliable datagrams."""
+class Deth(_Extension):
+    """Datagram extended header, 8 bytes, of unreliable datagrams; a reserved byte precedes `source_qp`."""
 
     q_key: int
     source_qp: int
 
     layout: ClassVar = struct.Struct(">II")
 
-    def pack(self) -> bytes:
-        """The 8 bytes."""
-        return self.layout.pack(self.q_key, self.source_qp)
-
     @classmethod
     def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 8 bytes; struct.error where there are fewer."""
+        """Reserved bits are ignored."""
         q_key, word = cls.layout.unpack_from(data, offset)
         return cls(q_key, word & 0xFFFFFF)
 
 
 @dataclass(slots=True)
-class AtomicEth:
+class AtomicEth(_Extension):
     """Atomic extended header, 28 bytes; `swap_or_add` is the addend of a fetch-and-add."""
 
     address: int
@@ -193,32 +178,14 @@ class AtomicEth:
 
     layout: ClassVar = struct.Struct(">QIQQ")
 
-    def pack(self) -> bytes:
-        """The 28 bytes."""
-        return self.layout.pack(self.address, self.rkey, self.swap_or_add, self.compare)
-
-    @classmethod
-    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 28 bytes; struct.error where there are fewer."""
-        return cls(*cls.layout.unpack_from(data, offset))
-
 
 @dataclass(slots=True)
-class AtomicAckEth:
+class AtomicAckEth(_Extension):
     """Atomic ACK extended header, 8 bytes: what stood in memory before."""
 
     original: int
 
     layout: ClassVar = struct.Struct(">Q")
-
-    def pack(self) -> bytes:
-        """The 8 bytes."""
-        return self.layout.pack(self.original)
-
-    @classmethod
-    def unpack(cls, data: Buffer, offset: int = 0) -> Self:
-        """Read 8 bytes; struct.error where there are fewer."""
-        return cls(*cls.layout.unpack_from(data, offset))
 
 
 Extension: TypeAlias = Reth | ImmDt | Ieth | Aeth | Deth | AtomicEth | AtomicAckEth

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from emulator.errors import PlanError
 from emulator.roce.congestion import CongestionControl, FixedRate
 from emulator.roce.constants import ACKS_PER_WINDOW, LEAST_WINDOW_PACKETS, PATH_MTUS
-from emulator.roce.dcqcn import ReactionPoint, preset
+from emulator.roce.dcqcn import PRESET_NAMES, ReactionPoint, preset
 from emulator.roce.messages import ConnectionSettings
 from emulator.roce.rate_cap import NO_CAP, port_cap_bps
 from emulator.roce.window import window_bytes
@@ -22,6 +22,45 @@ NOMINAL_LINE_RATE_BPS = 100_000_000_000
 FASTEST_BPS = 10**13
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What an option may be: one of `choices`, or a whole number from `least` to `most`.
+
+    Attributes:
+        unit: bytes, bit/s or none: sizes and rates may be given as text with a unit.
+        words: values that have a name.
+    """
+
+    choices: tuple[str | int, ...] = ()
+    least: int = 0
+    most: int = 0
+    unit: str = ""
+    words: Mapping[str, int] = field(default_factory=dict)
+
+    def parse(self, text: str) -> int:
+        """A number from text; ValueError if it is none."""
+        if text in self.words:
+            return self.words[text]
+        if self.unit == "bit/s":
+            return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
+        return parse_size(text) if self.unit == "bytes" and not self.choices else int(text)
+
+    @property
+    def needed(self) -> str:
+        """What text has to be, in words."""
+        if self.unit == "bit/s":
+            return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
+        return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
+
+
+def _choice(default: Any, choices: Iterable[str | int], unit: str = "") -> Any:
+    return field(default=default, metadata={"rule": _Rule(tuple(choices), unit=unit)})
+
+
+def _number(default: int, least: int, most: int, unit: str = "", **words: int) -> Any:
+    return field(default=default, metadata={"rule": _Rule((), least, most, unit, words)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +85,32 @@ class RoceOptions:
         verify_every: of so many merged receptions one is verified in full where the payload is constant.
     """
 
-    qps: int = 1
-    path_mtu: int = 4096
-    qp_timeout: int = 14
-    retry_count: int = 7
-    congestion: str = "none"
-    dcqcn_preset: str = "connectx"
-    flow_rate_bps: int = 0
-    rate_cap_bps: int = 0
-    dscp: int = 26
-    ack_dscp: int = -1
-    cnp_dscp: int = 48
-    ecn: str = "ect0"
-    source_port: str = "fold"
-    payload: str = "constant"
-    receiver: str = "gbn"
-    window_bytes: int = 0
-    call_bytes: int = 0
-    verify_every: int = 64
+    qps: int = _number(1, 1, MOST_QPS)
+    path_mtu: int = _choice(4096, PATH_MTUS, "bytes")
+    qp_timeout: int = _number(14, 1, 31, nccl=NCCL_TIMEOUT)  # 0 would be: none at all
+    retry_count: int = _number(7, 0, 7)
+    congestion: str = _choice("none", ("none", "dcqcn"))
+    dcqcn_preset: str = _choice("connectx", PRESET_NAMES)
+    flow_rate_bps: int = _number(0, 0, FASTEST_BPS, "bit/s")
+    rate_cap_bps: int = _number(0, NO_CAP, FASTEST_BPS, "bit/s", off=NO_CAP)
+    dscp: int = _number(26, 0, 63)
+    ack_dscp: int = _number(-1, -1, 63)
+    cnp_dscp: int = _number(48, 0, 63)
+    ecn: str = _choice("ect0", ECN_CODE_POINTS)
+    source_port: str = _choice("fold", SOURCE_PORTS)
+    payload: str = _choice("constant", ("constant", "random"))
+    receiver: str = _choice("gbn", ("gbn", "ooo"))
+    window_bytes: int = _number(0, 0, 1 << 30, "bytes")
+    call_bytes: int = _number(0, 0, 1 << 16, "bytes")
+    verify_every: int = _number(64, 1, 1 << 20)
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise PlanError(f"--{spelled(name)} {getattr(self, name)}: from {least} to {most}")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise PlanError(
-                    f"--{spelled(name)} {getattr(self, name)}: there are {', '.join(str(c) for c in choices)}"
-                )
-        preset(self.dcqcn_preset, line_rate_bps=1.0)
+        for name, rule in RULES.items():
+            value = getattr(self, name)
+            if rule.choices and value not in rule.choices:
+                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(map(str, rule.choices))}")
+            if not rule.choices and not rule.least <= value <= rule.most:
+                raise PlanError(f"--{spelled(name)} {value}: from {rule.least} to {rule.most}")
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> RoceOptions:
@@ -83,12 +119,15 @@ class RoceOptions:
         Raises:
             PlanError: an option that does not exist, or a value it cannot have.
         """
-        known: dict[str, Any] = {field.name: type(field.default) for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in texts.items():
-            if name not in known:
-                raise PlanError(f"the RoCE transport has no option {name!r}; it has {', '.join(known)}")
-            values[name] = _parsed(name, text, known[name])
+            if name not in RULES:
+                raise PlanError(f"the RoCE transport has no option {name!r}; it has {', '.join(RULES)}")
+            rule, is_text = RULES[name], isinstance(getattr(cls(), name), str)
+            try:
+                values[name] = text if is_text else rule.parse(text)
+            except ValueError as error:
+                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {rule.needed}") from error
         return cls(**values)
 
     @property
@@ -138,7 +177,7 @@ class RoceOptions:
     def described(self, port_rates_bps: Iterable[int | None] = ()) -> Mapping[str, tuple[str | int | float, str]]:
         """Effective values for the record: name → (value, unit); of ports with several rates, those of the fastest."""
         described: dict[str, tuple[str | int | float, str]] = {
-            field.name: (getattr(self, field.name), _UNITS.get(field.name, "")) for field in fields(self)
+            name: (getattr(self, name), rule.unit) for name, rule in RULES.items()
         }
         fastest = max((rate for rate in port_rates_bps if rate), default=None)
         described["rate_cap_bps"] = (self.port_cap_bps(fastest), "bit/s")
@@ -149,63 +188,9 @@ class RoceOptions:
         return described
 
 
-_RANGES = {
-    "qps": (1, MOST_QPS),
-    "qp_timeout": (1, 31),  # 0 would be: none at all
-    "retry_count": (0, 7),
-    "flow_rate_bps": (0, FASTEST_BPS),
-    "rate_cap_bps": (NO_CAP, FASTEST_BPS),
-    "dscp": (0, 63),
-    "ack_dscp": (-1, 63),
-    "cnp_dscp": (0, 63),
-    "window_bytes": (0, 1 << 30),
-    "call_bytes": (0, 1 << 16),
-    "verify_every": (1, 1 << 20),
-}
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "path_mtu": PATH_MTUS,
-    "congestion": ("none", "dcqcn"),
-    "ecn": tuple(ECN_CODE_POINTS),
-    "source_port": SOURCE_PORTS,
-    "payload": ("constant", "random"),
-    "receiver": ("gbn", "ooo"),
-}
-_UNITS = {
-    "path_mtu": "bytes",
-    "window_bytes": "bytes",
-    "call_bytes": "bytes",
-    "flow_rate_bps": "bit/s",
-    "rate_cap_bps": "bit/s",
-}
+RULES: Mapping[str, _Rule] = {field.name: field.metadata["rule"] for field in fields(RoceOptions)}
 
 
 def spelled(name: str) -> str:
-    """An option as the command line has it."""
+    """An option's name on the command line."""
     return name.removesuffix("_bps").replace("_", "-")
-
-
-_WORDS = {("qp_timeout", "nccl"): NCCL_TIMEOUT, ("rate_cap_bps", "off"): NO_CAP}
-"""Values that have a name."""
-
-
-def _parsed(name: str, text: str, kind: type) -> str | int:
-    if kind is str:
-        return text
-    try:
-        return _WORDS[name, text] if (name, text) in _WORDS else _number(name, text)
-    except ValueError as error:
-        raise PlanError(f"--{spelled(name)} {text[:40]!r}: {_NEEDED.get(name, 'a whole number is needed')}") from error
-
-
-_NEEDED = {
-    "window_bytes": "a size is needed, as 512K",
-    "call_bytes": "a size is needed, as 16K",
-    "flow_rate_bps": "a rate with its unit is needed, as 10Gbit",
-    "rate_cap_bps": "a rate with its unit is needed, as 10Gbit, or off",
-}
-
-
-def _number(name: str, text: str) -> int:
-    if name.endswith("_bps"):
-        return int(text) if text.lstrip("-").isdecimal() else parse_rate(text)
-    return parse_size(text) if name.endswith("_bytes") else int(text)

@@ -47,7 +47,7 @@ def test_the_cap_of_a_port_and_the_line_rate_follow_from_what_is_known(
         ("qps", "many", "--qps 'many': a whole number is needed"),
         ("path_mtu", "1500", "--path-mtu 1500: there are 256, 512, 1024, 2048, 4096"),
         ("congestion", "hope", "--congestion hope: there are none, dcqcn"),
-        ("dcqcn_preset", "nonesuch", "no DCQCN preset 'nonesuch'"),
+        ("dcqcn_preset", "nonesuch", "--dcqcn-preset nonesuch: there are paper, "),
         ("flow_rate_bps", "10G", "--flow-rate '10G': a rate with its unit is needed"),
         ("rate_cap_bps", "none", "--rate-cap 'none': a rate with its unit is needed, as 10Gbit, or off"),
         ("window_bytes", "big", "--window-bytes 'big': a size is needed"),
