@@ -1,0 +1,70 @@
+"""Reports of small runs: a page's blocks by identifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
+from emulator.run_folder.record import RunWriter, read_run
+from emulator.views.html.facts import RunFacts, read_facts
+from emulator.views.html.page.document import Block, Chart, Section, Table
+from tests.support.runs import Row, columns, manifest
+
+B = TypeVar("B", bound=Block)
+
+
+def facts_of(
+    folder: Path,
+    samples: Iterable[Row],
+    iterations: Mapping[int, Sequence[RankSummary]],
+    *,
+    flows: Sequence[FlowCounters] = (),
+    compute: Sequence[tuple[int, int, int, int]] = (),
+    **fields: Any,
+) -> RunFacts:
+    """Facts of a run.
+
+    Args:
+        folder: a folder that does not exist yet.
+        samples: of all iterations.
+        iterations: number -> how its ranks spent it.
+        flows: of the whole run.
+        compute: (iteration, rank, start_ns, end_ns).
+        fields: of the manifest.
+    """
+    with RunWriter(folder, manifest(**fields)) as writer:
+        writer.add_samples(columns(samples))
+        for number, summaries in iterations.items():
+            writer.add_iteration(number, summaries)
+        for number in sorted({one[0] for one in compute}):
+            rank, start, end = np.array([one[1:] for one in compute if one[0] == number]).T
+            writer.add_compute(ComputeSpans(number, rank, start, end))
+        writer.add_flows(flows)
+    return read_facts(read_run(folder))
+
+
+def block_of(section: Section, identifier: str, kind: type[B]) -> B:
+    """The block of a section with this identifier."""
+    (found,) = (one for one in section.blocks if one.identifier == identifier)
+    assert isinstance(found, kind)
+    return found
+
+
+def identifiers(section: Section) -> list[str]:
+    """Of all blocks, in order."""
+    return [one.identifier for one in section.blocks]
+
+
+def records(table: Table) -> list[dict[str, str]]:
+    """Rows of a table by the names of their columns."""
+    return [dict(zip((one.name for one in table.columns), row, strict=True)) for row in table.rows]
+
+
+def drawn(chart: Chart, name: str) -> list[dict[str, Any]]:
+    """Rows of a data set of a chart."""
+    data = chart.picture.data[name]
+    return [dict(zip(data, values, strict=True)) for values in zip(*data.values(), strict=True)]

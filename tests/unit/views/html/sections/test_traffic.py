@@ -1,0 +1,114 @@
+"""Traffic between ranks in a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emulator.control.observations import FlowCounters
+from emulator.run_folder.manifest import RUNNING, TraceFacts
+from emulator.views.figures import NONE
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Chart, Table, Text
+from emulator.views.html.sections import traffic as module
+from emulator.views.html.sections.traffic import pairs_of, traffic
+from tests.support.report import block_of, drawn, facts_of, identifiers, records
+from tests.support.runs import collective, ranks
+
+FLOWS = (
+    FlowCounters(0, 1, bytes=3000, messages=3, qpn=1, packets=5, retransmits=0, rtt_ns=40_000),
+    FlowCounters(0, 1, bytes=1000, messages=1, qpn=2, packets=2, retransmits=4),
+    FlowCounters(1, 0, bytes=500, messages=1, packets=1, retransmits=0),
+)
+
+
+def played(folder: Path, flows: tuple[FlowCounters, ...] = FLOWS, **fields: object) -> RunFacts:
+    spent = {0: ranks((0, 100), (0, 100), communication=50)}
+    return facts_of(folder, collective([0, 10], [100, 90]), spent, flows=flows, **fields)
+
+
+def test_queue_pairs_of_a_pair_are_summed(tmp_path: Path) -> None:
+    pairs = pairs_of(played(tmp_path / "run"))
+    assert list(zip(pairs.src.tolist(), pairs.dst.tolist(), pairs.bytes.tolist(), strict=True)) == [
+        (0, 1, 4000),
+        (1, 0, 500),
+    ]
+    assert pairs.goodput.tolist() == pytest.approx([4000 / 50e-9, 500 / 50e-9])
+
+
+def test_without_communication_time_goodput_is_unknown(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path / "run", collective([0, 0], [9, 9]), {0: ranks((0, 10), (0, 10))}, flows=FLOWS)
+    table = block_of(traffic(facts), "heat-goodput", Chart).table
+    assert table is not None
+    assert [row["goodput, GB/s"] for row in records(table)] == [NONE, NONE]
+
+
+def test_heat_maps_have_a_cell_per_pair(tmp_path: Path) -> None:
+    section = traffic(played(tmp_path / "run"))
+    cells = drawn(block_of(section, "heat-bytes", Chart), "cells")
+    assert cells == [{"src": "0", "dst": "1", "value": 4000}, {"src": "1", "dst": "0", "value": 500}]
+    about = block_of(section, "heat-bytes", Chart).about
+    assert about.endswith("Colours range from 0 to 3.91 KiB; n = 2 pairs.")
+    table = block_of(section, "heat-bytes", Chart).table
+    assert table is not None
+    assert [row["payload, bytes"] for row in records(table)] == ["4,000", "500"]
+
+
+def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CELLS", 2)
+    trace = TraceFacts(path="four", digest="00" * 32, ranks=4, nodes=4, communication_nodes=4)
+    flows = (FlowCounters(0, 2, bytes=10), FlowCounters(1, 3, bytes=5), FlowCounters(3, 0, bytes=1))
+    spent = {0: ranks(*[(0, 100)] * 4, communication=50)}
+    facts = facts_of(tmp_path / "run", collective([0] * 4, [9] * 4), spent, flows=flows, trace=trace)
+    chart = block_of(traffic(facts), "heat-bytes", Chart)
+    assert drawn(chart, "cells") == [
+        {"src": "0-1", "dst": "2-3", "value": 15},
+        {"src": "2-3", "dst": "0-1", "value": 1},
+    ]
+    assert chart.about.endswith("A cell covers 2 by 2 ranks: sum.")
+    goodput = block_of(traffic(facts), "heat-goodput", Chart)
+    assert goodput.about.endswith("A cell covers 2 by 2 ranks: mean of the pairs.")
+    assert drawn(goodput, "cells")[0]["value"] == pytest.approx((10 / 50e-9 + 5 / 50e-9) / 2)
+
+
+def test_flows_with_events_come_first_and_unknown_counters_are_left_out(tmp_path: Path) -> None:
+    table = block_of(traffic(played(tmp_path / "run")), "flows", Table)
+    rows = records(table)
+    assert [row["retransmits"] for row in rows] == ["4", "0", "0"]
+    assert [row["payload, bytes"] for row in rows] == ["1,000", "3,000", "500"]
+    assert [row["RTT"] for row in rows] == [NONE, "40 µs", NONE]
+    assert "CNPs" not in rows[0]
+    assert table.about.startswith("3 of 3 flows, those with most events;")
+
+
+def test_without_events_the_largest_flows_come_first(tmp_path: Path) -> None:
+    calm = tuple(replace(one, retransmits=0) for one in FLOWS)
+    table = block_of(traffic(played(tmp_path / "run", calm)), "flows", Table)
+    assert [row["payload, bytes"] for row in records(table)] == ["3,000", "1,000", "500"]
+    assert "those with most payload" in table.about
+
+
+def test_without_flows_the_section_says_why(tmp_path: Path) -> None:
+    facts = played(tmp_path / "run", ())
+    aborted = "Flow counters were not recorded: the run was aborted."
+    assert block_of(traffic(facts), "no-flows", Text).text == aborted
+    running = replace(facts, manifest=replace(facts.manifest, status=RUNNING))
+    assert block_of(traffic(running), "no-flows", Text).text == "Flow counters are available when the run ends."
+    assert identifiers(traffic(facts)) == ["no-flows", "flow-completion"]
+
+
+def test_completion_at_a_rank_runs_from_its_own_post_to_its_own_end(tmp_path: Path) -> None:
+    chart = block_of(traffic(played(tmp_path / "run")), "flow-completion", Chart)
+    assert [(one["time_ns"], one["share"]) for one in drawn(chart, "curve")] == [(80, 0.5), (100, 1.0)]
+    assert chart.table is not None
+    assert records(chart.table) == [
+        {"kind": "all_reduce", "n": "2", "p50": "80 ns", "p90": NONE, "p99": NONE, "max": "100 ns"}
+    ]
+
+
+def test_warm_up_is_not_in_the_completion_times(tmp_path: Path) -> None:
+    samples = [*collective([0, 0], [5, 5], iteration=-1)]
+    facts = facts_of(tmp_path / "run", samples, {-1: ranks((0, 9), (0, 9))})
+    assert "flow-completion" not in identifiers(traffic(facts))

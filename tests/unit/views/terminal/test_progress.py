@@ -1,0 +1,104 @@
+"""Progress of a run on stderr."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from emulator.views.terminal import progress
+from emulator.views.terminal.progress import RunProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Stderr as a terminal from now on."""
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    return out
+
+
+def log_file(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Stderr as a file from now on."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    return out
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_terminal_shows_iteration_nodes_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with RunProgress(nodes=40, iterations=3) as shown:
+        shown.iteration_started(-1)
+        shown.iteration_started(0)
+        shown.completed(50)
+        clock.now += 1
+        shown.moved(250_000_000)
+    text = out.getvalue()
+    assert "iteration 2/3" in text
+    assert "50/120" in text
+    assert "communication nodes" in text
+    assert "2.00 Gbit/s payload" in text
+
+
+def test_warm_up_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    with RunProgress(nodes=1, iterations=2) as shown:
+        shown.iteration_started(-1)
+    assert "warm-up 1/2" in out.getvalue()
+
+
+def test_the_rate_is_that_of_at_least_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with RunProgress(nodes=1, iterations=1) as shown:
+        clock.now += 0.4
+        shown.moved(10**12)
+    assert "Gbit/s" not in out.getvalue()
+
+
+def test_a_log_file_has_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = log_file(monkeypatch)
+    with RunProgress(nodes=1, iterations=1) as shown:
+        shown.waiting_for(["a0"])
+        shown.iteration_started(0)
+        shown.completed(1)
+        shown.moved(1)
+        shown.writing_trace()
+    assert out.getvalue() == ""
+
+
+def test_a_log_file_names_the_agents_to_start_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = log_file(monkeypatch)
+    with RunProgress(nodes=1, iterations=1, dialling=["b0", "b1\x1b[2J"], address="192.0.2.1:4790") as shown:
+        shown.waiting_for(["a0", "b0", "b1\x1b[2J"])
+        shown.waiting_for(["b0"])
+        shown.waiting_for([])
+    assert out.getvalue() == r"charkha: waiting for agents b0, b1\x1b[2J to dial in at 192.0.2.1:4790" + "\n"
+
+
+def test_a_terminal_shows_which_agents_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = terminal(monkeypatch)
+    with RunProgress(nodes=1, iterations=1, dialling=["b0"], address="192.0.2.1:4790") as shown:
+        shown.waiting_for(["b0"])
+    assert "waiting for agent b0 to dial in at 192.0.2.1:4790" in out.getvalue()
+    with RunProgress(nodes=1, iterations=1) as shown:
+        shown.writing_trace()
+    assert "writing the measured trace" in out.getvalue()
