@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from emulator.run_folder.manifest import RUNNING
-from emulator.statistics.summary import summarise
 from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Chart, Table, Text
@@ -120,15 +119,3 @@ def test_several_sizes_of_one_collective_are_a_sweep(tmp_path: Path) -> None:
 def test_a_few_sizes_or_a_class_without_bandwidth_are_not_a_sweep(tmp_path: Path) -> None:
     assert "busbw-over-size" not in identifiers(completion(swept(tmp_path / "few", sizes=3)))
     assert "busbw-over-size" not in identifiers(completion(swept(tmp_path / "early", early=True)))
-
-
-def test_the_classes_are_those_of_the_summary(tmp_path: Path) -> None:
-    facts = swept(tmp_path / "run")
-    table = block_of(completion(facts), "classes", Table)
-    assert len(table.rows) == len(facts.summary.classes) == len(summarise_again(tmp_path / "run"))
-
-
-def summarise_again(folder: Path) -> list[object]:
-    from emulator.run_folder.record import read_run
-
-    return list(summarise(read_run(folder)).classes)
