@@ -281,7 +281,7 @@ async def _background(work: Any) -> Any:
 
 
 def _peak_rss_bytes() -> int:
-    """Most memory this process had, 0 where the kernel does not say.
+    """Most memory this process had, 0 if the kernel does not say.
 
     Not getrusage's: that is kept over exec, so it would be the controller's where the controller is the larger.
     """

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> AgentMetrics | None:
-    """Metrics that are served until the stack is left; None where nobody asked for them."""
+    """Metrics that are served until the stack is left; None if nobody asked for them."""
     if address is None:
         return None
     from emulator.telemetry.agent_metrics import AgentMetrics

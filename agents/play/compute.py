@@ -27,7 +27,7 @@ class ComputeResource:
         heapq.heappush(self._queue, (node.ready_ns, node.node_id, node))
 
     def begin_next(self) -> int | None:
-        """Begin the next waiting node if idle; returns when it begins, None where nothing begins."""
+        """Begin the next waiting node if idle; returns when it begins, None if nothing begins."""
         if self.running is not None or not self._queue:
             return None
         ready_ns, _, node = heapq.heappop(self._queue)

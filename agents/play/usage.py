@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Usage:
-    """Integrates activity over time, in ns. Device = compute nodes that are no CPU operations, one at a time.
+    """Integrates activity over time, in ns. Device = compute nodes that are not CPU operations, one at a time.
 
     Told in the order of time all three are exact. What is told late (a node that was delivered after it could have
     begun) counts as compute in full, and as overlap only from when it was told.

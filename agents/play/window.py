@@ -8,7 +8,7 @@ from emulator.planner.program import Chunk, PlannedCommunication
 from emulator.trace.model import Resource
 
 REMEMBERED_ENDS = 4096
-"""Of a streamed program the ends of so many of the newest complete nodes are known exactly."""
+"""Of a streamed program the ends one in of the newest complete nodes are known exactly."""
 
 _NETWORK = int(Resource.NETWORK)
 

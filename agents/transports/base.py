@@ -42,7 +42,7 @@ class Port:
 
     Attributes:
         number: ranks with the same number share it.
-        line_rate_bps: bit/s; 0 where nobody says.
+        line_rate_bps: bit/s; 0 if not specified.
         cap_bps: most that this agent's ranks at it may send together, headers of every layer included; 0: no cap.
     """
 
@@ -63,7 +63,7 @@ class EndpointEvents(Protocol):
     """What an endpoint reports to its player; `now` is nanoseconds on the transport's clock."""
 
     def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
-        """The last byte of a transfer from rank `peer` is here; of so many, where several like it have come at once."""
+        """The last byte of a transfer from rank `peer` is here; one in, where several like it have come at once."""
         ...
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
@@ -131,7 +131,7 @@ class Transport(Protocol):
         return {}
 
     def silence(self) -> Silence | None:
-        """The longest one there is now; None where nobody owes an acknowledgement, or nobody knows."""
+        """The longest one there is now; None if nobody owes an acknowledgement, or nobody knows."""
         return None
 
     async def open(self, rank: int, host: str) -> Endpoint:

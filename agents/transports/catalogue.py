@@ -28,7 +28,7 @@ def make_transport(
     Args:
         message_bytes: payload per message, at most.
         run: tells agents of this run from strangers.
-        seed: of everything random.
+        seed: random seed.
         options: of the transport, as text.
         devices: address → interface that its sockets are bound to; others may leave anywhere.
 

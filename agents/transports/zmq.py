@@ -36,7 +36,7 @@ MESSAGES_PER_PASS = 64
 """Received before the loop's other callbacks get a turn."""
 
 _BACKLOG = 4096  # a whole world may connect at once; the kernel cuts this to its own limit
-_SPARE_DESCRIPTORS = 64  # for everything that is no connection between ranks
+_SPARE_DESCRIPTORS = 64  # for everything that is not a connection between ranks
 
 
 class ZmqTransport(Transport):
@@ -408,7 +408,7 @@ def _raise_descriptor_limit() -> int:
 
 def _bind_error(host: str, error: zmq.ZMQError) -> HostError:
     if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-        return HostError(f"{host} is no address of this host: `ip address` lists those it has")
+        return HostError(f"{host} is not an address of this host: `ip address` lists those it has")
     remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return HostError(f"cannot listen at {host}: {error.strerror}{remedy}")
 

@@ -54,7 +54,7 @@ def incoming_name(run: bytes, src: int, dst: int) -> bytes:
 
 
 def parse_incoming_name(name: bytes, run: bytes) -> tuple[int, int] | None:
-    """(src, dst) of a connection that a peer opened, None where it is none of this run."""
+    """(src, dst) of a connection that a peer opened, None if it is none of this run."""
     if len(name) != _NAME.size:
         return None
     kind, its_run, src, dst = _NAME.unpack(name)

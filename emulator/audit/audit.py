@@ -91,7 +91,7 @@ def _notes(collector: Collector) -> Iterator[str]:
         yield f"{collector.unreadable_superframes} super-frames could not be cut into packets and are left out"
     if collector.torn_superframes:
         yield (
-            f"{collector.torn_superframes} super-frames were captured in part: gaps in their flows are no losses, and "
+            f"{collector.torn_superframes} super-frames were captured in part: gaps in their flows are not losses, and "
             "order, lengths, acknowledgements and retransmissions there are not judged (capture whole frames)"
         )
     if collector.cut_frames:

@@ -27,7 +27,7 @@ class Capture:
     `notes` is complete once the iteration has ended: it says where the file breaks off in the middle of a record.
 
     Raises:
-        InputError: the file cannot be read, or is no capture; also while iterating.
+        InputError: the file cannot be read, or is not a capture; also while iterating.
         HostError: the library that reads captures is not installed.
     """
 

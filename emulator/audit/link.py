@@ -16,7 +16,7 @@ _WORD = struct.Struct(">H")
 class CapturedFrame:
     """A frame as the container gives it.
 
-    `number` counts from 1 over the whole file; `time_ns` is since the epoch, None where the container has none;
+    `number` counts from 1 over the whole file; `time_ns` is since the epoch, None if the container has none;
     `data` may be shorter than the frame was, where the capture kept only the beginning of each.
     """
 

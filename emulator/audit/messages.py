@@ -80,7 +80,7 @@ class _Assembler:
             return
         most = self._mtu or PATH_MTUS[-1]
         if place in (Place.FIRST, Place.MIDDLE) and length != self._mtu:
-            expected = f"the path MTU is {self._mtu}" if self._mtu else "which is no path MTU"
+            expected = f"the path MTU is {self._mtu}" if self._mtu else "which is not a path MTU"
             self._breach(sighting, Rule.PATH_MTU, f"{place.name} has {length} bytes, {expected}")
         elif length > most:
             self._breach(sighting, Rule.PATH_MTU, f"{place.name} has {length} bytes, more than {most}")

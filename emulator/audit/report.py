@@ -21,8 +21,8 @@ class FlowReport:
     """One flow: the packets from an address to a queue pair of another.
 
     `carried` are the responses in it, which answer requests of the other direction; `answers` those that answer its own
-    requests, None where the capture has none that fit. `course` is about its requests. `goodput_bps` is the payload
-    that was new, over the time from the first to the last packet that carried some; None where that is no time.
+    requests, None if the capture has none that fit. `course` is about its requests. `goodput_bps` is the payload
+    that was new, over the time from the first to the last packet that carried some; None if that is not a time.
     """
 
     flow: Flow
@@ -71,7 +71,7 @@ class AuditReport:
 
 
 def goodput_bps(payload_bytes: int, times_ns: Iterable[int | None]) -> float | None:
-    """Payload over the time between the first and the last of its packets, bit/s; None where there is no such time."""
+    """Payload over the time between the first and the last of its packets, bit/s; None if there is no such time."""
     known = [time for time in times_ns if time is not None]
     duration_ns = max(known) - min(known) if known else 0
     return payload_bytes * BITS_PER_BYTE * NS_PER_S / duration_ns if duration_ns else None

@@ -217,5 +217,5 @@ def _early_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
     if count:
         yield (
             f"in {count} class{'es' * (count != 1)} payload came before a rank had posted (credits are off): "
-            "their times are no pure network times"
+            "their times are not pure network times"
         )

@@ -1,7 +1,7 @@
 """From the medians of runs to what can be said of two groups of runs.
 
 A run is the unit: iterations of one run share its connections, its processes and the machine's mood, so a thousand of
-them are no thousand trials. Each run stands for a class with one number (its median, or another percentile).
+them are not a thousand trials. Each run stands for a class with one number (its median, or another percentile).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def runs_to_decide(classes: int) -> int:
-    """Fewest runs a side with which every one of so many classes can pass Holm's correction: 4 decide 1, 6 up to 23."""
+    """Fewest runs a side with which every one one in classes can pass Holm's correction: 4 decide 1, 6 up to 23."""
     return next(n for n in itertools.count(2) if least_p(n, n) * max(classes, 1) < SIGNIFICANCE)
 
 

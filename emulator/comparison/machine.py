@@ -1,4 +1,4 @@
-"""A comparison for machines: units in the names, nothing rounded, null where the table has a dash."""
+"""A comparison for machines: units in the names, nothing rounded, null if the table has a dash."""
 
 from __future__ import annotations
 

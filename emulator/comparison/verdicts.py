@@ -21,7 +21,7 @@ MEDIAN, TAIL = 0.5, 0.99
 
 
 class Verdict(Enum):
-    """Of a class. "No difference shown": the interval lies within the margin; it is no proof of equality."""
+    """Of a class. "No difference shown": the interval lies within the margin; it is not a proof of equality."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -96,10 +96,10 @@ class ClassComparison:
     """One class in two groups.
 
     Attributes:
-        effect: of the percentile that the verdict is about; None where a side has no number.
+        effect: of the percentile that the verdict is about; None if a side has no number.
         p: two-sided exact rank test on runs; `holm_p` corrected for all classes of the pair.
-        tail: effect on the 99th percentile of runs; None where runs have too few measurements.
-        needs: runs a side that would decide; None where it is decided, or where that would take more than 100.
+        tail: effect on the 99th percentile of runs; None if runs have too few measurements.
+        needs: runs a side that would decide; None if it is decided, or where that would take more than 100.
         why: what an inconclusive verdict lacks.
         is_too_few: there are fewer runs than the rank test wants; `needs` is what that wants, at least.
     """

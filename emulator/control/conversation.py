@@ -84,7 +84,7 @@ class RankPlace:
         window: how many nodes it may hold at once.
         interface: of the topology's host; "" where the topology names none.
         port: ranks with the same number share a port.
-        line_rate_bps: of the port; 0 where nobody says.
+        line_rate_bps: of the port; 0 if not specified.
         port_cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
     """
 

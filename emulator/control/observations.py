@@ -18,7 +18,7 @@ class Completion:
     Attributes:
         iteration: negative for warm-up.
         post_ns, done_ns: monotonic clock of the rank's host, ns.
-        arrival_ns: when the last byte for this rank came, ns; 0 where nothing came.
+        arrival_ns: when the last byte for this rank came, ns; 0 if nothing came.
         bytes_sent, bytes_received: payload.
         early: payload came before this rank had posted (never with credits).
     """
@@ -39,7 +39,7 @@ class RankSummary:
     """How a rank spent an iteration, in ns.
 
     Attributes:
-        compute_ns: the device was busy (compute nodes that are no CPU operations).
+        compute_ns: the device was busy (compute nodes that are not CPU operations).
         communication_ns: at least one communication was under way.
         overlap_ns: both at once.
     """
@@ -91,7 +91,7 @@ class FlowCounters:
         out_of_order, largest_displacement: packets that came before their turn, and by how many packets at most.
         rtt_ns: smoothed time from a packet to its acknowledgement.
         qpn: the destination queue pair number in the flow's packets.
-        source_port: of its packets; None where they have several.
+        source_port: of its packets; None if they have several.
         duplicates: packets that came again.
         dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
             other bytes than were sent.
@@ -152,7 +152,7 @@ class Completions:
         iteration: negative for warm-up.
         rank, node_id: which.
         post_ns, done_ns: when it was issued and complete.
-        arrival_ns: when its last byte arrived; 0 where nothing was received.
+        arrival_ns: when its last byte arrived; 0 if nothing was received.
         bytes_sent, bytes_received: payload.
         early: payload came before this rank had posted.
     """

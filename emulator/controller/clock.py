@@ -72,7 +72,7 @@ class ClockEstimate:
 
     @property
     def drift_ppb(self) -> float | None:
-        """How much faster the agent's clock runs, over the whole run; None where it was looked at once."""
+        """How much faster the agent's clock runs, over the whole run; None if it was looked at once."""
         first, last = self.points[0], self.points[-1]
         if last.at_ns <= first.at_ns:
             return None
@@ -144,7 +144,7 @@ class ClockWatch:
             then()
 
     def estimate(self) -> ClockEstimate | None:
-        """Offsets of the whole run; None where there was no whole burst."""
+        """Offsets of the whole run; None if there was no whole burst."""
         if not self._points:
             return None
         points = list(self._points)

@@ -27,7 +27,7 @@ def describe_topology(topology: Topology) -> Mapping[str, Any]:
 
 
 def describe_dut(topology: Topology) -> Mapping[str, Any]:
-    """What identifies the device under test; empty where the topology names none.
+    """What identifies the device under test; empty if the topology names none.
 
     Its name is that of its nodes, or of the topology where it is named by ports alone.
     """
@@ -65,7 +65,7 @@ def _network(network: Network) -> Mapping[str, Any]:
 def describe_path(topology: Topology, source: int, target: int) -> str | None:
     """The way from one rank to another: `h0:eth0 - leaf0 (p0 to u0, u1) - spine0, spine1 (d0, d0 to d1, d1) - …`.
 
-    None where the topology draws no network, or none leads there.
+    None if the topology draws no network, or none leads there.
     """
     network = topology.drawn
     if network is None or topology.host_of(source) == topology.host_of(target):

@@ -25,8 +25,8 @@ class RunPlan:
         hosts: per rank, the numeric IP address it plays at.
         ranks_of: agent name → ranks it plays.
         local: agents that are started on this host; all others dial in.
-        interfaces: per rank, the name of its host's interface; empty where nobody needs it.
-        port_shares: per rank, what its agent has to know of its port; empty where nothing is paced.
+        interfaces: per rank, the name of its host's interface; empty if nobody needs it.
+        port_shares: per rank, what its agent has to know of its port; empty if nothing is paced.
         networks: agent → prefixes of ranks elsewhere on its own link.
         listening: where agents dial in besides the local ones.
         join_timeout_s: agents that are not there by then end the run.

@@ -149,7 +149,7 @@ class ControlService:
         over.cancel()
 
     async def _first(self, requests: AsyncIterator[pb.AgentMessage]) -> Any:
-        """The first value, None where there is none that can be understood."""
+        """The first value, None if there is none that can be understood."""
         async for message in requests:
             with contextlib.suppress(RemoteProtocolError):
                 return decode(message)

@@ -21,7 +21,7 @@ class Change:
         ports: those it holds for.
         start, stop: commands that bring it and take it back.
         check: commands that try what `start` does and leave nothing behind.
-        counter: (nftables family, object) that counts its frames; None where nothing does.
+        counter: (nftables family, object) that counts its frames; None if nothing does.
     """
 
     rule: Rule

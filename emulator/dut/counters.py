@@ -99,7 +99,7 @@ class Sampler:
             self._thread.join(_CLOSING_S)
 
     def take(self) -> Columns | None:
-        """The rows since the last call, as columns of the run folder's table; None where there are none."""
+        """The rows since the last call, as columns of the run folder's table; None if there are none."""
         with self._lock:
             rows, self._rows = self._rows, []
         if not rows:

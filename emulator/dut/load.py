@@ -99,7 +99,7 @@ def _in_words(problem: ValidationError) -> str:
     if problem.validator in ("minProperties", "maxProperties"):
         return "needs exactly one of share and every"
     if problem.validator in ("anyOf", "pattern") and last != "opcode":
-        return f"{problem.instance!r} is no port: write it as switch:port, or a list of them"
+        return f"{problem.instance!r} is not a port: write it as switch:port, or a list of them"
     if problem.validator == "type" and last in _UNITS:
         return f"{problem.instance!r} has no unit: write one as in {_UNITS[last]}"
     return str(problem.message)
@@ -196,7 +196,7 @@ def _share(document: Document, text: str, key: KeyPath) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(0)
     if not Fraction(1, 10**6) <= value <= 1:
-        raise document.error(f"{text!r} is no share: write one as 0.5%, from 0.0001% to 100%", key)
+        raise document.error(f"{text!r} is not a share: write one as 0.5%, from 0.0001% to 100%", key)
     return value
 
 
@@ -236,7 +236,7 @@ def _require_prefix(document: Document, text: str, key: KeyPath) -> None:
     try:
         ip_network(text)
     except ValueError as error:
-        raise document.error(f"{text!r} is no address or prefix ({error})", key) from error
+        raise document.error(f"{text!r} is not an address or prefix ({error})", key) from error
 
 
 def _opcodes(document: Document, value: Any, key: KeyPath) -> Iterable[OpcodeClass]:
@@ -246,7 +246,7 @@ def _opcodes(document: Document, value: Any, key: KeyPath) -> Iterable[OpcodeCla
         elif one in OPCODE_CLASSES:
             yield OPCODE_CLASSES[one]
         else:
-            raise document.error(f"{one!r} is no class of opcodes; there are {', '.join(OPCODE_CLASSES)}", key)
+            raise document.error(f"{one!r} is not a class of opcodes; there are {', '.join(OPCODE_CLASSES)}", key)
 
 
 def _ends(value: str | list[str] | None) -> tuple[End, ...]:

@@ -45,7 +45,7 @@ class Rate:
     share: Fraction | None = None
 
     def of(self, port_bps: int | None) -> int | None:
-        """bit/s at a port of that rate; None where it is a share and the port has no rate."""
+        """bit/s at a port of that rate; None if it is a share and the port has no rate."""
         if self.share is None:
             return self.bps
         return None if port_bps is None else round(self.share * port_bps)
@@ -56,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Frames of a port beyond a rate, after a burst of so many bytes."""
+    """Frames of a port beyond a rate, after a burst one in bytes."""
 
     rate: Rate
     burst_bytes: int

@@ -349,7 +349,7 @@ class PreparedRun:
 
 
 def listening(agents: Agents) -> Listening | None:
-    """Where agents connect; None where all are local.
+    """Where agents connect; None if all are local.
 
     Raises:
         InputError: the token is missing or cannot be used.

@@ -42,7 +42,7 @@ class MeasuredClass:
 
     @property
     def busbw_factor(self) -> float | None:
-        """Bus bandwidth over algorithm bandwidth; None where the class has no speed."""
+        """Bus bandwidth over algorithm bandwidth; None if the class has no speed."""
         return busbw_factor(self.kind, members=self.members) if self.size_bytes and not self.early else None
 
 

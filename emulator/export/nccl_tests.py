@@ -164,7 +164,7 @@ def _time_us(row: MeasuredClass) -> float:
 
 
 def _speed(row: MeasuredClass) -> tuple[float, float] | None:
-    """(algbw, busbw), 1e9 bytes per second; None where the class has none."""
+    """(algbw, busbw), 1e9 bytes per second; None if the class has none."""
     time_us, factor = _time_us(row), row.busbw_factor
     if factor is None or time_us <= 0:
         return None

@@ -70,7 +70,7 @@ def routed_prefixes(interface: str, *, is_v6: bool) -> list[Prefix]:
 
 
 def way_out(address: str) -> str | None:
-    """The interface through which packets to an address leave; None where there is no way."""
+    """The interface through which packets to an address leave; None if there is no way."""
     found = _ask("route", "get", address)
     return found[0].get("dev") if found else None
 

@@ -53,7 +53,7 @@ def _locked_folder() -> tuple[Path, int]:
 
 def _remove_left() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else removed it, or it is no folder
+        with suppress(OSError):  # somebody else removed it, or it is not a folder
             found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(found).st_uid == os.geteuid() and _take(found):

@@ -19,7 +19,7 @@ class CoreTicks(NamedTuple):
 
     @classmethod
     def now(cls, path: Path = Path("/proc/stat")) -> Self | None:
-        """Up to now; None where the kernel does not say."""
+        """Up to now; None if the kernel does not say."""
         try:
             name, *columns = path.read_text().partition("\n")[0].split()
             ticks = [int(column) for column in columns[: _STEAL + 1]]
@@ -29,7 +29,7 @@ class CoreTicks(NamedTuple):
 
 
 def steal_fraction(begin: CoreTicks | None, end: CoreTicks | None) -> float | None:
-    """Share (0 to 1) of the cores' time between two moments that others got; None where the kernel does not say or no
+    """Share (0 to 1) of the cores' time between two moments that others got; None if the kernel does not say or no
     tick has passed. 0 on hardware of one's own.
     """
     if begin is None or end is None or end.total <= begin.total:

@@ -32,7 +32,7 @@ def offered_load(network: Network) -> Load:
 
 
 def judge(network: Network, *, cores: int | None = None) -> str | None:
-    """Why this host cannot carry a network's rates at once; None where it can.
+    """Why this host cannot carry a network's rates at once; None if it can.
 
     Args:
         network: as drawn.

@@ -1,4 +1,4 @@
-"""Raises labs, takes them down, finds them."""
+"""Brings up labs, takes them down, finds them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Labs:
         self.store = store or LabStore()
 
     def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
-        """Raise the lab of a topology. What fails half-way is taken down again.
+        """Bring up the lab of a topology. If it fails half-way, what is there is removed.
 
         Args:
             topology: from a file; settled for any number of ranks.
@@ -98,7 +98,7 @@ class Labs:
         return state
 
     def down(self, lab_id: str) -> bool:
-        """Remove everything of a lab, and end what runs inside it; False where there was none.
+        """Remove everything of a lab, and end what runs inside it; False if there was none.
 
         Raises:
             HostError: the user is not root, or something of it stays.
@@ -124,14 +124,14 @@ class Labs:
         """The lab of that id, which is up.
 
         Raises:
-            InputError: there is none, or it is half-made.
+            InputError: there is none, or it is incomplete.
         """
         state = self.store.read(lab_id)
         if state is None:
             known = ", ".join(self.store.ids()) or "none"
-            raise InputError(f"there is no lab {lab_id!r} (labs: {known}); `charkha lab up FILE` raises one")
+            raise InputError(f"there is no lab {lab_id!r} (labs: {known}); `charkha lab up FILE` brings one up")
         if state.phase != UP:
-            raise InputError(f"lab {lab_id} is half-made ({state.phase}): `charkha lab down {lab_id}` removes it")
+            raise InputError(f"lab {lab_id} is incomplete ({state.phase}): `charkha lab down {lab_id}` removes it")
         return state
 
     def only(self, lab_id: str | None) -> LabState:
@@ -144,11 +144,11 @@ class Labs:
         if lab_id is None and len(ids) > 1:
             raise InputError(f"there are several labs, name one with --lab: {', '.join(ids)}")
         if lab_id is None and not ids:
-            raise InputError("no lab is up; `charkha lab up FILE` raises one")
+            raise InputError("no lab is up; `charkha lab up FILE` brings one up")
         return self.get(lab_id if lab_id is not None else ids[0])
 
     def of_digest(self, digest: str | None) -> list[LabState]:
-        """Labs that are up and were raised from a file with this content.
+        """Labs that are up and were brought up from a file with this content.
 
         Raises:
             InputError: a state cannot be read.
@@ -170,17 +170,19 @@ class Labs:
             problem = f"a lab {lab_id} is up already: `charkha lab down {lab_id}`, or another name with --id"
             raise PlanError(problem)
         if state is not None and state.phase == RAISING and state.owner.is_alive:
-            raise PlanError(f"process {state.owner.pid} is raising lab {lab_id} just now: give another name with --id")
+            raise PlanError(
+                f"process {state.owner.pid} is bringing up lab {lab_id} just now: give another name with --id"
+            )
         self.down(lab_id)
 
     def _claim(self, lab_id: str) -> None:
         try:
             self.store.claim(lab_id)
         except FileExistsError:
-            raise PlanError(f"somebody is raising lab {lab_id} just now: give another name with --id") from None
+            raise PlanError(f"somebody is bringing up lab {lab_id} just now: give another name with --id") from None
 
     def _refuse_taken(self, design: Design) -> None:
-        """What has a name of ours but is no lab's must stay."""
+        """What has a name of ours but is not a lab's must stay."""
         taken = [node.namespace for node in design.nodes if (NAMESPACES / node.namespace).exists()]
         if taken:
             raise PlanError(f"a namespace {taken[0]} is there, but of no lab: give the lab another name with --id")

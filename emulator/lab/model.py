@@ -44,7 +44,7 @@ class Port:
         mtu: bytes of an IP packet.
         addresses: with prefix length, set on the device.
         local: prefixes whose addresses are all the host's own, beside `addresses`.
-        shaping: None where the link has no rate.
+        shaping: None if the link has no rate.
     """
 
     name: str

@@ -75,11 +75,11 @@ def _node_facts(node: Node) -> Mapping[str, Any]:
 
 
 def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = None) -> LabPlace | None:
-    """The lab of a topology that is up; None where there is none.
+    """The lab of a topology that is up; None if there is none.
 
     Args:
         topology: of the run.
-        lab_id: the lab the user names; None = whichever was raised from the same file.
+        lab_id: the lab the user names; None = whichever was brought up from the same file.
 
     Raises:
         InputError: no such lab.
@@ -90,7 +90,7 @@ def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = No
     if lab_id is not None:
         state = labs.get(lab_id)
         if state.digest != topology.digest:
-            problem = f"lab {lab_id} was raised from {state.topology} as it was then, not from {topology.source}"
+            problem = f"lab {lab_id} was brought up from {state.topology} as it was then, not from {topology.source}"
             raise PlanError(f"{problem}: `charkha lab down {lab_id}`, then `charkha lab up {topology.source}`")
         return _entered(state)
     found = labs.of_digest(topology.digest)
@@ -114,8 +114,8 @@ def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | 
         others = [one for one in (labs or Labs()).store.states() if one.name == topology.name]
         stale = f"; lab {others[0].lab_id} is of another version of the file" if others else ""
         raise HostError(
-            f"{address} of host {topology.host_of(rank).name} is no address of this host{stale}:"
-            f" `charkha lab up {topology.source}` raises a lab with it"
+            f"{address} of host {topology.host_of(rank).name} is not an address of this host{stale}:"
+            f" `charkha lab up {topology.source}` brings up a lab with it"
         )
 
 
@@ -124,7 +124,7 @@ def _entered(state: LabState) -> LabPlace:
     for node in state.design.nodes:
         if not (NAMESPACES / node.namespace).exists():
             problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
-            raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then raise it again")
+            raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then bring it up again")
     return LabPlace(state)
 
 

@@ -37,7 +37,7 @@ def frame_bytes(mtu: int) -> int:
 
 
 def shape(rate_bps: int | None, *, mtu: int, is_host: bool, queue_bytes: int | None = None) -> Shaping | None:
-    """The bucket of a port; None where nobody says its rate.
+    """The bucket of a port; None if not specified its rate.
 
     Args:
         rate_bps: of the link, bit/s.

@@ -53,7 +53,7 @@ class LabState:
         created: ISO 8601 with zone.
         owner: who raised it.
         phase: raising, up or removing.
-        limited: why this host cannot carry all its rates at once; None where it can.
+        limited: why this host cannot carry all its rates at once; None if it can.
         versions: of the kernel and of what forwards.
     """
 
@@ -112,7 +112,7 @@ class LabStore:
         part.replace(target)
 
     def read(self, lab_id: str) -> LabState | None:
-        """The state of a lab; None where nothing of it was made: its folder is missing or has no state yet.
+        """The state of a lab; None if nothing of it was made: its folder is missing or has no state yet.
 
         Raises:
             InputError: the state is none of ours.
@@ -123,7 +123,7 @@ class LabStore:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: is no state of a lab ({error}); `ip netns` shows what is there") from error
+            raise InputError(f"{path}: is not a state of a lab ({error}); `ip netns` shows what is there") from error
 
     def ids(self) -> list[str]:
         """Of all labs, in order."""

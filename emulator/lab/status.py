@@ -67,7 +67,7 @@ class LabStatus:
 
 
 def describe(state: LabState) -> LabStatus:
-    """Look at a lab; what cannot be read (without root, or half-made) is left out."""
+    """Look at a lab; what cannot be read (without root, or incomplete) is left out."""
     counters: dict[tuple[str, str], Mapping[str, int]] = {}
     for node in state.design.nodes:
         known = device_counters(node.namespace)
@@ -76,7 +76,7 @@ def describe(state: LabState) -> LabStatus:
 
 
 def device_counters(namespace: str) -> Mapping[str, Mapping[str, int]]:
-    """Device → counter → value in a namespace; empty where it cannot be entered."""
+    """Device → counter → value in a namespace; empty if it cannot be entered."""
     found: dict[str, dict[str, int]] = {}
     for link in _json(Batch(("ip", "-n", namespace, "-s", "-json", "link"))):
         both = link.get("stats64", {})

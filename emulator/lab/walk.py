@@ -39,7 +39,7 @@ class Walk:
         self._refuse_loops()
 
     def from_host(self, source: End, destination: End) -> Step | None:
-        """From a host's interface towards another's; None where no path leads there."""
+        """From a host's interface towards another's; None if no path leads there."""
         link = next(link for link in self._links[source.node] if source in link.ends)
         to = self._landing(link.other(source.node), destination)
         return Step(source, to) if to is not None else None

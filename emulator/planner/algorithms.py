@@ -222,7 +222,7 @@ def canonical_kind(kind: CommKind) -> CommKind:
         PlanError: no collective.
     """
     if not kind.is_collective:
-        raise PlanError(f"{kind.label} is no collective: it has no algorithm")
+        raise PlanError(f"{kind.label} is not a collective: it has no algorithm")
     return CommKind.REDUCE_SCATTER if kind is CommKind.REDUCE_SCATTER_BLOCK else kind
 
 

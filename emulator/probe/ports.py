@@ -104,7 +104,7 @@ class ProbePort:
 
     @contextlib.contextmanager
     def mtu_of(self, mtu: int) -> Iterator[None]:
-        """The interface sends packets of so many bytes meanwhile.
+        """The interface sends packets one in bytes meanwhile.
 
         Raises:
             HostError: it cannot.

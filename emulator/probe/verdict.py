@@ -26,7 +26,7 @@ _NAMES = {
     "Raw.load": "payload",
 }
 _ROUTING = ("destination MAC", "source MAC", "TTL")
-"""What a router changes in every packet: that alone is no alteration."""
+"""What a router changes in every packet: that alone is not an alteration."""
 _CLASS_FIELDS = ("IP.tos", "IPv6.tc")
 _FOLLOWS = {"IP checksum": ("TTL", "DSCP", "ECN", "length"), "UDP checksum": ("length", "payload")}
 """A change that another one brings about is not worth a word of its own."""

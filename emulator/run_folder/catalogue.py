@@ -24,7 +24,7 @@ class Catalogue:
     Args:
         workload: what is played.
         algorithm_of: name of the algorithm a communication is played with; "" for send and receive.
-        ideal_ns: per instance, shape (workload.instances,), negative = unknown; None where all are.
+        ideal_ns: per instance, shape (workload.instances,), negative = unknown; None if all are.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Catalogue:
         """Columns for `RunWriter.add_samples`, rows ordered by rank.
 
         Raises:
-            RemoteProtocolError: a completion names a node that is no communication of its rank.
+            RemoteProtocolError: a completion names a node that is not a communication of its rank.
         """
         order = np.argsort(done.rank, kind="stable")
         rank = np.asarray(done.rank)[order]
@@ -118,7 +118,7 @@ class _RankRows:
         strange = node_id if not len(self._node_id) else node_id[np.take(self._node_id, at, mode="clip") != node_id]
         if len(strange):
             raise RemoteProtocolError(
-                f"an agent reports node {strange[0]} of rank {self._rank}, which is no communication of its trace"
+                f"an agent reports node {strange[0]} of rank {self._rank}, which is not a communication of its trace"
             )
         return {name: column[at] for name, column in self._columns.items()}
 

@@ -45,7 +45,7 @@ class Scaling:
     Attributes:
         bytes: factor on every size.
         compute: `replay`, `skip` or the factor on compute time.
-        element_bytes: bytes per element of a trace that counts elements; None where it counts bytes.
+        element_bytes: bytes per element of a trace that counts elements; None if it counts bytes.
     """
 
     bytes: float = 1.0
@@ -54,7 +54,7 @@ class Scaling:
 
     @property
     def is_scaled(self) -> bool:
-        """True where sizes or compute times are not the trace's."""
+        """True if sizes or compute times are not the trace's."""
         return self.bytes != 1 or self.compute not in ("replay", "1", "1.0")
 
 
@@ -98,7 +98,7 @@ class HostFacts:
         agent: its name.
         ranks: how many it played.
         facts: kernel, CPU and the like.
-        nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None where nobody says.
+        nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None if not specified.
         transport: what the transport found out in the end: buffers it was granted, offloads, drops by reason.
         clock_offset_ns, clock_error_ns: against the controller's clock.
         peak_rss_bytes: memory of the agent's process.
@@ -136,7 +136,7 @@ def _version(distribution: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything about a run that is no table.
+    """Everything about a run that is not a table.
 
     Attributes:
         run_id: distinct per run.
@@ -146,8 +146,8 @@ class Manifest:
         dut: what identifies the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
             (name, digest, rules); docs/profiles.md says more.
         parameters: option name → value in effect.
-        calibration: what the tester alone can do, from `charkha calibrate`; empty where that is not known.
-        roofline_ns: one iteration in virtual time with every collective at its ideal; None where ports have no rate.
+        calibration: what the tester alone can do, from `charkha calibrate`; empty if that is not known.
+        roofline_ns: one iteration in virtual time with every collective at its ideal; None if ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
         warnings: what was odd in the trace → how many times.
         spec: the run spec, as plain values; None in runs written before it was stored.

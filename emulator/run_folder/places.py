@@ -75,7 +75,7 @@ def _check_room(folder: Path, *, is_there: bool) -> None:
     if missing and is_there:
         raise _NoPlaceError(f"there is no folder {folder}")
     if not above.is_dir():
-        raise _NoPlaceError(f"{above if missing else folder} is no folder")
+        raise _NoPlaceError(f"{above if missing else folder} is not a folder")
     for name in missing:
         _check_name(name, above)
     if not os.access(above, os.W_OK | os.X_OK):
@@ -97,7 +97,7 @@ def _check_replaceable(path: Path, mark: str | None) -> None:
     if mark is None:
         raise _NoPlaceError("it is there already; name another")
     if not stat.S_ISREG(found.st_mode):
-        raise _NoPlaceError("it is no regular file")
+        raise _NoPlaceError("it is not a regular file")
     with path.open("rb") as file:
         beginning = file.read(_MARK_WITHIN_BYTES)
     if beginning and mark.encode() not in beginning:

@@ -20,7 +20,7 @@ _OWN_FOLDERS = ("trace",)
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What becomes of a run folder: `kept_because` is None where it can go."""
+    """What becomes of a run folder: `kept_because` is None if it can go."""
 
     run: StoredRun
     size_bytes: int

@@ -34,7 +34,7 @@ class Run:
     Attributes:
         folder: where it is.
         manifest: its facts; a folder that was never closed has status `aborted`.
-        closed: False where the tables are still streams.
+        closed: False if the tables are still streams.
     """
 
     folder: Path
@@ -105,7 +105,7 @@ def read_run(folder: Path) -> Run:
     if is_closed:
         return Run(folder, read_manifest(folder / MANIFEST), closed=True)
     if not is_there:
-        raise ResultError(f"is no run folder (no {MANIFEST})", path=folder)
+        raise ResultError(f"is not a run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
     run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
     return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))

@@ -29,7 +29,7 @@ class StoredRun:
     """A run folder by its manifest alone.
 
     Attributes:
-        manifest: None where it cannot be read; `problem` says why.
+        manifest: None if it cannot be read; `problem` says why.
         status: complete, aborted, running (not closed, and something was written lately) or unreadable.
     """
 
@@ -40,7 +40,7 @@ class StoredRun:
 
     @property
     def created(self) -> datetime | None:
-        """When it began; None where nobody says."""
+        """When it began; None if not specified."""
         if self.manifest is None:
             return None
         try:
@@ -126,7 +126,7 @@ def find_runs(root: Path) -> Iterator[Path]:
     """Run folders below a root, by name; links are not followed, and no run is looked for inside a run.
 
     Raises:
-        InputError: the root is no folder, or may not be read.
+        InputError: the root is not a folder, or may not be read.
     """
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
@@ -160,7 +160,7 @@ def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:
     """The runs below a root that are meant, the newest first, unreadable ones last.
 
     Raises:
-        InputError: the root is no folder.
+        InputError: the root is not a folder.
     """
     runs = [run for run in map(stored_run, find_runs(root)) if which.takes(run)]
     return sorted(runs, key=lambda run: (-(run.created.timestamp() if run.created else -1), str(run.folder)))

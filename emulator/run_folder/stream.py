@@ -138,7 +138,7 @@ def write_text(path: Path, text: str) -> None:
     unfinished = path.with_name(f".charkha-{os.getpid()}.tmp")
     with writing(path):
         try:
-            # A path need not be text, and may be shown: what is no character becomes XML's reference to none.
+            # A path need not be text, and may be shown: what is not a character becomes XML's reference to none.
             unfinished.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
             publish(unfinished, path)
         finally:

@@ -230,7 +230,7 @@ def _create(folder: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             occupied = any(folder.iterdir())
         except (FileExistsError, NotADirectoryError):
-            raise InputError(f"{folder}: is no folder; choose another --out") from None
+            raise InputError(f"{folder}: is not a folder; choose another --out") from None
         if occupied:
             raise InputError(f"{folder}: is not empty; a run folder is written once, choose another --out")
 

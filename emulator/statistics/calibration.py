@@ -79,7 +79,7 @@ class TimerJitter:
 
 @dataclass(frozen=True, slots=True)
 class AgentClock:
-    """An agent's clock against the controller's; the error is 0 where they share it."""
+    """An agent's clock against the controller's; the error is 0 if they share it."""
 
     agent: str
     offset_ns: int
@@ -93,7 +93,7 @@ class Calibration:
     Attributes:
         created: ISO 8601 with zone.
         where: loopback, or cables between namespaces, as in a lab but without its switches and rates.
-        topology, topology_digest: the file that it was made for; None where for loopback.
+        topology, topology_digest: the file that it was made for; None if for loopback.
         host, host_digest: what the numbers hold for.
     """
 
@@ -113,7 +113,7 @@ class Calibration:
         return self.host_digest == host_digest()
 
     def cost_of(self, transport: str, parameters: Mapping[str, object]) -> TransportCost | None:
-        """The transport with these parameters; None where it was measured with others or not at all."""
+        """The transport with these parameters; None if it was measured with others or not at all."""
         for cost in self.transports:
             if cost.transport == transport and all(parameters.get(k) == v for k, v in cost.parameters.items()):
                 return cost
@@ -151,7 +151,7 @@ def read_calibration(path: Path) -> Calibration:
     """Read the file.
 
     Raises:
-        InputError: it cannot be read, or is no calibration of this version.
+        InputError: it cannot be read, or is not a calibration of this version.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -161,7 +161,7 @@ def read_calibration(path: Path) -> Calibration:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha calibrate` makes one") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is no calibration ({error}); `charkha calibrate` makes one") from error
+        raise InputError(f"{path}: is not a calibration ({error}); `charkha calibrate` makes one") from error
 
 
 def _build(document: Mapping[str, Any]) -> Calibration:

@@ -44,7 +44,7 @@ def nccl_size(kind: CommKind, *, size_bytes: int, members: int) -> int:
 
 
 def busbw_factor(kind: CommKind, *, members: int) -> float | None:
-    """Bus bandwidth over algorithm bandwidth, as in nccl-tests; None where there is none: a barrier, a group of one.
+    """Bus bandwidth over algorithm bandwidth, as in nccl-tests; None if there is none: a barrier, a group of one.
 
     Source: nccl-tests, doc/PERFORMANCE.md.
     """
@@ -63,7 +63,7 @@ class Merged:
         members: ranks in the group, 2 for a pair.
         size_bytes: Chakra's comm_size; where members differ, the largest.
         algorithm: index into `algorithms`.
-        cct_ns: can be negative where payload ran ahead of a post, or the clocks disagree.
+        cct_ns: can be negative if payload ran ahead of a post, or the clocks disagree.
         span_ns, skew_ns: first post to last done; first post to last post.
         early: payload reached a member of a collective before it had posted.
         traced_ns: the shortest recorded duration of the members, UNKNOWN where none was recorded.

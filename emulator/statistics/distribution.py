@@ -17,7 +17,7 @@ class Distribution:
 
     Attributes:
         samples: measurements that count; `iterations` they are of.
-        early: among them, those whose payload came before its rank had posted: their time is no network time.
+        early: among them, those whose payload came before its rank had posted: their time is not network time.
         negative: left out for a time below zero.
         median_interval: 95 % bootstrap interval of p50, iterations as units; it speaks of this run, not of the next.
         variation: coefficient of variation.

@@ -11,7 +11,7 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
 def sequential_roofline_ns(workload: Workload, topology: Topology) -> int | None:
-    """C + 8 · S · factor / rate of the rank where it is largest, ns; None where a port has no rate.
+    """C + 8 · S · factor / rate of the rank where it is largest, ns; None if a port has no rate.
 
     C is the rank's compute time, S the size of each of its communications as nccl-tests counts it, factor that of bus
     bandwidth (1 for send and receive), rate that of its port.

@@ -26,7 +26,7 @@ def samples_needed(q: float) -> int:
         ValueError: q is no such number.
     """
     if not 0 < q < 1:
-        raise ValueError(f"{q} is no quantile between 0 and 1")
+        raise ValueError(f"{q} is not a quantile between 0 and 1")
     exact = Fraction(str(q))
     return 1 if exact == Fraction(1, 2) else math.ceil(1 / min(exact, 1 - exact))
 
@@ -39,7 +39,7 @@ def percentile(values: Values, q: float) -> float | None:
         q: between 0 and 1, both excluded; 0.99 is the 99th percentile.
 
     Returns:
-        One of `values`; None where there are too few of them, see `samples_needed`.
+        One of `values`; None if there are too few of them, see `samples_needed`.
     """
     if len(values) < samples_needed(q):
         return None

@@ -208,7 +208,7 @@ def _step(races: _Races, rows: IntArray, *, spread_ns: float, steps: int) -> Ste
 
 
 def _chance(hits: int, trials: int, probability: float, *, chances: int) -> float:
-    """How probable so many hits or more are for any of so many that had the chance; 1 at most."""
+    """How probable so many hits or more are for any one in that had the chance; 1 at most."""
     from scipy import special  # scipy.stats has the test by name, and takes three times as long to load
 
     return min(1.0, chances * float(special.bdtrc(hits - 1, trials, probability)))

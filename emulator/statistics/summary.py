@@ -76,7 +76,7 @@ class ClassSummary:
 
     @property
     def is_tester_limited(self) -> bool | None:
-        """Whether this says more of the tester than of what is tested; None where the tester was not calibrated."""
+        """Whether this says more of the tester than of what is tested; None if the tester was not calibrated."""
         return None if self.tester_percent is None else self.tester_percent >= LIMITED_PERCENT
 
     @property
@@ -138,7 +138,7 @@ class Totals:
         negative: measurements left out for a time below zero.
         incomplete: measurements left out because not every member reported.
         counters: of all flows and the whole run, see flows.py; a counter that the transport cannot know is absent.
-        dut: frames that the device under test lost and marked, see dut_counts.py; empty where it says none.
+        dut: frames that the device under test lost and marked, see dut_counts.py; empty if it says none.
     """
 
     samples: int
@@ -153,7 +153,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class TesterFacts:
-    """What the tester itself was like; None where no agent said.
+    """What the tester itself was like; None if no agent said.
 
     Attributes:
         post_lateness_median_ns, peak_rss_bytes, steal_fraction: of the agent where it was largest.
@@ -319,7 +319,7 @@ def _median_known(merged: Merged, rows: IntArray) -> float | None:
 
 
 def _summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummary | None:
-    """Over iterations that every rank of the trace reported; None where there is none."""
+    """Over iterations that every rank of the trace reported; None if there is none."""
     columns = {name: to_ints(table[name]) for name in table.column_names}
     numbers, where = np.unique(columns["iteration"], return_inverse=True)
     whole = [rows for n in range(len(numbers)) if len(rows := np.flatnonzero(where == n)) == manifest.trace.ranks]

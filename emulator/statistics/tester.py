@@ -46,7 +46,7 @@ class Ceiling:
 
     @classmethod
     def of_manifest(cls, calibration: Mapping[str, object]) -> Ceiling | None:
-        """As a run's manifest has it; None where the tester was not calibrated."""
+        """As a run's manifest has it; None if the tester was not calibrated."""
         rates, step = calibration.get("rates"), calibration.get("step_ns")
         if not isinstance(rates, Sequence) or not isinstance(step, int | float):
             return None
@@ -87,7 +87,7 @@ class TesterAlone:
     sent_bytes: FloatArray
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
-        """100 x needed / measured, at the median of a class's rows; None where nobody can say."""
+        """100 x needed / measured, at the median of a class's rows; None if nobody can say."""
         merged, ceiling = self.merged, self.ceiling
         steps, step_bytes = _steps(kind, int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]]), algorithm)
         cct_ns = merged.cct_ns[rows]
@@ -103,7 +103,7 @@ def find_ceiling(merged: Merged, sent_bytes: FloatArray, *, steps: int, step_byt
     """The ceiling from a calibration.
 
     Args:
-        merged: its collectives, all of so many `steps`; the smallest have next to no bytes.
+        merged: its collectives, all one in `steps`; the smallest have next to no bytes.
         step_bytes: size of a collective → what a rank sends in a step of it. Sizes that take hardly longer than the
             smallest have no rate.
     """
@@ -120,7 +120,7 @@ def find_ceiling(merged: Merged, sent_bytes: FloatArray, *, steps: int, step_byt
 
 @cache
 def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> tuple[int, float]:
-    """Steps one after the other in a member's longest lane, and what it sends in each; 0 where nobody can say."""
+    """Steps one after the other in a member's longest lane, and what it sends in each; 0 if nobody can say."""
     if kind in (CommKind.SEND, CommKind.RECV):
         return 1, size_bytes
     if members > _COUNTED_MEMBERS:

@@ -41,7 +41,7 @@ def read_containerlab(document: Document) -> Foreign:
         raise document.error("has no nodes", ("topology",))
     for node, entry in nodes.items():
         if entry is not None and not isinstance(entry, Mapping):
-            raise document.error("is no node: a mapping with its kind is needed", (*key, node))
+            raise document.error("is not a node: a mapping with its kind is needed", (*key, node))
         _add_node(foreign, node, _inherited(topology, entry or {}))
     for number, link in enumerate(topology.get("links") or []):
         _add_link(document, foreign, link, ("topology", "links", number))
@@ -74,7 +74,7 @@ def _add_node(foreign: Foreign, name: str, node: Mapping[str, Any]) -> None:
 
 def _add_link(document: Document, foreign: Foreign, link: Any, key: KeyPath) -> None:
     if not isinstance(link, Mapping):
-        raise document.error("is no link: a mapping with endpoints is needed", key)
+        raise document.error("is not a link: a mapping with endpoints is needed", key)
     if link.get("type", "veth") != "veth":
         foreign.notes.append(
             f"{key[-2]}[{key[-1]}] is of type {link['type']}, which leads out of the lab: it is left out"
@@ -97,7 +97,7 @@ def _end(document: Document, end: Any, key: KeyPath) -> str:
     if isinstance(end, Mapping) and "node" in end and "interface" in end:
         return f"{end['node']}:{end['interface']}"
     if not isinstance(end, str) or ":" not in end:
-        raise document.error(f"{end!r} is no endpoint: write node:interface", key)
+        raise document.error(f"{end!r} is not an endpoint: write node:interface", key)
     return end
 
 

@@ -50,7 +50,7 @@ def read_document(path: Path) -> Document:
     """Read a YAML file.
 
     Raises:
-        TopologyError: it cannot be read, is no YAML, or has a key twice.
+        TopologyError: it cannot be read, is not YAML, or has a key twice.
     """
     try:
         content = path.read_bytes()
@@ -61,9 +61,9 @@ def read_document(path: Path) -> Document:
         raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise TopologyError(f"is no YAML ({error.problem})", path=path, line=line) from error
+        raise TopologyError(f"is not YAML ({error.problem})", path=path, line=line) from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise TopologyError(f"is no YAML ({str(error).splitlines()[0]})", path=path) from error
+        raise TopologyError(f"is not YAML ({str(error).splitlines()[0]})", path=path) from error
     except RecursionError as error:
         raise TopologyError("is nested too deeply", path=path) from error
     if root is None:

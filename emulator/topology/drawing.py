@@ -13,7 +13,7 @@ from emulator.units import parse_duration, parse_size
 
 
 def read_network(document: Document, entries: Sequence[HostEntry]) -> Network | None:
-    """The network that a file draws; None where it has no links.
+    """The network that a file draws; None if it has no links.
 
     Rates and MTUs are known to both a link and the interface it is plugged into, whichever of them says it.
 

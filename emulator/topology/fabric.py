@@ -91,7 +91,7 @@ def _addresses(document: Document, fabric: Fabric, allowed: Sequence[AddressRang
     try:
         prefix = ip_network(document.value["fabric"].get("addresses", BENCHMARK_PREFIX))
     except ValueError as error:
-        raise document.error(f"is no prefix ({error}); write one as 10.0.0.0/8", key) from error
+        raise document.error(f"is not a prefix ({error}); write one as 10.0.0.0/8", key) from error
     if not is_safe(prefix, allowed):
         problem = f"{prefix} is outside loopback, 198.18.0.0/15, documentation and private ranges"
         raise document.error(f"{problem}: name its prefix with --allow-network", key)

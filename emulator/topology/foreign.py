@@ -16,7 +16,7 @@ class Foreign:
     """A description on its way to a topology file of our own.
 
     Attributes:
-        hosts: host → interface → address, None where it has none; in the order of the file.
+        hosts: host → interface → address, None if it has none; in the order of the file.
         switches: switch → kind.
         links: ends as `node:port`, with rate, mtu and latency where they are known.
         slots: host → ranks it takes.

@@ -62,16 +62,16 @@ def read_hosts(document: Document, *, allowed: Sequence[Network]) -> list[HostEn
 
 
 def common_rate_bps(interfaces: Iterable[Interface]) -> int | None:
-    """The rate of all of them; None where they differ."""
+    """The rate of all of them; None if they differ."""
     rates = {interface.rate_bps for interface in interfaces}
     return rates.pop() if len(rates) == 1 else None
 
 
 def read_rate_bps(document: Document, entry: Mapping[str, Any], key: KeyPath, *, name: str = "rate") -> int | None:
-    """The rate of a host, interface or link, bit/s; None where it is left out.
+    """The rate of a host, interface or link, bit/s; None if it is left out.
 
     Raises:
-        TopologyError: it is no rate, or 0.
+        TopologyError: it is not a rate, or 0.
     """
     if name not in entry:
         return None
@@ -126,14 +126,14 @@ def _address(document: Document, text: str, key: KeyPath) -> str:
     try:
         return str(ip_address(text))
     except ValueError as error:
-        raise document.error(f"{text!r} is no numeric IP address", key) from error
+        raise document.error(f"{text!r} is not a numeric IP address", key) from error
 
 
 def _prefix(document: Document, text: str, key: KeyPath) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        raise document.error(f"{text!r} is no prefix ({error}); write one as 127.1.0.0/16", key) from error
+        raise document.error(f"{text!r} is not a prefix ({error}); write one as 127.1.0.0/16", key) from error
 
 
 def _check_names(document: Document, entries: Sequence[HostEntry]) -> None:

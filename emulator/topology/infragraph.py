@@ -63,7 +63,7 @@ class _Reader:
         items = self._value.get(name) or []
         for number, item in enumerate(items):
             if not isinstance(item, Mapping) or (name != "edges" and not isinstance(item.get("name"), str)):
-                raise self._document.error("is no InfraGraph entry with a name", (name, number))
+                raise self._document.error("is not an InfraGraph entry with a name", (name, number))
         found: Sequence[Mapping[str, Any]] = items
         return found
 
@@ -139,7 +139,7 @@ class _Reader:
     def _split(self, text: str, key: KeyPath) -> tuple[str, str | None]:
         match = _PART.fullmatch(text)
         if match is None:
-            raise self._document.error(f"{text!r} is no endpoint: write name, name[1] or name[0:4]", key)
+            raise self._document.error(f"{text!r} is not an endpoint: write name, name[1] or name[0:4]", key)
         return match[1], match[2]
 
     def _indices(self, expression: str | None, count: int, key: KeyPath) -> list[int]:
@@ -155,11 +155,11 @@ class _Reader:
     def _count(self, entry: Mapping[str, Any], key: KeyPath) -> int:
         number = entry.get("count", 1)
         if not isinstance(number, int) or not 0 <= number <= MOST_NODES:
-            raise self._document.error(f"count {number!r} is no number from 0 to {MOST_NODES:,}", key)
+            raise self._document.error(f"count {number!r} is not a number from 0 to {MOST_NODES:,}", key)
         return number
 
     def _facts(self, name: str) -> dict[str, str]:
-        """Rate and latency of a link; a bandwidth that is no bit rate is noted."""
+        """Rate and latency of a link; a bandwidth that is not a bit rate is noted."""
         physical = (self._links.get(name) or {}).get("physical") or {}
         bandwidth, latency = physical.get("bandwidth") or {}, physical.get("latency") or {}
         facts = {}
@@ -167,7 +167,7 @@ class _Reader:
         if unit in _GIGABITS and isinstance(bandwidth.get(unit), int | float):
             facts["rate"] = f"{round(bandwidth[unit] * _GIGABITS[unit] * 10**9)}bit"
         elif bandwidth:
-            self._note(f"link {name} has a bandwidth in {unit}, which is no bit rate: it is left out")
+            self._note(f"link {name} has a bandwidth in {unit}, which is not a bit rate: it is left out")
         if latency.get("choice") in ("ms", "us", "ns"):
             facts["latency"] = f"{latency[latency['choice']]}{latency['choice']}"
         return facts

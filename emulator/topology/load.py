@@ -36,7 +36,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
     Raises:
         TopologyError: the file is wrong: it names file, line and key.
         PlanError: the hosts have no room or no address for that many ranks.
-        InputError: `allow_networks` holds something that is no prefix.
+        InputError: `allow_networks` holds something that is not a prefix.
     """
     document, notes = _read(path)
     _validate(document)
@@ -95,7 +95,7 @@ def _in_words(problem: ValidationError) -> str:
         at_placement = "placement" in problem.absolute_path
         return f"is {'block, round_robin, rail or a mapping from rank to host' if at_placement else 'a name or a list'}"
     if problem.validator == "pattern" and "placement" not in problem.absolute_path:
-        return f"{problem.instance!r} is no end of a link: write it as host:interface or switch:port"
+        return f"{problem.instance!r} is not an end of a link: write it as host:interface or switch:port"
     return str(problem.message)
 
 

@@ -26,8 +26,8 @@ class Host:
     """A machine with one or more ports to the network.
 
     Attributes:
-        rate_bps: rate of each port, bit/s; None where nobody says, or where its ports differ.
-        interfaces: its ports; empty where the topology has no file: then it is one port.
+        rate_bps: rate of each port, bit/s; None if not specified, or where its ports differ.
+        interfaces: its ports; empty if the topology has no file: then it is one port.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Topology:
         hosts: some may have no rank.
         host_index: per rank, index into `hosts`.
         addresses: per rank, a numeric IP address.
-        source: the file it came from, None where it was made.
+        source: the file it came from, None if it was made.
         digest: SHA-256 of that file, in hex.
-        interface_index: per rank, index into its host's `interfaces`; empty where each host has one port.
-        drawn: the network as the file draws it; None where it draws none, see `network`.
-        dut: the device under test; None where the file names none.
+        interface_index: per rank, index into its host's `interfaces`; empty if each host has one port.
+        drawn: the network as the file draws it; None if it draws none, see `network`.
+        dut: the device under test; None if the file names none.
         agents: host → name of the agent that serves it; hosts that are not in it are served by local agents.
         transport: parameters that the command line overrides, `name` among them.
         notes: what the file of another tool has that has no counterpart here, for the user.
@@ -79,7 +79,7 @@ class Topology:
 
     @property
     def link_mtu(self) -> int | None:
-        """The smallest MTU of a link, bytes of an IP packet; None where nobody says any."""
+        """The smallest MTU of a link, bytes of an IP packet; None if not specified."""
         return min((link.mtu for link in self.network.links if link.mtu is not None), default=None)
 
     @property
@@ -104,7 +104,7 @@ class Topology:
         return self.addresses[rank]
 
     def rate_bps(self, rank: int) -> int | None:
-        """Rate of the port that the rank shares with all ranks at it, bit/s; None where nobody says."""
+        """Rate of the port that the rank shares with all ranks at it, bit/s; None if not specified."""
         return self.interface_of(rank).rate_bps
 
     @staticmethod

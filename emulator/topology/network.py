@@ -28,8 +28,8 @@ class Interface:
     """A port of a host.
 
     Attributes:
-        rate_bps: bit/s; None where nobody says.
-        mtu: bytes of an IP packet; None where nobody says.
+        rate_bps: bit/s; None if not specified.
+        mtu: bytes of an IP packet; None if not specified.
         addresses: numeric addresses that are written down; without `shared` one rank each.
         prefix: where ranks get their addresses from instead, as 127.1.0.0/16.
         shared: all ranks of the interface have its one address.
@@ -48,7 +48,7 @@ class Switch:
     """What forwards: `kind` is bridge, ovs, router or physical, or assumed where the file draws no network.
 
     Attributes:
-        queue_bytes: depth of each port's queue in a lab; None where nobody says.
+        queue_bytes: depth of each port's queue in a lab; None if not specified.
     """
 
     name: str
@@ -61,9 +61,9 @@ class Link:
     """A full-duplex cable.
 
     Attributes:
-        rate_bps: bit/s in each direction; None where nobody says.
-        mtu: bytes of an IP packet; None where nobody says.
-        latency_ns: one way, ns; None where nobody says.
+        rate_bps: bit/s in each direction; None if not specified.
+        mtu: bytes of an IP packet; None if not specified.
+        latency_ns: one way, ns; None if not specified.
     """
 
     ends: tuple[End, End]
@@ -137,7 +137,7 @@ class Network:
         interfaces: host → its interfaces, in the order of the topology's hosts.
         routes: explicit ones, which go before equal-cost paths.
         ecmp_seed: of the hash that spreads flows over equal-cost paths.
-        is_drawn: False where the file has no links, and a switch without limits is assumed.
+        is_drawn: False if the file has no links, and a switch without limits is assumed.
     """
 
     interfaces: Mapping[str, Sequence[Interface]]

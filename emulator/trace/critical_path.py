@@ -58,7 +58,7 @@ def longest_path_ns(workload: Workload, *, communication_ns: Sequence[int] | Int
 def traced_ns(workload: Workload) -> IntArray:
     """Recorded duration of each instance: int64, shape (instances,), ns.
 
-    The shortest that one of its nodes recorded, since the others contain waiting for the last. 0 where none has any.
+    The shortest that one of its nodes recorded, since the others contain waiting for the last. 0 if none has any.
     """
     shortest = np.full(workload.instances, np.iinfo(np.int64).max, dtype=np.int64)
     for program in workload.programs:

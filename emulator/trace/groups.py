@@ -28,7 +28,7 @@ def parse_group_file(text: str, path: object) -> dict[str, tuple[int, ...]]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise TraceError(f'is no JSON ({error}); a group file looks like {{"1": [0, 1]}}', path=path) from error
+        raise TraceError(f'is not JSON ({error}); a group file looks like {{"1": [0, 1]}}', path=path) from error
     except RecursionError:
         raise TraceError("nests too deeply for a group file", path=path) from None
     if not isinstance(content, dict):
@@ -41,7 +41,7 @@ def _parse_ranks(name: str, ranks: object, path: object) -> tuple[int, ...]:
         raise TraceError(f"group {name!r} must be a list of at least one rank, not {_shown(ranks)}", path=path)
     for rank in ranks:
         if type(rank) is not int or rank < 0:
-            raise TraceError(f"group {name!r} contains {_shown(rank)}, which is no rank", path=path)
+            raise TraceError(f"group {name!r} contains {_shown(rank)}, which is not a rank", path=path)
     if len(set(ranks)) < len(ranks):
         raise TraceError(f"group {name!r} names a rank twice", path=path)
     return tuple(ranks)

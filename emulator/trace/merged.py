@@ -63,7 +63,7 @@ class Layout:
     """Where the nodes of a set of programs are in the graph.
 
     Attributes:
-        base: per rank, the vertex of position 0 (for what is no communication); last entry: number of vertices.
+        base: per rank, the vertex of position 0 (for what is not a communication); last entry: number of vertices.
         comm_positions: per rank, int64 positions of its communications, ascending.
         comm_vertices: per rank, their vertices.
     """

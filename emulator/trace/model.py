@@ -61,7 +61,7 @@ class CommKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RawCommunication:
-    """A communication node as the file has it; None where the attribute is absent. Ranks are world ranks.
+    """A communication node as the file has it; None if the attribute is absent. Ranks are world ranks.
 
     Attributes:
         row: row of the node in its RankTrace's columns.
@@ -72,7 +72,7 @@ class RawCommunication:
         group_ranks: ranks of the group where the node itself lists them.
         root: world rank of the root where an attribute names it (`root_rank`, `comm_root`, `root`).
         in_splits, out_splits: uneven all-to-all: what this rank sends to / receives from each member, in group order.
-        duration_micros: recorded duration, 0 where none.
+        duration_micros: recorded duration, 0 if none.
     """
 
     row: int
@@ -104,7 +104,7 @@ class RankTrace:
         node_type: int8, shape (n,), NodeType numbers.
         is_cpu: bool, shape (n,); absent in the file = False.
         is_pytorch_op: bool, shape (n,): the node carries PyTorch's `rf_id`, so its ctrl_deps are call-stack parents.
-        start_micros, duration_micros: int64, shape (n,), µs as recorded, 0 where absent.
+        start_micros, duration_micros: int64, shape (n,), µs as recorded, 0 if absent.
         dep_offset: int64, shape (n + 1,): the dependencies of row i are dep_id[dep_offset[i]:dep_offset[i + 1]],
             ctrl_deps first, then data_deps.
         ctrl_count: int64, shape (n,): how many of them are ctrl_deps.
@@ -162,7 +162,7 @@ class Communication:
         tag: of a send or receive, else 0.
         root: world rank of a rooted collective's root, else -1.
         send_splits, recv_splits: uneven all-to-all: bytes to / from each member in group order; None = even.
-        traced_duration_micros: recorded duration, 0 where none.
+        traced_duration_micros: recorded duration, 0 if none.
     """
 
     node_id: int

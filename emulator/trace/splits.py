@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 def split_matrix(members: Sequence[Meaning]) -> IntArray | None:
-    """Bytes from each member (row) to each (column), or None where no member has splits: an even one.
+    """Bytes from each member (row) to each (column), or None if no member has splits: an even one.
 
     What a sender does not say is taken from the receivers; a member that says nothing sends near-equal blocks.
 

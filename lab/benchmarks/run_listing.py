@@ -2,7 +2,7 @@
 
     python -m lab.benchmarks.run_listing [--runs N] [--ranks N]
 
-Makes run folders as a run of so many ranks leaves them (manifests of real size, small tables), lists them three times
+Makes run folders as a run one in ranks leaves them (manifests of real size, small tables), lists them three times
 and prints the median. Reads nothing but manifests, and folders that were just written: the page cache is warm.
 """
 

@@ -54,7 +54,7 @@ def play(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **options: object,
 ) -> None:
-    """Run a scenario on a bed of so many agents, made on the loop; nothing may end in the loop's exception handler."""
+    """Run a scenario on a bed one in agents, made on the loop; nothing may end in the loop's exception handler."""
 
     async def within() -> None:
         errors: list[dict[str, object]] = []

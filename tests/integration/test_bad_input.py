@@ -64,7 +64,7 @@ _random = random.Random(7)
 CASES = {
     "empty file": Bad("trace.1.et, offset 0: the file is empty", [GOOD, b""]),
     "random bytes": Bad("trace.1.et", [GOOD, _random.randbytes(5000)]),
-    "text": Bad("trace.1.et", [GOOD, b"this is no trace at all\n" * 50]),
+    "text": Bad("trace.1.et", [GOOD, b"this is not a trace at all\n" * 50]),
     "a length of 2 GiB": Bad("offset", [GOOD, frame(b"") + b"\xff\xff\xff\xff\x07" + bytes(1000)]),
     "rank missing": Bad("rank 0 is missing (found: 1)", [b"", GOOD]),
     "one rank alone": Bad("pass --ranks 1", [GOOD]),
@@ -94,7 +94,7 @@ CASES = {
     "group without its rank": Bad(
         "not the node's own rank 1", [[_grouped(1, "1")]] * 2, files={"comm_group.json": '{"1": [0]}'}
     ),
-    "group file not JSON": Bad("is no JSON", [GOOD, GOOD], ["--groups", "g"], {"g": "ranks: 0, 1"}),
+    "group file not JSON": Bad("is not JSON", [GOOD, GOOD], ["--groups", "g"], {"g": "ranks: 0, 1"}),
     "group file not an object": Bad("one JSON object", [GOOD, GOOD], ["--groups", "g"], {"g": "[[0, 1]]"}),
     "group file absent": Bad("nowhere.json", [GOOD, GOOD], ["--groups", "nowhere.json"]),
     "negative size": Bad("comm_size -5", [[_sized(1, -5)]] * 2),

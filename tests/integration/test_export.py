@@ -34,7 +34,7 @@ def test_the_default_target_is_named_after_the_run(run: Path, tmp_path: Path) ->
 def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
     done = charkha("export", tmp_path, "--to", "csv", cwd=tmp_path)
     assert done.code == 2
-    assert "is no run folder" in done.error
+    assert "is not a run folder" in done.error
 
 
 def _busiest_device_ns(run: Run) -> int:

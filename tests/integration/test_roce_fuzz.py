@@ -75,7 +75,7 @@ class Forger:
         return "stranger", self._packet(self._write(), qp=self._random.randrange(64, 1 << 24))
 
     def with_another_icrc(self) -> tuple[str | None, bytes]:
-        """The IP ID is not known where it is received: what 16 bits of it can explain is no damage."""
+        """The IP ID is not known where it is received: what 16 bits of it can explain is not damage."""
         packet = bytearray(self._packet(self._write()))
         for position in self._random.sample(range(12, len(packet)), k=4):
             packet[position] ^= self._random.randrange(1, 256)
@@ -240,7 +240,7 @@ def test_packets_of_the_peer_that_come_again_or_too_early_cost_retransmissions_a
 
 @pytest.mark.parametrize("opcode", [Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM], ids=lambda opcode: opcode.name)
 def test_a_packet_in_turn_that_continues_no_message_ends_the_connection_by_name(opcode: Opcode) -> None:
-    """As an endpoint of hardware does: whoever sends this is no peer that could be trusted with the rest."""
+    """As an endpoint of hardware does: whoever sends this is not a peer that could be trusted with the rest."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)

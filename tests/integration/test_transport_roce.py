@@ -379,7 +379,7 @@ def test_calls_may_be_short(call_bytes: int, packets: int, *, agents: int) -> No
 
 def test_an_address_of_another_host_is_named() -> None:
     async def scenario(bed: RoceBed) -> None:
-        with pytest.raises(HostError, match=r"192\.0\.2\.1 is no address of this host"):
+        with pytest.raises(HostError, match=r"192\.0\.2\.1 is not an address of this host"):
             await bed.transports[0].open(0, "192.0.2.1")
 
     run(scenario)

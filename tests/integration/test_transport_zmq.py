@@ -158,7 +158,7 @@ def tcp_peers(port: int) -> set[tuple[str, str]]:
 def test_an_address_of_another_host_is_named() -> None:
     async def scenario(bed: ZmqBed) -> None:
         for host in ("192.0.2.1", "127.0.0.256"):
-            with pytest.raises(HostError, match=f"{host} is no address of this host"):
+            with pytest.raises(HostError, match=f"{host} is not an address of this host"):
                 await bed.transports[0].open(0, host)
 
     run(scenario)

@@ -82,7 +82,7 @@ def test_a_lab_is_there_and_gone(host: Machine) -> None:
     assert status(host)[0]["processes"] == 0
     assert host.charkha("lab", "down", "two-hosts-switch").stdout == "Removed: two-hosts-switch\n"
     assert host.traces() == before
-    assert host.charkha("lab", "down", "two-hosts-switch").code == 0  # once more is no error
+    assert host.charkha("lab", "down", "two-hosts-switch").code == 0  # once more is not an error
 
 
 def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) -> None:
@@ -144,7 +144,7 @@ def test_of_a_killed_up_nothing_is_left_after_down(host: Machine, namespaces: in
 def test_what_a_killed_up_left_makes_way_for_the_next(host: Machine) -> None:
     before = host.traces()
     kill_up(host, namespaces=3)
-    assert "half-made" in host.charkha("lab", "exec", "h0", "true").error
+    assert "incomplete" in host.charkha("lab", "exec", "h0", "true").error
     raise_lab(host, LEAF_SPINE)
     assert host.charkha("lab", "exec", "h0", "true").code == 0
     assert host.charkha("lab", "down").code == 0

@@ -122,7 +122,7 @@ def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
     [
         (("--interface", "mgmt"), 3, "leaves through mgmt, which is under test"),
         (("--interface", "eth7"), 3, "there is no interface eth7 here"),
-        (("--interface", "eth1", "--tls-ca", "token"), 2, "token: is no PEM file"),
+        (("--interface", "eth1", "--tls-ca", "token"), 2, "token: is not a PEM file"),
     ],
 )
 def test_an_agent_refuses_what_is_not_safe(two: Rack, options: Sequence[object], code: int, problem: str) -> None:

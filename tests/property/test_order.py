@@ -31,7 +31,7 @@ def any_rank(draw: st.DrawFn) -> list[Node]:
 
 
 def smallest_ready_first(nodes: Sequence[Node]) -> list[int] | None:
-    """The definition: ids in canonical order, None where dependencies are circular."""
+    """The definition: ids in canonical order, None if dependencies are circular."""
     needed = {item.id: {*item.deps, *item.ctrl} for item in nodes}
     order: list[int] = []
     while needed:

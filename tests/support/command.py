@@ -100,7 +100,7 @@ def started(*arguments: object, cwd: Path, is_covered: bool = True, prefix: Sequ
         arguments: after `charkha`.
         cwd: where it stands.
         prefix: what stands before the command and becomes it.
-        is_covered: False where a measurement of coverage would be in the way.
+        is_covered: False if a measurement of coverage would be in the way.
     """
     mark = secrets.token_hex(8)
     inherited = {name: value for name, value in os.environ.items() if is_covered or "COVERAGE" not in name}

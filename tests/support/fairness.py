@@ -35,7 +35,7 @@ class Shares:
 
     @property
     def converged(self) -> int | None:
-        """The first window in which every sender is within TOLERANCE of the mean; None where none is."""
+        """The first window in which every sender is within TOLERANCE of the mean; None if none is."""
         mean = self.rate_bps.mean(axis=0)
         fair = np.all(np.abs(self.rate_bps - mean) <= TOLERANCE * mean, axis=0) & (mean > 0)
         return int(np.argmax(fair)) if fair.any() else None

@@ -145,7 +145,7 @@ def _transformer(text: str) -> Transformer:
     """The model of `layers=96,tensor=8,…`.
 
     Raises:
-        ValueError: an unknown name, a value that is no number, or numbers that do not fit together.
+        ValueError: an unknown name, a value that is not a number, or numbers that do not fit together.
     """
     known = {field.name: field.type for field in fields(Transformer)}
     values: dict[str, Any] = dict(_MODEL_DEFAULTS)

@@ -44,7 +44,7 @@ class FittedPoint:
 
     Attributes:
         predicted_ns: by the fit to all observations.
-        blind_ns: by the fit to all others; None where too few are left.
+        blind_ns: by the fit to all others; None if too few are left.
     """
 
     observation: Observation
@@ -67,10 +67,10 @@ class Fit:
     """Latency and bandwidth of a link class.
 
     Attributes:
-        latency_ns: alpha, per message; 0 where the observations cannot tell it from the bandwidth, see `is_determined`.
+        latency_ns: alpha, per message; 0 if the observations cannot tell it from the bandwidth, see `is_determined`.
         bandwidth_bytes_per_s: of payload.
         points: what it was fitted to.
-        is_determined: False where all observations have messages and bytes in the same proportion.
+        is_determined: False if all observations have messages and bytes in the same proportion.
     """
 
     latency_ns: float
@@ -90,7 +90,7 @@ class Fit:
 
 
 def fit(observations: Sequence[Observation]) -> Fit | None:
-    """Fit a link class; None where no observation moved bytes.
+    """Fit a link class; None if no observation moved bytes.
 
     Args:
         observations: with cct_ns above 0.

@@ -62,7 +62,7 @@ def observe(run: Run) -> Observed:
 
 
 def _links(samples: pa.Table, host_index: Sequence[int]) -> Mapping[int, LinkClass | None]:
-    """Instance → what its messages cross; None where some cross this and others that."""
+    """Instance → what its messages cross; None if some cross this and others that."""
     rank, instance = to_ints(samples["rank"]), to_ints(samples["instance"])
     hosts = np.asarray(host_index, np.int64) if len(host_index) else np.zeros(int(rank.max(initial=0)) + 1, np.int64)
     members = np.unique(np.stack([instance, rank], axis=1), axis=0)

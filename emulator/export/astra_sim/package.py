@@ -44,7 +44,7 @@ _IMPLEMENTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A dimension of the simulated network, the innermost first; `fit` is None where nothing was measured on it."""
+    """A dimension of the simulated network, the innermost first; `fit` is None if nothing was measured on it."""
 
     ranks: int
     link: LinkClass

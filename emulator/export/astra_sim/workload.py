@@ -150,7 +150,7 @@ class _Encoder:
             dependencies[:] = there
 
     def _encode_compute(self, node: et_pb2.Node) -> None:
-        """Whatever is no traffic takes its time, as it was played, on the CPU or the device."""
+        """Whatever is not traffic takes its time, as it was played, on the CPU or the device."""
         is_cpu = _is_cpu_op(node) or node.type == et_pb2.METADATA_NODE
         if node.type in (et_pb2.METADATA_NODE, et_pb2.INVALID_NODE):
             node.duration_micros = 0
@@ -160,7 +160,7 @@ class _Encoder:
             )
             node.duration_micros = self._micros[node.id]
         if node.type != et_pb2.COMP_NODE:
-            self._changes[f"{et_pb2.NodeType.Name(node.type)} that is no traffic: a COMP_NODE of its duration"] += 1
+            self._changes[f"{et_pb2.NodeType.Name(node.type)} that is not traffic: a COMP_NODE of its duration"] += 1
             node.type = et_pb2.COMP_NODE
         _replace(node, is_cpu_op=is_cpu)
 

@@ -73,7 +73,7 @@ class BlockSlices:
 
 
 def transfer(peer: int, where: tuple[int, int]) -> tuple[Transfer, ...]:
-    """The transfer of one (offset, size), or nothing where it is empty."""
+    """The transfer of one (offset, size), or nothing if it is empty."""
     return (Transfer(peer, where[0], where[1]),) if where[1] else ()
 
 

@@ -18,7 +18,7 @@ HOSTS = "hosts"
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Loads of some links. Bytes; ratios are None where nothing is loaded.
+    """Loads of some links. Bytes; ratios are None if nothing is loaded.
 
     Attributes:
         mean, most: of the links, idle ones included.
@@ -51,7 +51,7 @@ class Tier:
 
     Attributes:
         source, target: `hosts`, or what the names of a level's switches have in common.
-        rate_bps: of each; None where they differ or nobody says.
+        rate_bps: of each; None if they differ or nobody says.
         even, hashed: with equal-cost paths shared evenly, and with a hash.
     """
 
@@ -133,7 +133,7 @@ def _choices(plan: Plan) -> Iterator[tuple[int, IntArray]]:
 
 def observed_difference(plan: Plan) -> float | None:
     """How far the hash is from the link loads that were given: the largest difference between shares that a link has of
-    what its switch sends over equal-cost links; None where none were given, or paths do not part."""
+    what its switch sends over equal-cost links; None if none were given, or paths do not part."""
     if not plan.is_observed:
         return None
     found = []

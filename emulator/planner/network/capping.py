@@ -15,7 +15,7 @@ class PortShare(NamedTuple):
 
     Attributes:
         number: ranks with the same number share it.
-        line_rate_bps: of the port, bit/s; 0 where nobody says.
+        line_rate_bps: of the port, bit/s; 0 if not specified.
         cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
     """
 

@@ -171,7 +171,7 @@ def hash_seed(ecmp_seed: int, router: int) -> int:
 
 
 def linux_hash(topology: Topology, *, seed: int, source_ports: SourcePorts) -> LinuxHash | None:
-    """As routers of a lab choose; None where not all switches are routers, or addresses are IPv6."""
+    """As routers of a lab choose; None if not all switches are routers, or addresses are IPv6."""
     switches = topology.network.switches
     if topology.is_ipv6 or any(switch.kind != ROUTER for switch in switches):
         return None
@@ -180,7 +180,7 @@ def linux_hash(topology: Topology, *, seed: int, source_ports: SourcePorts) -> L
 
 
 def roce_source_ports(policy: str, *, qps: int) -> SourcePorts | None:
-    """Ports that the RoCE transport sends payload from; None where a flow has several, or they are drawn in a run."""
+    """Ports that the RoCE transport sends payload from; None if a flow has several, or they are drawn in a run."""
     if policy == "fixed":
         return lambda senders, receivers: np.full(len(senders), _FIRST_SOURCE_PORT, dtype=np.int64)
     return _folded_ports if policy == "fold" and qps == 1 else None

@@ -27,7 +27,7 @@ _SAME_TIME = 1e-9
 
 
 def fluid_ns(operation: Operation, router: Router, byte_ns: FloatArray) -> int | None:
-    """Time of the slowest group alone, ns; None where it is too large, has uneven splits, or a link has no rate.
+    """Time of the slowest group alone, ns; None if it is too large, has uneven splits, or a link has no rate.
 
     Args:
         operation: a collective or send.

@@ -27,7 +27,7 @@ Port: TypeAlias = tuple[int, int]
 
 
 def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], overhead: WireOverhead) -> int | None:
-    """Time until the busiest port is done, rounded up; None where a rate is missing.
+    """Time until the busiest port is done, rounded up; None if a rate is missing.
 
     Args:
         ports: payload bytes (out, in) per port; the directions do not disturb each other.
@@ -59,7 +59,7 @@ class IdealTimes:
         self._known: dict[object, int | None] = {}
 
     def pair_ns(self, *, size_bytes: int, src: int, dst: int) -> int | None:
-        """Of `size_bytes` from world rank `src` to `dst`: 0 within a host, None where a port has no rate."""
+        """Of `size_bytes` from world rank `src` to `dst`: 0 within a host, None if a port has no rate."""
         index = self._topology.host_index
         size = size_bytes if index[src] != index[dst] else 0
         return serialisation_ns(
@@ -67,7 +67,7 @@ class IdealTimes:
         )
 
     def collective_ns(self, algorithm: str, members: Sequence[Collective], *, ranks: Sequence[int]) -> int | None:
-        """Of a collective: 0 where nothing leaves a host, None where a port of a member has no rate.
+        """Of a collective: 0 if nothing leaves a host, None if a port of a member has no rate.
 
         Args:
             algorithm: what it is played with.

@@ -40,7 +40,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperationPlan:
-    """What one operation does to the network. Times in ns; None where a port or link on the way has no rate.
+    """What one operation does to the network. Times in ns; None if a port or link on the way has no rate.
 
     Attributes:
         operation: what is played.
@@ -82,7 +82,7 @@ class Loads:
         even: float64, equal-cost paths shared evenly.
         hashed: float64, every flow on one path.
         flows: int64, flows on the link with hashing, those of each operation counted by themselves.
-        rate_bps: float64, NaN where nobody says.
+        rate_bps: float64, NaN if not specified.
         is_choice: bool, links that are one of several equal-cost next hops.
     """
 
@@ -112,7 +112,7 @@ class Plan:
         hash_name: whose choices `hashed` loads are, see FlowHash.
         operations: in the traffic's order.
         loads: of links.
-        flows: between hosts, largest first; None where there are more than LISTED_FLOWS.
+        flows: between hosts, largest first; None if there are more than LISTED_FLOWS.
         jct_ns: least time of an iteration: its compute, and every operation after the other in its ideal time, of the
             rank where that is largest; None without compute times, or where a rate is missing.
         is_observed: paths share `even` loads as observed, not evenly.
@@ -150,7 +150,7 @@ def make_plan(
         topology: with a place for every rank.
         router: over the same topology.
         overhead: of the transport.
-        sending: how the transport sends; None where the queueing model does not know it.
+        sending: how the transport sends; None if the queueing model does not know it.
 
     Raises:
         PlanError: an unknown algorithm, ranks that no path joins, or more pairs than anybody would wait for.
@@ -173,7 +173,7 @@ def make_plan(
 
 
 def instance_ns(traffic: Traffic, plan: Plan) -> IntArray | None:
-    """Ideal time of each instance of a trace, ns; None where one is unknown."""
+    """Ideal time of each instance of a trace, ns; None if one is unknown."""
     found = np.array([plan.operations[place.operation].group_ns[place.group] for place in traffic.places])
     return None if np.isnan(found).any() else np.ceil(found - _ROUNDING).astype(np.int64)
 

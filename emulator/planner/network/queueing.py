@@ -61,13 +61,13 @@ class Sending:
 
 
 def queued_ns(operation: Operation, router: Router, rate_bps: FloatArray, sending: Sending) -> int | None:
-    """Time of the slowest group alone, ns; None where that is too much to walk, splits are uneven, a link has no rate,
+    """Time of the slowest group alone, ns; None if that is too much to walk, splits are uneven, a link has no rate,
     a queue of known depth would overflow, or a sender would time out.
 
     Args:
         operation: a collective or send.
         router: its hash (or the routes) chooses paths.
-        rate_bps: per directed link, bit/s, NaN where nobody says.
+        rate_bps: per directed link, bit/s, NaN if not specified.
 
     Raises:
         PlanError: as `Router.hashed`.

@@ -36,7 +36,7 @@ class Operation:
     """Communications of one shape: the same kind, size, algorithm and group size, in g groups of n ranks.
 
     Attributes:
-        role: what for, "" where nobody says.
+        role: what for, "" if not specified.
         kind: a collective, or SEND for pairs of sender and receiver.
         algorithm: that plays it.
         size_bytes: Chakra's comm_size.

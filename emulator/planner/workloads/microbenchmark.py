@@ -38,13 +38,13 @@ class CollectiveLoop:
 
     def __post_init__(self) -> None:
         if not self.kind.is_collective:
-            raise PlanError(f"{self.kind.label} is no collective")
+            raise PlanError(f"{self.kind.label} is not a collective")
         if self.ranks < 1 or self.count < 1:
             raise PlanError(f"cannot make {self.count} collectives of {self.ranks} ranks: both must be at least 1")
         if not 0 <= self.compute_micros <= MAX_MICROS:
-            raise PlanError(f"a gap of {self.compute_micros} microseconds is no time: it must be 0 to {MAX_MICROS}")
+            raise PlanError(f"a gap of {self.compute_micros} microseconds is not a time: it must be 0 to {MAX_MICROS}")
         if not 0 <= self.size_bytes <= MAX_COMM_SIZE:
-            raise PlanError(f"{self.size_bytes} bytes is no size of a collective: it must be 0 to {MAX_COMM_SIZE}")
+            raise PlanError(f"{self.size_bytes} bytes is not a size of a collective: it must be 0 to {MAX_COMM_SIZE}")
         if self.kind in _SHARDED_INPUT and self.size_bytes % self.ranks:
             raise PlanError(
                 f"{self.kind.label} of {self.size_bytes} bytes does not fall into equal shards of {self.ranks} ranks"

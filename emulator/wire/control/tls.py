@@ -22,7 +22,7 @@ class TlsFiles:
         """For the side that listens; with an authority it lets in only who has a certificate of it.
 
         Raises:
-            InputError: a file is missing, cannot be read, or is no PEM file.
+            InputError: a file is missing, cannot be read, or is not a PEM file.
         """
         if self.certificate is None or self.key is None:
             raise InputError("TLS needs both --tls-cert and --tls-key here")
@@ -36,7 +36,7 @@ class TlsFiles:
         """For the side that dials; without an authority the system's are trusted.
 
         Raises:
-            InputError: a file cannot be read, or is no PEM file; a certificate comes without its key.
+            InputError: a file cannot be read, or is not a PEM file; a certificate comes without its key.
         """
         if (self.certificate is None) != (self.key is None):
             raise InputError("--tls-cert and --tls-key come together")
@@ -53,5 +53,5 @@ def _read_pem(path: Path) -> bytes:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if b"-----BEGIN " not in content:
-        raise InputError(f"{path}: is no PEM file (it has no BEGIN line)")
+        raise InputError(f"{path}: is not a PEM file (it has no BEGIN line)")
     return content

@@ -29,7 +29,7 @@ def make_attribute(name: str, value: AttrValue) -> et_pb2.Attribute:
 
 
 def attribute_value(attribute: et_pb2.Attribute) -> object:
-    """The value whatever its type: lists as tuples, None where there is none."""
+    """The value whatever its type: lists as tuples, None if there is none."""
     kind = attribute.WhichOneof("value")
     if kind is None:
         return None

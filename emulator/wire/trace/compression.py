@@ -114,7 +114,7 @@ def open_source(path: Path) -> Iterator[ByteSource]:
     """Open a regular file for reading whatever its compression.
 
     Raises:
-        TraceError: it cannot be opened, or is no regular file.
+        TraceError: it cannot be opened, or is not a regular file.
     """
     with _open_regular(path) as raw:
         try:
@@ -140,7 +140,7 @@ def _open_regular(path: Path) -> BufferedReader:
         raise _unreadable(path, error) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise TraceError("is no regular file", path=path)
+        raise TraceError("is not a regular file", path=path)
     return os.fdopen(descriptor, "rb")
 
 

@@ -20,13 +20,13 @@ from emulator.wire.trace.frames import FrameBatch
 from emulator.wire.trace.process_groups import INIT_NAME, UnreadableGroups, merge_groups, parse_process_groups
 from emulator.wire.trace.records import check_attributes, open_batches, parse_metadata, parse_nodes
 
-MAX_MICROS = 1 << 53  # 285 years; beyond it is no time
+MAX_MICROS = 1 << 53  # 285 years; beyond it is not a time
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _columns = attrgetter("id", "type", "start_time_micros", "duration_micros", "ctrl_deps", "data_deps")
 
 # Two attributes matter on every node, and a walk over all attributes would be the most expensive part of reading.
-# A search of the encoded node finds them instead; 0xd8 0x01 (bool_val) is no UTF-8, so no text can look like it.
+# A search of the encoded node finds them instead; 0xd8 0x01 (bool_val) is not UTF-8, so no text can look like it.
 _find_flags = re.compile(rb"\n\x05rf_id|\n\tis_cpu_op(?:\xd8\x01[\x00\x01])?").findall
 _RF_ID, _CPU, _DEVICE = b"\n\x05rf_id", b"\n\tis_cpu_op\xd8\x01\x01", b"\n\tis_cpu_op\xd8\x01\x00"
 _IS_CPU, _IS_PYTORCH_OP, _UNUSUAL = 1, 2, 4

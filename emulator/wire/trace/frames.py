@@ -32,7 +32,7 @@ class FrameBatch:
     """Consecutive whole records.
 
     Attributes:
-        base: offset of data[0] in the uncompressed file; None where the records were made from another format.
+        base: offset of data[0] in the uncompressed file; None if the records were made from another format.
         data: the bytes, the records first.
         starts: where in `data` each record begins, and at last where the last one ends.
         payloads: the messages.

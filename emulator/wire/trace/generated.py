@@ -35,7 +35,7 @@ def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = F
         The files, in the order of the ranks, the group file last.
 
     Raises:
-        InputError: the folder is not empty, or is no folder.
+        InputError: the folder is not empty, or is not a folder.
         HostError: something cannot be written.
     """
     attributes: dict[str, int | str] = {"schema": SCHEMA, "workload": workload.name, **workload.parameters}
@@ -109,7 +109,7 @@ def trace_folder(folder: Path, paths: Sequence[Path], *, force: bool | None = No
         force: take a folder that is not empty; None: the command has no such option.
 
     Raises:
-        InputError: the folder is not empty, or is no folder.
+        InputError: the folder is not empty, or is not a folder.
         HostError: it cannot be made.
     """
     is_new = _prepare_folder(folder, force=force)
@@ -129,7 +129,7 @@ def _prepare_folder(folder: Path, *, force: bool | None) -> bool:
     """Whether it had to be made."""
     is_new = not folder.exists()
     if not is_new and not folder.is_dir():
-        raise InputError(f"{folder} is no folder: name one for the trace")
+        raise InputError(f"{folder} is not a folder: name one for the trace")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())

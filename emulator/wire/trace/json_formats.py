@@ -61,7 +61,7 @@ def _read_text(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TraceError("is no UTF-8 text, so no JSON", path=path, offset=error.start) from error
+        raise TraceError("is not UTF-8 text, so no JSON", path=path, offset=error.start) from error
 
 
 def _objects(text: str, path: Path) -> Iterator[tuple[dict[str, object], int]]:
@@ -101,7 +101,9 @@ def _refuse_other_formats(first: dict[str, object], path: Path) -> None:
         raise TraceError(f"is {form}, not yet a Chakra trace: convert it to .et first", path=path)
     if "workload_graph" not in first and not first.keys() <= {"version", "attr"}:
         keys = ", ".join(sorted(first)[:5])
-        problem = f"is no Chakra trace: the first object must be the global metadata or have workload_graph; has {keys}"
+        problem = (
+            f"is not a Chakra trace: the first object must be the global metadata or have workload_graph; has {keys}"
+        )
         raise TraceError(problem, path=path)
 
 
@@ -118,7 +120,7 @@ def _parsed(value: dict[str, object], message: Message, line: int, path: Path) -
 
 def _graph_nodes(entries: object, path: Path) -> Iterator[Message]:
     if not isinstance(entries, list):
-        raise TraceError("workload_graph is no list", path=path)
+        raise TraceError("workload_graph is not a list", path=path)
     for index, entry in enumerate(entries):
         try:
             yield graph_node(entry)

@@ -37,7 +37,7 @@ def parse_rank_list(text: str) -> tuple[int, ...]:
     """Ranks from a text like `[0, 1]`.
 
     Raises:
-        UnreadableGroups: it is no list of integers; Kineto, for one, shortens long ones with an ellipsis.
+        UnreadableGroups: it is not a list of integers; Kineto, for one, shortens long ones with an ellipsis.
     """
     return _ranks(_literal(text))
 

@@ -52,7 +52,7 @@ def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
     """The first record of a file, whose first batch this is.
 
     Raises:
-        TraceError: it is no GlobalMetadata; the wire format of before October 2023 is named.
+        TraceError: it is not a GlobalMetadata; the wire format of before October 2023 is named.
     """
     payload, offset = batch.payloads[0], batch.offset(0)
     wire_types = _wire_types(payload)
@@ -65,7 +65,7 @@ def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
     try:
         return et_pb2.GlobalMetadata.FromString(payload)
     except DecodeError as error:
-        problem = "is no Chakra trace, or a corrupt one: its first record is no global metadata"
+        problem = "is not a Chakra trace, or a corrupt one: its first record is not global metadata"
         raise TraceError(problem, path=path, offset=offset) from error
 
 
@@ -73,7 +73,7 @@ def parse_nodes(batch: FrameBatch, path: Path) -> list[et_pb2.Node]:
     """The records of a batch as nodes.
 
     Raises:
-        TraceError: one is no node, or has a known field in the wrong wire type (which protobuf would set aside).
+        TraceError: one is not a node, or has a known field in the wrong wire type (which protobuf would set aside).
     """
     try:
         nodes = list(map(_parse_node, batch.payloads))
@@ -99,7 +99,7 @@ def check_attributes(node: et_pb2.Node, path: Path) -> None:
 
 
 def _wire_types(payload: bytes) -> dict[int, int]:
-    """Field number → wire type of the top level of any message; empty where it is none."""
+    """Field number → wire type of the top level of any message; empty if it is none."""
     try:
         message = Empty.FromString(payload)  # it knows no fields: all are unknown
     except DecodeError:

@@ -37,7 +37,7 @@ INT64_RANGE = range(-(1 << 63), 1 << 63)
 
 
 class BadGraphNode(ValueError):
-    """An entry of workload_graph that is no node; the message says what is wrong."""
+    """An entry of workload_graph that is not a node; the message says what is wrong."""
 
 
 def graph_node(entry: object) -> et_pb2.Node:
@@ -47,7 +47,7 @@ def graph_node(entry: object) -> et_pb2.Node:
         BadGraphNode: no object, no id, or a value that its field cannot have.
     """
     if not isinstance(entry, dict):
-        raise BadGraphNode("is no object")
+        raise BadGraphNode("is not an object")
     node = et_pb2.Node()
     seen = set()
     for key, value in entry.items():
@@ -65,13 +65,13 @@ def graph_node(entry: object) -> et_pb2.Node:
 def _set_field(node: et_pb2.Node, field: str, key: str, value: object) -> None:
     if field == "name":
         if not isinstance(value, str):
-            raise BadGraphNode(f"{key} is no string")
+            raise BadGraphNode(f"{key} is not a string")
         node.name = _text(value)
     elif field == "type":
         node.type = _enum_number(key, value, et_pb2.NodeType, "_NODE")  # type: ignore[assignment]
     elif field in ("ctrl_deps", "data_deps"):
         if not isinstance(value, list):
-            raise BadGraphNode(f"{key} is no list")
+            raise BadGraphNode(f"{key} is not a list")
         (node.ctrl_deps if field == "ctrl_deps" else node.data_deps).extend(_unsigned(key, item) for item in value)
     else:
         setattr(node, field, _unsigned(key, value))
@@ -115,7 +115,7 @@ def _integer(key: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, int):
-        raise BadGraphNode(f"{key} is no integer: {str(value)[:40]!r}")
+        raise BadGraphNode(f"{key} is not an integer: {str(value)[:40]!r}")
     return value
 
 

@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Series:
-    """The readings of a subject, by round; None where it gave none, then `problems` says why."""
+    """The readings of a subject, by round; None if it gave none, then `problems` says why."""
 
     subject: Subject
     readings: list[Reading | None] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of the table: None where there is nothing to show."""
+    """One line of the table: None if there is nothing to show."""
 
     setting: Setting
     ours: str
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where there is no target."""
+        """None if there is no target."""
         if self.target is None:
             return None
         judged = self.judged

@@ -52,7 +52,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path, topology: Topology) -> Non
 def test_a_state_of_another_release_is_named(tmp_path: Path) -> None:
     store = LabStore(tmp_path / "labs")
     (store.claim("x") / "state.json").write_text('{"format": 99}')
-    with pytest.raises(InputError, match=r"state\.json: is no state of a lab \(format 99"):
+    with pytest.raises(InputError, match=r"state\.json: is not a state of a lab \(format 99"):
         store.read("x")
 
 

@@ -17,12 +17,12 @@ LONG = "x" * 300
     ("path", "problem"),
     [
         (LONG, "File name too long"),
-        (f"file/{LONG}", "file is no folder"),
+        (f"file/{LONG}", "file is not a folder"),
         ("folder", "it is a folder"),
         ("", "a file name is needed"),
         ("none/page.html", "there is no folder none"),
-        ("file/page.html", "file is no folder"),
-        ("pipe", "it is no regular file"),
+        ("file/page.html", "file is not a folder"),
+        ("pipe", "it is not a regular file"),
         ("file", "Charkha did not make it"),
     ],
 )
@@ -50,7 +50,7 @@ def test_what_charkha_made_and_what_is_empty_may_be_replaced(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("path", "problem"),
-    [(LONG, "too long"), (f"a/{LONG}/b", "too long"), ("file", "no folder"), ("file/a", "no folder")],
+    [(LONG, "too long"), (f"a/{LONG}/b", "too long"), ("file", "not a folder"), ("file/a", "not a folder")],
 )
 def test_a_folder_has_a_place_or_a_reason(
     path: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(InputError, match="not empty"), RunWriter(tmp_path, manifest()):
         pass
-    with pytest.raises(InputError, match="no folder"), RunWriter(tmp_path / "precious", manifest()):
+    with pytest.raises(InputError, match="not a folder"), RunWriter(tmp_path / "precious", manifest()):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
@@ -274,7 +274,7 @@ def test_junk_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_folder_without_manifest_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="no run folder"):
+    with pytest.raises(ResultError, match="not a run folder"):
         read_run(tmp_path)
 
 

@@ -55,7 +55,7 @@ def test_a_cost_holds_for_the_parameters_it_was_measured_with() -> None:
 @pytest.mark.parametrize("change", [{"format": "other"}, {"version": 2}, {"timer": None}, {"transports": [{}]}])
 def test_what_is_no_calibration_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     (tmp_path / "c.json").write_text(json.dumps(to_json(MADE) | change))
-    with pytest.raises(InputError, match=r"c.json: is no calibration"):
+    with pytest.raises(InputError, match=r"c.json: is not a calibration"):
         read_calibration(tmp_path / "c.json")
 
 

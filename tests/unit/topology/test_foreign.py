@@ -102,7 +102,7 @@ def test_a_bandwidth_that_is_no_bit_rate_is_noted(tmp_path: Path) -> None:
     topology = load(tmp_path, text.replace("choice: gigabytes_per_second", "choice: gigatransfers_per_second"))
     assert topology.network.links[0].rate_bps is None
     assert topology.notes == (
-        "link eth has a bandwidth in gigatransfers_per_second, which is no bit rate: it is left out",
+        "link eth has a bandwidth in gigatransfers_per_second, which is not a bit rate: it is left out",
     )
 
 
@@ -122,10 +122,10 @@ def test_published_blueprints_load() -> None:
         ('instance: "srv[0]"', 'instance: "srx[0]"', ", edges[0].ep1: there is no instance 'srx'"),
         ('instance: "srv[0]"', 'instance: "srv[7]"', ", edges[0].ep1: [7] is outside 0 to 1"),
         ('"card[0:2].port[0]"', '"nic[0]"', ", edges[0].ep1: device server has no component 'nic'"),
-        ('"card[0:2].port[0]"', '"a b"', ", edges[0].ep1: 'a b' is no endpoint"),
+        ('"card[0:2].port[0]"', '"a b"', ", edges[0].ep1: 'a b' is not an endpoint"),
         ("scheme: one2one", "scheme: ring", ", edges[0]: scheme 'ring' is not known"),
         ("device: box", "device: crate", ", instances[1].device: there is no device 'crate'"),
-        ("device: box, count: 1", "device: box, count: -1", ", instances[1]: count -1 is no number"),
+        ("device: box, count: 1", "device: box, count: -1", ", instances[1]: count -1 is not a number"),
         ('"port[2]"', '"port[1]"', ": a link is plugged into sw0:port1 already"),
         ("edges:", "adges:", "without a list of edges"),
         ("{name: xpu, choice: xpu, count: 2}", "7", "has a value of an unexpected type"),
@@ -172,8 +172,8 @@ def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("topology: {}", ":1, topology: has no nodes"),
-        ("topology: {nodes: {a: 7}}", ":1, topology.nodes.a: is no node"),
-        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [7]", ":3, topology.links[0]: is no link"),
+        ("topology: {nodes: {a: 7}}", ":1, topology.nodes.a: is not a node"),
+        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [7]", ":3, topology.links[0]: is not a link"),
         ("topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: [x]]", ":3, topology.links[0]: has no two"),
         ("topology:\n  nodes: {a: }\n  links:\n  - endpoints: [a, b]", ":4, topology.links[0].endpoints[0]: 'a' is no"),
         ("topology: {nodes: {a: {kind: linux}}}", "has no hosts that are linked"),

@@ -177,7 +177,7 @@ LINK = '  - {endpoints: ["h0:eth0", "s0:p0"], rate: 1Gbit, mtu: 9000, latency: 1
         (TWO.replace("s0:p1", "s7:p1"), "links[1].endpoints[0]", "no node 's7'; there are h0, h1, s0"),
         (TWO.replace("h1:eth1", "h1:eth7"), "links[2].endpoints[0]", "host h1 has no interface 'eth7'"),
         (TWO.replace("s0:p1", "s0:p0"), "links[1].endpoints[0]", "a link is plugged into s0:p0 already"),
-        (TWO.replace("s0:p1", "s0"), "links[1].endpoints[0]", "'s0' is no end of a link"),
+        (TWO.replace("s0:p1", "s0"), "links[1].endpoints[0]", "'s0' is not an end of a link"),
         (TWO.replace('"s0:p0"', '"h0:eth0"'), "links[0].endpoints[1]", "plugged into h0:eth0 already"),
         (TWO.replace(LINK, ""), "links", "no link is plugged into h0:eth0"),
         (TWO.replace("10.0.0.1}", "10.0.0.1, rate: 3Gbit}"), "links[0]", "differ in their rate: 1000000000 and 30"),

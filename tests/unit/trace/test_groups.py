@@ -34,7 +34,7 @@ def test_group_file_is_parsed() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[" * 100_000, "nests too deeply"),
         ("[1]", "one JSON object"),
         ('{"1": 3}', "'1' must be a list"),

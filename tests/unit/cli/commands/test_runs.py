@@ -104,7 +104,7 @@ def test_pruning_lists_first_and_removes_with_yes(store: Path, capsys: pytest.Ca
         (["prune", "--yes"], "all runs at once are not pruned"),
         (["prune", "runs/a/01", "--status", "complete"], "not both"),
         (["list", "nowhere"], "nowhere: cannot be read"),
-        (["show", "runs"], "runs: is no run folder"),
+        (["show", "runs"], "runs: is not a run folder"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -47,10 +47,10 @@ def test_comm_size_is_the_input_of_a_rank(kind: CommKind, comm_size: int) -> Non
 @pytest.mark.parametrize(
     ("kind", "ranks", "size_bytes", "count", "message"),
     [
-        (CommKind.SEND, 2, 8, 1, "send is no collective"),
+        (CommKind.SEND, 2, 8, 1, "send is not a collective"),
         (CommKind.ALL_REDUCE, 0, 8, 1, "0 ranks"),
         (CommKind.ALL_REDUCE, 2, 8, 0, "0 collectives"),
-        (CommKind.ALL_REDUCE, 2, 2**63, 1, "no size of a collective"),
+        (CommKind.ALL_REDUCE, 2, 2**63, 1, "not a size of a collective"),
         (CommKind.ALL_GATHER, 3, 64, 1, "equal shards of 3 ranks"),
     ],
 )

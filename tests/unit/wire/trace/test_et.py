@@ -134,7 +134,7 @@ def test_the_longest_time_allowed_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        (b"\x08\x01\x12\x02\xff\xfe", "no Chakra node"),  # the name is no UTF-8
+        (b"\x08\x01\x12\x02\xff\xfe", "no Chakra node"),  # the name is not UTF-8
         (b"\x08\x01\x12\x7fabc", "no Chakra node"),  # the name is longer than the record
         (b"\x08", "no Chakra node"),
         (b"\x0a\x01a\x18\x04", "field id of a Node has the wrong wire type"),
@@ -175,7 +175,7 @@ def test_a_first_record_that_is_no_metadata_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"begins with a node|no global metadata"):
         read_rank(path, 0)
     path.write_bytes(frame(b"hello, world"))
-    with pytest.raises(TraceError, match="is no Chakra trace"):
+    with pytest.raises(TraceError, match="is not a Chakra trace"):
         read_rank(path, 0)
 
 

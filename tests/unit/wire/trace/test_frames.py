@@ -117,7 +117,7 @@ def test_every_cut_of_a_compressed_file_is_an_error(tmp_path: Path, suffix: str)
 def test_corrupt_compression_and_garbage_after_it_are_errors(tmp_path: Path, suffix: str) -> None:
     data = PACK[suffix](frame(os.urandom(5000)))
     with pytest.raises(TraceError, match="compressed data is corrupt"):
-        list(read_frames(save(tmp_path, data + b"garbage that is no member")))
+        list(read_frames(save(tmp_path, data + b"garbage that is not a member")))
     damaged = bytearray(data)
     damaged[7:40] = os.urandom(33)
     with pytest.raises(TraceError):
@@ -135,8 +135,8 @@ def test_a_compression_bomb_is_refused(tmp_path: Path, suffix: str, monkeypatch:
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cannot be read: No such file"):
         list(read_frames(tmp_path / "absent.0.et"))
-    with pytest.raises(TraceError, match="is no regular file"):
+    with pytest.raises(TraceError, match="is not a regular file"):
         list(read_frames(tmp_path))
     os.mkfifo(tmp_path / "pipe.0.et")
-    with pytest.raises(TraceError, match="is no regular file"):
+    with pytest.raises(TraceError, match="is not a regular file"):
         list(read_frames(tmp_path / "pipe.0.et"))

@@ -123,7 +123,7 @@ def test_the_first_ranks_of_a_trace_that_cannot_be_finished_do_not_stay(tmp_path
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="not a folder"):
         write_workload(TRANSFORMER, tmp_path / "file")
     with pytest.raises(HostError, match="cannot write"):
         write_workload(TRANSFORMER, tmp_path / "file" / "below")

@@ -89,15 +89,15 @@ def test_keys_of_workload_graph_without_a_meaning_become_attributes(tmp_path: Pa
         ('{}{"id": 18446744073709551616}', "no Node"),
         ('{"id": 1, "name": "n"}', "the first object must be the global metadata or have workload_graph; has id, name"),
         ('{"version": 3}', "line 1: no GlobalMetadata"),
-        ('{"workload_graph": 3}', "workload_graph is no list"),
-        (graph(3), r"workload_graph\[0\]: is no object"),
+        ('{"workload_graph": 3}', "workload_graph is not a list"),
+        (graph(3), r"workload_graph\[0\]: is not an object"),
         (graph({"id": 1}, {"name": "n"}), r"workload_graph\[1\]: has no id"),
         (graph({"id": -1}), r"workload_graph\[0\]: id is outside"),
         (graph({"id": 1, "runtime": -5}), "runtime is outside"),
-        (graph({"id": 1, "runtime": 0.5}), "runtime is no integer: '0.5'"),
-        (graph({"id": 1, "data_deps": 3}), "data_deps is no list"),
-        (graph({"id": 1, "data_deps": ["a"]}), "data_deps is no integer: 'a'"),
-        (graph({"id": 1, "name": 3}), "name is no string"),
+        (graph({"id": 1, "runtime": 0.5}), "runtime is not an integer: '0.5'"),
+        (graph({"id": 1, "data_deps": 3}), "data_deps is not a list"),
+        (graph({"id": 1, "data_deps": ["a"]}), "data_deps is not an integer: 'a'"),
+        (graph({"id": 1, "name": 3}), "name is not a string"),
         (graph({"id": 1, "NodeType": "COMPUTE"}), "NodeType is unknown: 'COMPUTE'"),
         (graph({"id": 1, "NodeType": 2**31}), "NodeType is unknown: 2147483648"),
         (graph({"id": 1, "NodeType": 12}), "node 1: unknown node type 12"),
@@ -115,7 +115,7 @@ def test_bad_json_is_named(tmp_path: Path, text: str, problem: str) -> None:
 
 def test_text_that_is_no_utf8_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "t.0.json").write_bytes(b'{}{"name": "\xff"}')
-    with pytest.raises(TraceError, match="offset 12: is no UTF-8 text"):
+    with pytest.raises(TraceError, match="offset 12: is not UTF-8 text"):
         read_rank(tmp_path / "t.0.json", 0)
 
 
