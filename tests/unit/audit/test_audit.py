@@ -365,6 +365,20 @@ def test_a_narrow_table_leaves_columns_out_and_cuts_no_number(width: int) -> Non
     assert all(len(line) <= width for line in narrow.splitlines())
 
 
+def test_one_violation_is_counted_as_one() -> None:
+    talk = conversation()
+    talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
+    assert "1 violation: opcode-sequence 1" in shown(talk.audit())
+
+
+def test_damaged_and_unchecked_packets_are_counted_in_the_headline() -> None:
+    talk = conversation()
+    flow, *others = talk.audit().flows
+    flow = dataclasses.replace(flow, flow=dataclasses.replace(flow.flow, icrc_bad=2, icrc_unchecked=1))
+    report = dataclasses.replace(talk.audit(), flows=(flow, *others))
+    assert "ICRC right in 12, wrong in 2, unchecked in 1" in shown(report)
+
+
 def test_the_table_shows_the_busiest_flows_and_the_first_violations() -> None:
     talk = Conversation()
     for qp in range(60):
