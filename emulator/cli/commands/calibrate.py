@@ -49,6 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--calibration", metavar="FILE", type=Path, help="file to write (default: where run looks)")
     parser.add_argument("--json", action="store_true", help="the content of the file as JSON on stdout")
+    parser.add_explain("calibration_table")
     parser.set_defaults(handler=run)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.statistics.collectives import labels_and_codes, to_ints
+from emulator.statistics.dut_counts import DROPS, growths
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_S
 from emulator.views.columns import Header
@@ -17,7 +19,6 @@ from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import spread_evenly
 
-DROPS = ("rx_dropped", "tx_dropped", "qdisc_drops", "profile_drops")
 LINES, POINTS = 8, 200
 """Most ports in one chart, those with the largest values, and points per port."""
 ROWS = 200
@@ -70,10 +71,10 @@ def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
     """Drop counter -> its increase over all devices; None if no device was observed."""
     if not counters.num_rows:
         return None
-    drops: dict[str, int] = {}
-    for name, series in series_of(counters).items():
-        if name.counter in DROPS:
-            drops[name.counter] = drops.get(name.counter, 0) + series.grown
+    drops: Counter[str] = Counter()
+    for (_, _, counter), growth in growths(counters).items():
+        if counter in DROPS:
+            drops[counter] += growth
     return drops
 
 
