@@ -33,7 +33,7 @@ from emulator.host.clock_id import clock_id
 from emulator.host.lateness import Lateness
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.host.timer import TimerfdClock
-from emulator.planner.program import Chunk
+from emulator.planner.rank_program import Chunk
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from emulator.errors import LocalProtocolError
 from emulator.host.clock import Clock
 from emulator.host.lateness import Lateness
 from emulator.planner.algorithms import schedule
-from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.trace.model import CommKind, Resource
 

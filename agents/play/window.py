@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.planner.program import Chunk, PlannedCommunication
+from emulator.planner.rank_program import Chunk, PlannedCommunication
 from emulator.trace.model import Resource
 
 REMEMBERED_ENDS = 4096

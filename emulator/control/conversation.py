@@ -9,7 +9,7 @@ from typing import TypeAlias
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
-from emulator.planner.program import Chunk, PlaySettings
+from emulator.planner.rank_program import Chunk, PlaySettings
 
 OLDEST_VERSION = 1
 NEWEST_VERSION = 1

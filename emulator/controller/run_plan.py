@@ -11,8 +11,8 @@ from emulator.control.parameter import Parameter
 from emulator.controller.clock import ClockEstimate
 from emulator.controller.listening import Listening
 from emulator.host.nic import NicFacts
-from emulator.planner.choice import AlgorithmChoice
-from emulator.planner.network.capping import PortShare
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.network.port_shares import PortShare
 from emulator.trace.model import IdArray, Workload
 
 

@@ -27,7 +27,7 @@ from emulator.controller.watchdog import JOIN_TIMEOUT_S, Watchdog, check_periodi
 from emulator.errors import EmulatorError, RunAborted
 from emulator.host.priority import behind_agents
 from emulator.host.scratch import scratch_folder
-from emulator.planner.program import PlaySettings
+from emulator.planner.rank_program import PlaySettings
 
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""

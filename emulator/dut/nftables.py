@@ -20,7 +20,7 @@ from ipaddress import ip_network
 from emulator.dut.opcodes import OpcodeClass
 from emulator.dut.profile import Above, Drop, Duplicate, Every, Mark, Match, Police, Rule, Selection, Share
 from emulator.lab.model import BRIDGE, ROUTER, Port
-from emulator.planner.network.overhead import ETHERNET_BYTES
+from emulator.planner.network.header_overhead import ETHERNET_BYTES
 from emulator.roce.constants import UDP_PORT
 from emulator.units import BITS_PER_BYTE
 

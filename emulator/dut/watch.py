@@ -15,7 +15,7 @@ from emulator.dut.profile_counters import counters_of
 from emulator.dut.scenario import Course, Scenario
 from emulator.lab.model import Design
 from emulator.lab.state import LabState, LabStore
-from emulator.planner.network.overhead import DEFAULT_MTU, ETHERNET_BYTES
+from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
 from emulator.run_folder.schema import Columns
 from emulator.topology.model import Topology
 from emulator.units import NS_PER_S

@@ -13,12 +13,12 @@ from emulator.experiment.resolve import Resolved, overrides_of, resolve
 from emulator.experiment.spec import Experiment
 from emulator.experiment.testbed import topology_without_host
 from emulator.experiment.workload import load_from_files
-from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
+from emulator.planner.network.packet_simulation import Sending
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
-from emulator.planner.network.queueing import Sending
 from emulator.planner.network.routing import Router, weights_of
-from emulator.planner.network.traffic import (
+from emulator.planner.traffic.operation import (
     Traffic,
     traffic_of_collective,
     traffic_of_transformer,

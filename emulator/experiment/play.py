@@ -37,9 +37,9 @@ from emulator.experiment.spec import Agents, Experiment
 from emulator.experiment.telemetry import publishing
 from emulator.experiment.testbed import Testbed, enter_testbed
 from emulator.experiment.workload import LoadedJob, load_job
-from emulator.planner.choice import AlgorithmChoice
-from emulator.planner.network.capping import PortShare, port_shares
-from emulator.planner.network.ideal import UNKNOWN_NS, ideal_per_instance
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.network.ideal_times import UNKNOWN_NS, ideal_per_instance
+from emulator.planner.network.port_shares import PortShare, port_shares
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.manifest import HostFacts, Manifest, Scaling, TraceFacts
 from emulator.run_folder.observer import RunObserver

@@ -16,7 +16,7 @@ from emulator.errors import PlanError
 from emulator.experiment.spec import Experiment, Job, Plain, parse_message_bytes
 from emulator.lab.shaping import call_bytes
 from emulator.planner.algorithms import parse_overrides
-from emulator.planner.network.overhead import (
+from emulator.planner.network.header_overhead import (
     DEFAULT_MTU,
     ETHERNET_BYTES,
     WireOverhead,

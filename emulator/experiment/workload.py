@@ -10,8 +10,8 @@ from pathlib import Path
 from emulator.experiment.spec import Job, Sweep, Trace
 from emulator.host.scratch import scratch_folder
 from emulator.planner.workloads import sweep
-from emulator.planner.workloads.node import SyntheticWorkload
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
+from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from emulator.planner.network.overhead import DEFAULT_MTU, roce_overhead, roce_path_mtu
+from emulator.planner.network.header_overhead import DEFAULT_MTU, roce_overhead, roce_path_mtu
 from emulator.topology.network import End, Network
 from emulator.units import BITS_PER_BYTE
 

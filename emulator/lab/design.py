@@ -12,7 +12,7 @@ from emulator.lab.model import HOST, ROUTER, SWITCHES, Design, Forward, Hop, Lab
 from emulator.lab.shaping import shape
 from emulator.lab.walk import Step, Walk
 from emulator.planner.network.ecmp import hash_seed
-from emulator.planner.network.overhead import DEFAULT_MTU
+from emulator.planner.network.header_overhead import DEFAULT_MTU
 from emulator.topology.model import Topology
 from emulator.topology.network import End, Interface, Link, Network
 

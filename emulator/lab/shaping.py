@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from emulator.errors import PlanError
 from emulator.lab.model import Shaping
-from emulator.planner.network.overhead import ETHERNET_BYTES, roce_packet_bytes, roce_path_mtu
+from emulator.planner.network.header_overhead import ETHERNET_BYTES, roce_packet_bytes, roce_path_mtu
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 ETHERNET_HEADER_BYTES = 14

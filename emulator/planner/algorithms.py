@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 from emulator.errors import PlanError
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.collectives import all_reduce, all_to_all, barrier, rooted
-from emulator.planner.defaults import default_algorithm, default_table
+from emulator.planner.default_algorithms import default_algorithm, default_table
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.trace.model import CommKind
 

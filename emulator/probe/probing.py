@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from emulator.planner.network.overhead import DEFAULT_MTU
+from emulator.planner.network.header_overhead import DEFAULT_MTU
 from emulator.probe.frames import Probe, Wire, probes
 from emulator.probe.ports import ProbePort, Refusal
 from emulator.probe.side import Side

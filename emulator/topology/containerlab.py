@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.foreign import Foreign
+from emulator.topology.imported import Foreign
 
 _KINDS = {"bridge": "bridge", "ovs-bridge": "ovs"}
 _SET_ADDRESS = re.compile(r"\bip (?:-\d )?(?:a|addr|address) add ([0-9a-fA-F.:]+)(?:/\d+)? dev ([\w.-]+)")

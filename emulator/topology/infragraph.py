@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.foreign import Foreign
+from emulator.topology.imported import Foreign
 
 _PART = re.compile(r"([\w.-]+?)(?:\[([-\d:]*)\])?")
 _GIGABITS = {"gigabits_per_second": 1, "gigabytes_per_second": 8}

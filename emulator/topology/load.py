@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.document import Document, read_document
-from emulator.topology.drawing import read_agents, read_dut, read_network, with_interfaces
-from emulator.topology.fabric import read_fabric
-from emulator.topology.foreign import Foreign
 from emulator.topology.hosts import HostEntry, read_hosts
+from emulator.topology.imported import Foreign
 from emulator.topology.infragraph import is_infragraph, read_infragraph
+from emulator.topology.leaf_spine import read_fabric
+from emulator.topology.links import read_agents, read_dut, read_network, with_interfaces
 from emulator.topology.model import Topology
 from emulator.topology.network import Network
+from emulator.topology.rank_places import deal_addresses, place_ranks
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
-from emulator.topology.settle import deal_addresses, place_ranks
 from emulator.validation import first_problem
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from agents.play.player import RankPlayer
 from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters
 from emulator.control.observations import Completion, RankSummary
-from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from tests.support.virtual_clock import VirtualClock
 

@@ -23,7 +23,7 @@ from emulator.controller import session as sessions
 from emulator.controller.run_plan import RunPlan, SessionOutcome
 from emulator.controller.session import RunSession
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
-from emulator.planner.choice import AlgorithmChoice
+from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
 from emulator.wire._pb import control_pb2 as pb
 from emulator.wire.control.codec import encode_agent

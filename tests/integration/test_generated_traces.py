@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
-from emulator.planner.workloads.node import SyntheticWorkload
-from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_workload
+from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind, Resource, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.trace.et import read_rank

@@ -9,10 +9,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.workloads.node import WORLD_GROUP, GroupRole, SyntheticWorkload, WorkNode
-from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.synthetic import WORLD_GROUP, GroupRole, SyntheticWorkload, WorkNode
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_workload
+from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from emulator.errors import PlanError
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
 from emulator.planner.collectives.pipeline import CHUNK_BYTES
-from emulator.planner.network.peers import peer_bytes, peer_totals, phases, transfers_per_group
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.phases import peer_bytes, peer_totals, phases, transfers_per_group
 from emulator.trace.model import CommKind
 
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]

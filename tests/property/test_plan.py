@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.planner.network.overhead import WireOverhead
+from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import make_plan
 from emulator.planner.network.routing import Router
-from emulator.planner.network.traffic import traffic_of_collective
+from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.trace.model import CommKind
 from tests.support.full import examples

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from emulator.planner.network.balance import balance_of
+from emulator.planner.network.load_balance import balance_of
 from emulator.statistics.collectives import to_ints
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 

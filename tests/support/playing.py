@@ -18,11 +18,11 @@ from agents.transports.base import Endpoint, EndpointEvents
 from emulator.control.observations import Completion, RankSummary
 from emulator.controller.stream import ProgramStream
 from emulator.host.clock import Clock
+from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
-from emulator.planner.choice import AlgorithmChoice
-from emulator.planner.program import PlaySettings
+from emulator.planner.rank_program import PlaySettings
 from emulator.planner.schedule import Collective
-from emulator.planner.workloads.node import SyntheticWorkload, WorkNode
+from emulator.planner.workloads.synthetic import SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire._pb import control_pb2 as pb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from emulator.planner.workloads.node import WORLD_GROUP, SyntheticWorkload, WorkNode
+from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind
 
 

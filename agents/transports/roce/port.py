@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from emulator.host.clock import Clock
-from emulator.planner.network.overhead import roce_packet_bytes
+from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.messages import Run
 from emulator.roce.pacing import Pacer
 from emulator.roce.tuning import LONGEST_PACED_RUN_NS

@@ -10,11 +10,11 @@ from typing import Any
 from emulator.cli.options.converters import argument
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Group, Parser, Subparsers
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
-from emulator.planner.workloads.node import SyntheticWorkload
-from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_workload
+from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.run_folder.places import check_folder
 from emulator.trace.model import CommKind
 from emulator.units import parse_size

@@ -14,7 +14,7 @@ from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
 from emulator.experiment.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec import COLLECTIVES, Experiment
-from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
 from emulator.units import parse_size
 from emulator.views.as_json.plan import plan_to_json

@@ -12,7 +12,7 @@ import pyarrow as pa
 from emulator.errors import PlanError
 from emulator.export.astra_sim.fit import Observation
 from emulator.planner.algorithms import bytes_per_member
-from emulator.planner.depth import message_depth
+from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part

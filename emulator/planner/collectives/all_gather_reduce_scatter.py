@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emulator.planner.collectives.doubling import (
+from emulator.planner.collectives.blocks import Blocks
+from emulator.planner.collectives.halving_doubling import (
     circulant_gather,
     circulant_scatter,
     circulant_scatter_bytes,
@@ -18,7 +19,6 @@ from emulator.planner.collectives.doubling import (
     powers_below,
 )
 from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
-from emulator.planner.collectives.spans import Blocks
 from emulator.planner.schedule import Collective, Lane, Step, Transfer
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from emulator.planner.collectives.doubling import doubling, halving, halving_bytes, powers_below
+from emulator.planner.collectives.blocks import Blocks, BlockSlices, transfer
+from emulator.planner.collectives.halving_doubling import doubling, halving, halving_bytes, powers_below
 from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
 from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
-from emulator.planner.collectives.spans import Blocks, BlockSlices, transfer
 from emulator.planner.collectives.trees import two_trees
 from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from emulator.planner.collectives.spans import Blocks, transfer
+from emulator.planner.collectives.blocks import Blocks, transfer
 from emulator.planner.schedule import Collective, Lane, Step, block
 
 Locate: TypeAlias = Callable[[int], tuple[int, int]]

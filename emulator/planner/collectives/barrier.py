@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emulator.planner.collectives.doubling import powers_below
+from emulator.planner.collectives.halving_doubling import powers_below
 from emulator.planner.collectives.trees import binomial
 from emulator.planner.schedule import BARRIER_BYTES, Collective, Lane, Step, Transfer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.planner.collectives.spans import Blocks
+from emulator.planner.collectives.blocks import Blocks
 from emulator.planner.collectives.trees import Place
 from emulator.planner.schedule import Lane, Step, Transfer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.planner.collectives.spans import Blocks, BlockSlices
+from emulator.planner.collectives.blocks import Blocks, BlockSlices
 from emulator.planner.schedule import Lane, Step, Transfer
 
 SLICES = 2

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from emulator.planner.collectives.blocks import Blocks, transfers
 from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
-from emulator.planner.collectives.spans import Blocks, transfers
 from emulator.planner.collectives.trees import Place, binomial, binomial_subtree, chain, star
 from emulator.planner.schedule import Collective, Lane, Step
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emulator.planner.network.peers import Phase
 from emulator.planner.network.routing import Router
-from emulator.planner.network.traffic import Operation
+from emulator.planner.traffic.operation import Operation
+from emulator.planner.traffic.phases import Phase
 from emulator.trace.model import IntArray
 
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emulator.planner.network.fluid import fluid_ns
+from emulator.planner.network.fluid_simulation import fluid_ns
+from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.incast import Incast, incast_of
-from emulator.planner.network.overhead import WireOverhead
-from emulator.planner.network.peers import Phase
-from emulator.planner.network.queueing import Sending, queued_ns
+from emulator.planner.network.packet_simulation import Sending, queued_ns
 from emulator.planner.network.routing import FloatArray, Router, sum_by
-from emulator.planner.network.traffic import Operation, Traffic, check_size
+from emulator.planner.traffic.operation import Operation, Traffic, check_size
+from emulator.planner.traffic.phases import Phase
 from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.model import BoolArray, IntArray

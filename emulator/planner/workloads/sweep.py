@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.microbenchmark import CollectiveLoop
-from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.planner.workloads.collective_loop import CollectiveLoop
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
 from emulator.trace.model import CommKind
 
 

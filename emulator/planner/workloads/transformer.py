@@ -14,7 +14,7 @@ from enum import Enum
 
 from emulator.errors import PlanError
 from emulator.planner.workloads.layout import Layout
-from emulator.planner.workloads.pipeline import PipelineSchedule
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.program import MAX_MICROS
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.planner.network.balance import (
+from emulator.planner.network.load_balance import (
     Balance,
     EqualCost,
     Oversubscription,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator.planner.workloads.node import SyntheticWorkload, Totals
+from emulator.planner.workloads.synthetic import SyntheticWorkload, Totals
 
 
 def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:

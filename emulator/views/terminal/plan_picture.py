@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.network.balance import level_names, levels
+from emulator.planner.network.load_balance import level_names, levels
 from emulator.planner.network.plan import Plan
 from emulator.planner.network.routing import FloatArray
 from emulator.trace.model import IntArray

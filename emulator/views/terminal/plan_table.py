@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.network.balance import (
+from emulator.planner.network.load_balance import (
     EqualCost,
     Tier,
     equal_cost,

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.workloads.node import SyntheticWorkload, Traffic
+from emulator.planner.workloads.synthetic import SyntheticWorkload, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns import Column, explain
 from emulator.views.terminal.table import FittedTable

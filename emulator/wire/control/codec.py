@@ -40,7 +40,7 @@ from emulator.control.observations import Completions, ComputeSpans, FlowCounter
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
-from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
 

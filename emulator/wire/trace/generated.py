@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from emulator.errors import HostError, InputError
-from emulator.planner.workloads.node import WORLD_GROUP, SyntheticWorkload, WorkNode
+from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.compression import Encoding

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emulator.controller.stream import CHUNK_NODES, ProgramStream
-from emulator.planner.program import PlannedCommunication
+from emulator.planner.rank_program import PlannedCommunication
 from emulator.trace.model import CommKind, RankTrace
 from emulator.trace.workload import build_workload
 from tests.support.traces import METADATA, coll, node, rank_trace, recv, send

@@ -12,7 +12,7 @@ from emulator.lab.commands import _refused, require_root, require_tools
 from emulator.lab.design import make_design
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
 from emulator.lab.shaping import FAST_BPS, QUEUE_NS, call_bytes, merging_ns, shape
-from emulator.planner.network.overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
+from emulator.planner.network.header_overhead import ETHERNET_BYTES, roce_overhead, roce_packet_bytes, roce_path_mtu
 from emulator.roce.payload import Payload
 from emulator.topology.load import load_topology
 

@@ -11,7 +11,7 @@ from agents.play import tags
 from agents.play.compute import ComputeResource
 from agents.play.usage import Usage
 from agents.play.window import Node, Window
-from emulator.planner.program import Chunk
+from emulator.planner.rank_program import Chunk
 from emulator.trace.model import Resource
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import algorithms_for
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_workload
+from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind, RankTrace
 from tests.support.playing import Played, check_bytes, check_order, everyone, play, traces_of
 from tests.support.traces import coll, node, rank_trace, recv, send

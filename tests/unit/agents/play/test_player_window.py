@@ -14,7 +14,7 @@ from agents.play.window import REMEMBERED_ENDS
 from emulator.control.observations import Completion
 from emulator.controller.stream import ProgramStream
 from emulator.errors import LocalProtocolError
-from emulator.planner.program import Chunk, PlaySettings
+from emulator.planner.rank_program import Chunk, PlaySettings
 from emulator.trace.model import CommKind, RankTrace
 from emulator.trace.proof import prove
 from emulator.trace.workload import build_workload

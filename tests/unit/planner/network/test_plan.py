@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.network.overhead import WireOverhead
+from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
-from emulator.planner.network.traffic import (
+from emulator.planner.traffic.operation import (
     Operation,
     Traffic,
     check_size,
@@ -20,7 +20,7 @@ from emulator.planner.network.traffic import (
     traffic_of_workload,
 )
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_totals
+from emulator.planner.workloads.transformer_workload import transformer_totals
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
@@ -206,7 +206,7 @@ def test_work_in_small_parts_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch
     traffic = collective(CommKind.ALL_TO_ALL, "parallel", ranks=16, size_bytes=4000, group_size=5)
     whole = plan_of(topology, traffic)
     monkeypatch.setattr("emulator.planner.network.plan.FLOWS_AT_ONCE", 1)
-    monkeypatch.setattr("emulator.planner.network.traffic.SENDERS_AT_ONCE", 6)
+    monkeypatch.setattr("emulator.planner.traffic.operation.SENDERS_AT_ONCE", 6)
     parts = plan_of(topology, traffic)
     for one, other in ((whole.loads.even, parts.loads.even), (whole.loads.hashed, parts.loads.hashed)):
         np.testing.assert_allclose(one, other)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.stage import transformer_nodes
 from emulator.planner.workloads.transformer import (
     Transformer,
     compute_times,
@@ -15,6 +14,7 @@ from emulator.planner.workloads.transformer import (
     optimizer_micros,
     parameter_count,
 )
+from emulator.planner.workloads.transformer_stage import transformer_nodes
 
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, batch=1536, vocabulary=51200)
 SMALL = Transformer(layers=4, hidden=512, sequence=1024, batch=8, micro_batches=4, vocabulary=4096)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.trace.model import CommKind
 from emulator.views.as_json.workload import workload_to_json
 from emulator.views.terminal.written_trace import EXPLAIN, files_line, render

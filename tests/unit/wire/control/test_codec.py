@@ -10,7 +10,7 @@ import pytest
 from emulator.control import conversation as control
 from emulator.control.observations import Completions
 from emulator.errors import RemoteProtocolError
-from emulator.planner.program import Chunk, PlannedCommunication, PlaySettings
+from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
 from emulator.wire.control.codec import NO_ROOT, decode, encode_agent, encode_controller

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import HostError, InputError
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
-from emulator.planner.workloads.node import WorkNode
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.synthetic import WorkNode
 from emulator.planner.workloads.transformer import Transformer
-from emulator.planner.workloads.workload import transformer_workload
+from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.generated import encode_node, write_workload

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agents.transports.roce.port import PortPacer
-from emulator.planner.network.overhead import roce_packet_bytes
+from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.messages import Message, Run, Verb
 from emulator.roce.psn import Psn
 from emulator.roce.tuning import PORT_LEAD_NS

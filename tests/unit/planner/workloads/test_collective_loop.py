@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.microbenchmark import CollectiveLoop, collective_workload
+from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.trace.model import CommKind
 
 

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.planner.network.balance import balance_of, equal_cost, level_names, levels, oversubscription
-from emulator.planner.network.overhead import WireOverhead
+from emulator.planner.network.header_overhead import WireOverhead
+from emulator.planner.network.load_balance import balance_of, equal_cost, level_names, levels, oversubscription
 from emulator.planner.network.plan import make_plan
 from emulator.planner.network.routing import Router
-from emulator.planner.network.traffic import traffic_of_collective
+from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 from emulator.topology.paths import Paths

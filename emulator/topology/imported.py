@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from itertools import count
 from typing import Any
 
-from emulator.topology.fabric import BENCHMARK_PREFIX
+from emulator.topology.leaf_spine import BENCHMARK_PREFIX
 
 
 @dataclass(slots=True)

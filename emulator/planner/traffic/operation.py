@@ -15,13 +15,13 @@ import numpy as np
 
 from emulator.errors import PlanError
 from emulator.planner.algorithms import choose
-from emulator.planner.network.peers import Phase, peer_totals, phases, transfers_per_group
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.phases import Phase, peer_totals, phases, transfers_per_group
+from emulator.planner.workloads.collective_loop import CollectiveLoop
 from emulator.planner.workloads.layout import Coordinates, Layout
-from emulator.planner.workloads.microbenchmark import CollectiveLoop
-from emulator.planner.workloads.node import WORLD_GROUP, WorkNode
-from emulator.planner.workloads.stage import transformer_nodes
+from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer_stage import transformer_nodes
 from emulator.trace.model import CommKind, Communication, IntArray, Workload
 from emulator.units import NS_PER_US
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emulator.planner.workloads.node import WorkNode
-from emulator.planner.workloads.pipeline import PipelineSchedule
-from emulator.planner.workloads.stage import transformer_nodes
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.synthetic import WorkNode
 from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer_stage import transformer_nodes
 from emulator.trace.model import CommKind
 
 MODEL = Transformer(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from emulator.planner.collectives.spans import Blocks, transfer, transfers
+from emulator.planner.collectives.blocks import Blocks, transfer, transfers
 from emulator.planner.schedule import Lane, Step
 
 

@@ -1,7 +1,13 @@
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.network.overhead import TCP_1500, roce_overhead, roce_path_mtu, tcp_overhead, transport_overhead
+from emulator.planner.network.header_overhead import (
+    TCP_1500,
+    roce_overhead,
+    roce_path_mtu,
+    tcp_overhead,
+    transport_overhead,
+)
 
 
 def test_a_tcp_segment_at_1500() -> None:

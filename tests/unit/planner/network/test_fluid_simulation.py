@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.planner.network.fluid import fair_rates
-from emulator.planner.network.overhead import WireOverhead
+from emulator.planner.network.fluid_simulation import fair_rates
+from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import OperationPlan, make_plan
 from emulator.planner.network.routing import Router
-from emulator.planner.network.traffic import traffic_of_collective
+from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
 from emulator.trace.model import CommKind

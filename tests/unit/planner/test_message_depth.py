@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import BUILT_IN
-from emulator.planner.depth import message_depth
+from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
 from emulator.trace.model import CommKind
 

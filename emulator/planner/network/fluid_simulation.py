@@ -16,8 +16,8 @@ import numpy as np
 
 from emulator.planner.algorithms import schedule
 from emulator.planner.network.routing import FloatArray, Router
-from emulator.planner.network.traffic import Operation
 from emulator.planner.schedule import Collective, Step, Transfer
+from emulator.planner.traffic.operation import Operation
 from emulator.trace.model import IntArray
 
 MOST_TRANSFERS = 2048

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.planner.network import queueing
-from emulator.planner.network.queueing import Sending, queued_ns
+from emulator.planner.network import packet_simulation
+from emulator.planner.network.packet_simulation import Sending, queued_ns
 from emulator.planner.network.routing import Router
-from emulator.planner.network.traffic import traffic_of_collective
+from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology
 from emulator.trace.model import CommKind
 
@@ -116,6 +116,6 @@ links:
 
 
 def test_what_is_too_much_to_walk_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queueing, "MOST_FRAMES", 22)
+    monkeypatch.setattr(packet_simulation, "MOST_FRAMES", 22)
     assert broadcast(tmp_path, 8) is not None
     assert broadcast(tmp_path, 9) is None

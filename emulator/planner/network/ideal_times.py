@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from emulator.planner.algorithms import bytes_per_member, schedule
-from emulator.planner.network.overhead import TCP_1500, WireOverhead
+from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
 from emulator.topology.model import Topology
 from emulator.trace.model import CommKind, Communication, IntArray, Workload

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.node import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
 from emulator.planner.workloads.transformer import MAX_COMM_SIZE
 from emulator.trace.model import CommKind
 from emulator.trace.program import MAX_MICROS

@@ -21,11 +21,11 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from emulator.planner.network.fluid import lanes_of
-from emulator.planner.network.overhead import roce_packet_bytes
+from emulator.planner.network.fluid_simulation import lanes_of
+from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.planner.network.routing import FloatArray, Router
-from emulator.planner.network.traffic import Operation
 from emulator.planner.schedule import Step
+from emulator.planner.traffic.operation import Operation
 from emulator.roce.constants import (
     ACK_REQUESTS_PER_TIMEOUT,
     ACKS_PER_WINDOW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.planner.workloads.pipeline import PipelineSchedule, pipeline_steps
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule, pipeline_steps
 
 
 def _order(schedule: PipelineSchedule, *, stage: int, stages: int, micro_batches: int) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.network.ideal import (
+from emulator.planner.network.ideal_times import (
     TCP_1500,
     UNKNOWN_NS,
     IdealTimes,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from emulator.planner.algorithms import canonical_kind, schedule
-from emulator.planner.collectives.doubling import powers_below
+from emulator.planner.collectives.halving_doubling import powers_below
 from emulator.planner.collectives.pipeline import in_chunks
 from emulator.planner.collectives.trees import Place, chain, two_trees
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
-from emulator.planner.workloads.node import WORLD_GROUP, WorkNode
-from emulator.planner.workloads.pipeline import pipeline_steps
+from emulator.planner.workloads.pipeline_schedule import pipeline_steps
+from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.planner.workloads.transformer import LOSS_BYTES, Transformer, compute_times, optimizer_micros
 from emulator.trace.model import CommKind
 
