@@ -15,6 +15,7 @@ from emulator.roce.payload import Payload, Staging
 from emulator.roce.psn import Psn, add
 from emulator.roce.queue_pair import QueuePair
 from emulator.roce.receiver import Receiver
+from emulator.roce.tuning import KNOWN_PORTS
 
 PORT, COUNT, PSN, QPN, RKEY = 50_000, 30, Psn(9), 16, 77
 SOURCE, DESTINATION = bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2))
@@ -206,6 +207,26 @@ def test_random_payload_longer_than_its_slots_is_compared_from_any_packet_on() -
         assert (end.taken(), dict(end.pair.drops)) == (start + count, {})
 
 
+def test_where_a_sample_finds_something_wrong_every_packet_that_came_with_it_is_compared() -> None:
+    end = End(verify_every=2, receiver="ooo")
+    end.receive(end.run())
+    packets = end.run(PSN + COUNT)
+    for damaged in (5, 9):
+        packets[damaged * end.stride + 500] ^= 1
+    end.receive(packets)
+    assert end.pair.drops == {"payload": 2}
+    assert (end.taken(), end.responder.early_packets) == (COUNT + 5, COUNT - 7)
+
+
+def test_a_packet_far_behind_the_first_of_a_reception_is_looked_at_like_any_other() -> None:
+    end = End(path_mtu=1024, call_bytes=0)
+    packets = end.run(count=300)
+    again = reseal(end.run(PSN + 3, count=1))
+    packets[280 * end.stride : 281 * end.stride] = again
+    end.receive(packets)
+    assert (end.taken(), end.responder.duplicates, end.responder.early_packets) == (280, 1, 19)
+
+
 # Packets that come alone.
 
 MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1)
@@ -349,3 +370,4 @@ def test_a_peer_may_use_many_source_ports() -> None:
         packet = bytes(framing.write(add(PSN, index - 1), MESSAGE, RKEY))
         end.receiver.receive(memoryview(packet), len(packet), 50_000 + index, 0)
     assert len(end.responder.delivered) == 200
+    assert len(end.receiver._framings) <= KNOWN_PORTS

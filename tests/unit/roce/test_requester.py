@@ -208,3 +208,40 @@ def test_a_window_that_is_overfull_opens_until_something_more_goes() -> None:
     while requester.opens_ns != NEVER:
         more += sent(requester, requester.opens_ns)
     assert more
+
+
+def test_an_acknowledgement_is_requested_as_soon_as_an_interval_is_full() -> None:
+    requester = Requester(ConnectionSettings(window_packets=64, ack_interval=4))
+    requester.post(Message(Verb.WRITE, 20 * 4096))
+    runs = [requester.next_run(0, most) for most in (3, 1, 4)]
+    assert [run and run.ack_request for run in runs] == [False, True, True]
+
+
+def test_a_pause_of_the_owner_never_lies_in_the_future() -> None:
+    settings = ConnectionSettings()
+    requester = Requester(settings)
+    requester.post(Message(Verb.WRITE, 100))
+    assert requester.next_run(100, 1) is not None
+    requester.held_up(10**12, 200)
+    assert requester.deadline_ns == 200 + settings.timeout_ns
+
+
+def test_of_a_run_that_goes_on_after_a_loss_only_what_went_before_counts_as_sent_again() -> None:
+    requester = Requester(ConnectionSettings(window_packets=20, ack_interval=10))
+    requester.post(Message(Verb.WRITE, 10 * 4096))
+    assert requester.next_run(0, 5) is not None
+    requester.acknowledge(Psn(2), Syndrome.SEQUENCE_ERROR, 1)
+    runs = [requester.next_run(2, 10) for _ in range(2)]
+    assert [run and (run.offset, run.packets) for run in runs] == [(2, 2), (4, 2)]
+    assert (requester.retransmits, requester.sent_packets) == (3, 9)
+
+
+def test_an_answer_to_what_was_sent_twice_is_no_sample_of_the_round_trip() -> None:
+    settings = ConnectionSettings()
+    requester = Requester(settings)
+    requester.post(Message(Verb.WRITE, 100))
+    assert requester.next_run(0, 1) is not None
+    requester.handle_timer(settings.timeout_ns)
+    assert requester.next_run(settings.timeout_ns, 1) is not None
+    requester.acknowledge(Psn(0), 0x1F, settings.timeout_ns + 5)
+    assert (requester.is_idle, requester.rtt_ns) == (True, None)

@@ -163,3 +163,33 @@ def test_what_follows_a_message_that_found_no_receive_draws_no_nak_of_its_own() 
     for psn in range(3):
         responder.receive(Arrival(Opcode.RC_SEND_ONLY, Psn(psn), 1, 100, True))
     assert len(responder.delivered) == 3
+
+
+def test_packets_are_taken_early_up_to_the_window_and_no_further() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256, is_ooo=True, ooo_window=4))
+    responder.receive(first(9))
+    responder.receive(middle(4))
+    assert (responder.naks, responder.early_packets) == (0, 1)
+    responder.receive(middle(5))
+    assert (responder.naks, responder.early_packets) == (1, 2)
+
+
+def test_a_packet_of_an_early_run_that_comes_again_says_that_the_gap_was_lost_again() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(middle(3)._replace(packets=3))
+    assert responder.take_reply() is not None
+    responder.receive(middle(4))
+    assert responder.take_reply() == (0, Syndrome.SEQUENCE_ERROR, 0)
+
+
+def test_the_largest_message_may_begin() -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256))
+    responder.receive(first(3)._replace(length=LARGEST_MESSAGE_BYTES))
+    assert (responder.is_broken, responder.length) == (False, LARGEST_MESSAGE_BYTES)
+
+
+@pytest.mark.parametrize(("length", "is_broken"), [(0, False), (9, True)])
+def test_a_key_matters_only_where_there_is_something_to_write(length: int, is_broken: bool) -> None:
+    responder = Responder(ConnectionSettings(path_mtu=256, rkey=5))
+    responder.receive(Arrival(Opcode.RC_WRITE_ONLY, Psn(0), size=length, rkey=6, length=length))
+    assert responder.is_broken is is_broken

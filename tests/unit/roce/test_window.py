@@ -1,6 +1,11 @@
 import pytest
 
-from emulator.roce.tuning import LEAST_PACKETS_AFTER_LOSS, LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES
+from emulator.roce.tuning import (
+    LEAST_PACKETS_AFTER_LOSS,
+    LEAST_WINDOW_BYTES,
+    MOST_PACKETS_AFTER_LOSS,
+    MOST_WINDOW_BYTES,
+)
 from emulator.roce.window import SendWindow, window_bytes
 
 
@@ -55,3 +60,9 @@ def test_a_window_stays_useful_among_many_peers() -> None:
 @pytest.mark.parametrize("peers", [1, 1023])
 def test_a_window_is_at_most_half_of_a_small_buffer(peers: int) -> None:
     assert window_bytes(212_992, peers=peers) == 106_496
+
+
+def test_a_large_window_falls_to_what_helps_after_a_loss() -> None:
+    window = SendWindow(4096, ack_interval=2048, smallest_run=1)
+    window.lost()
+    assert window.packets == MOST_PACKETS_AFTER_LOSS
