@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -21,17 +22,15 @@ class CongestionControl(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class FixedRate:
-    """No congestion control: `rate` bit/s, or no limit where that is None."""
+    """No congestion control: `rate` bit/s; None: as fast as the window allows."""
 
-    __slots__ = ("_rate",)
-
-    def __init__(self, rate: float | None = None) -> None:
-        self._rate = rate
+    rate: float | None = None
 
     def rate_bps(self, now: int) -> float | None:
         """See CongestionControl."""
-        return self._rate
+        return self.rate
 
     def notified(self, now: int) -> None:
         """See CongestionControl."""

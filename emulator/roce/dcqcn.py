@@ -15,7 +15,7 @@ Source: Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from emulator.errors import PlanError
 
@@ -143,31 +143,25 @@ def _scaled(values: DcqcnParameters, line_rate_bps: float) -> DcqcnParameters:
     )
 
 
+@dataclass(slots=True, eq=False)
 class ReactionPoint:
-    """Sets one flow's rate; the timers are brought up to date whenever somebody asks."""
+    """Sets one flow's rate; timers are brought up to date when it is read."""
 
-    __slots__ = (
-        "_alpha_due_ns",
-        "_byte_expiries",
-        "_bytes",
-        "_cut_ns",
-        "_increase_due_ns",
-        "_is_cut",
-        "_parameters",
-        "_timer_expiries",
-        "alpha",
-        "current_bps",
-        "target_bps",
-    )
+    parameters: DcqcnParameters
+    alpha: float = field(init=False)
+    current_bps: float = field(init=False)
+    target_bps: float = field(init=False)
+    _is_cut: bool = False  # until the first CNP there is nothing to recover from
+    _cut_ns: int = 0
+    _alpha_due_ns: int = 0
+    _increase_due_ns: int = 0
+    _bytes: int = 0
+    _byte_expiries: int = 0
+    _timer_expiries: int = 0
 
-    def __init__(self, parameters: DcqcnParameters) -> None:
-        self._parameters = parameters
-        self.alpha = parameters.initial_alpha
-        self.current_bps = self.target_bps = parameters.line_rate_bps
-        self._is_cut = False  # until the first CNP there is nothing to recover from
-        self._cut_ns = 0
-        self._alpha_due_ns = self._increase_due_ns = 0
-        self._bytes = self._byte_expiries = self._timer_expiries = 0
+    def __post_init__(self) -> None:
+        self.alpha = self.parameters.initial_alpha
+        self.current_bps = self.target_bps = self.parameters.line_rate_bps
 
     def rate_bps(self, now: int) -> float:
         """R_C, bit/s."""
@@ -177,7 +171,7 @@ class ReactionPoint:
 
     def notified(self, now: int) -> None:
         """A CNP came: cut the rate, unless it has just been cut."""
-        parameters = self._parameters
+        parameters = self.parameters
         if self._is_cut:
             self._catch_up(now)
             if now - self._cut_ns < parameters.decrease_interval_ns:
@@ -202,13 +196,13 @@ class ReactionPoint:
             return
         self._catch_up(now)
         self._bytes += size
-        while self._bytes >= self._parameters.byte_counter_bytes:
-            self._bytes -= self._parameters.byte_counter_bytes
+        while self._bytes >= self.parameters.byte_counter_bytes:
+            self._bytes -= self.parameters.byte_counter_bytes
             self._byte_expiries += 1
             self._increase()
 
     def _catch_up(self, now: int) -> None:
-        parameters = self._parameters
+        parameters = self.parameters
         while self._alpha_due_ns <= now and self.alpha > 0:
             self.alpha *= 1 - parameters.alpha_gain
             self._alpha_due_ns += parameters.alpha_timer_ns
@@ -223,7 +217,7 @@ class ReactionPoint:
             self._increase()
 
     def _increase(self) -> None:
-        parameters, expiries = self._parameters, (self._timer_expiries, self._byte_expiries)
+        parameters, expiries = self.parameters, (self._timer_expiries, self._byte_expiries)
         if min(expiries) > parameters.recovery_threshold:
             self.target_bps += parameters.hyper_bps
         elif max(expiries) >= parameters.recovery_threshold:
@@ -234,18 +228,16 @@ class ReactionPoint:
             self.current_bps = parameters.line_rate_bps
 
 
+@dataclass(slots=True, eq=False)
 class NotificationPoint:
-    """Says when a receiver sends a CNP: for a marked packet, but not sooner than a gap after the one before."""
+    """Decides when a receiver sends a CNP: for a marked packet, at most one per `gap_ns`."""
 
-    __slots__ = ("_gap_ns", "_last_ns")
-
-    def __init__(self, gap_ns: int) -> None:
-        self._gap_ns = gap_ns
-        self._last_ns: int | None = None
+    gap_ns: int
+    _last_ns: int | None = None
 
     def marked(self, now: int) -> bool:
         """A packet came with the mark; whether to send a CNP for it."""
-        if self._last_ns is not None and now - self._last_ns < self._gap_ns:
+        if self._last_ns is not None and now - self._last_ns < self.gap_ns:
             return False
         self._last_ns = now
         return True

@@ -11,6 +11,7 @@ PSN_SPACE = 1 << 24
 """How many there are."""
 
 PSN_MASK = PSN_SPACE - 1
+ZERO_PSN = Psn(0)
 _HALF = PSN_SPACE >> 1
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
 
 from emulator.roce.congestion import CongestionControl, FixedRate
 from emulator.roce.dcqcn import NotificationPoint
 from emulator.roce.messages import ConnectionSettings, Message, Run
 from emulator.roce.pacing import Pacer
-from emulator.roce.psn import Psn
+from emulator.roce.psn import ZERO_PSN, Psn
 from emulator.roce.requester import NEVER, Requester
 from emulator.roce.responder import Responder
 from emulator.roce.tuning import CALM_PER_LEAD
@@ -22,66 +23,52 @@ PACKET_OVERHEAD_BYTES = 16
 """Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
 
 
+@dataclass(slots=True, eq=False)
 class QueuePair:
     """One end of a connection.
 
-    Args:
+    Attributes:
         settings: see ConnectionSettings.
         send_psn, expect_psn: PSN of the first packet of either direction.
-        congestion: sets the rate of what is sent; not limited where not given.
+        congestion: sets the rate of what is sent; not limited by default.
         cnp_gap_ns: smallest gap between the CNPs this end sends.
         lead_ns: how long before its time a run may go at most, as long as congestion control allows the line rate;
             less at first and after a CNP, see CALM_PER_LEAD.
+        completed: messages that answers have completed. The owner takes them and sets None again: no answer came.
+        paced_until: when the pacer or a full window lets the next run go; NEVER if neither is waiting.
     """
 
-    __slots__ = (
-        "_calm_ns",
-        "_drops",
-        "_line_rate_bps",
-        "_packet_bytes",
-        "cnps_received",
-        "cnps_sent",
-        "completed",
-        "congestion",
-        "ecn_marks",
-        "is_paced",
-        "lead_ns",
-        "notification",
-        "paced_until",
-        "pacer",
-        "requester",
-        "responder",
-        "settings",
-    )
+    settings: ConnectionSettings
+    send_psn: InitVar[Psn] = ZERO_PSN
+    expect_psn: InitVar[Psn] = ZERO_PSN
+    congestion: CongestionControl = field(default_factory=FixedRate)
+    cnp_gap_ns: InitVar[int] = 50_000
+    lead_ns: int = 0
+    requester: Requester = field(init=False)
+    responder: Responder = field(init=False)
+    pacer: Pacer = field(default_factory=Pacer)
+    notification: NotificationPoint = field(init=False)
+    completed: Sequence[Message] | None = None
+    paced_until: int = NEVER
+    cnps_sent: int = 0
+    cnps_received: int = 0
+    ecn_marks: int = 0
+    _line_rate_bps: float | None = field(init=False)  # at this rate the port spaces packets itself
+    _packet_bytes: int = field(init=False)
+    _calm_ns: int = 0
+    _drops: Counter[str] | None = None
 
-    def __init__(
-        self,
-        settings: ConnectionSettings,
-        *,
-        send_psn: int = 0,
-        expect_psn: int = 0,
-        congestion: CongestionControl | None = None,
-        cnp_gap_ns: int = 50_000,
-        lead_ns: int = 0,
-    ) -> None:
-        self.settings = settings
-        self.requester = Requester(settings, initial_psn=send_psn)
-        self.responder = Responder(settings, initial_psn=expect_psn)
-        self.congestion: CongestionControl = congestion or FixedRate()
-        self.is_paced = not (isinstance(self.congestion, FixedRate) and self.congestion.rate_bps(0) is None)
-        """Whether anything but the window may hold up what is sent."""
-        self.pacer, self.lead_ns = Pacer(), lead_ns
-        # At this rate the port spaces packets itself.
-        self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
-        self._calm_ns = 0
-        self.completed: Sequence[Message] | None = None
-        """Messages that answers have completed and the owner has not fetched, who sets None again: no answer came."""
-        self._drops: Counter[str] | None = None
+    def __post_init__(self, send_psn: Psn, expect_psn: Psn, cnp_gap_ns: int) -> None:
+        self.requester = Requester(self.settings, send_psn)
+        self.responder = Responder(self.settings, expect_psn)
         self.notification = NotificationPoint(cnp_gap_ns)
-        self.cnps_sent = self.cnps_received = self.ecn_marks = 0
-        self.paced_until = NEVER
-        """When the pacer or a full window lets the next run go; NEVER where neither says."""
-        self._packet_bytes = settings.path_mtu + PACKET_OVERHEAD_BYTES
+        self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
+        self._packet_bytes = self.settings.path_mtu + PACKET_OVERHEAD_BYTES
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether anything but the window may delay what is sent."""
+        return self.congestion.rate_bps(0) is not None
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now; None: nothing may."""

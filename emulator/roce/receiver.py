@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from emulator.roce.packet import CNP_PAYLOAD
 from emulator.roce.payload import Payload
 from emulator.roce.psn import PSN_MASK, Psn, distance
 from emulator.roce.queue_pair import QueuePair
+from emulator.roce.responder import Responder
 from emulator.roce.runs import Prediction, classify, follows_first, header_bytes, slices, without_ack_requests
 from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
 
@@ -58,57 +60,41 @@ _unpack_icrc, _unpack_write = ICRC.unpack_from, struct.Struct(">QIQIII").unpack_
 _BECN = 1 << 30
 
 
+@dataclass(slots=True, eq=False)
 class Receiver:
     """What comes to one queue pair.
 
-    Args:
+    Attributes:
         pair: the queue pair.
         payload: what packets are filled with.
         source, destination: packed addresses of the peer and of this end.
         qpn: number of the queue pair at this end.
         rkey: the memory key of the run.
-        verify_every: one look at constant payload in so many is a sample.
+        verify_every: one in this many looks at constant payload compares all of it.
     """
 
-    __slots__ = (
-        "_destination",
-        "_framings",
-        "_is_constant",
-        "_is_ooo",
-        "_pair",
-        "_payload",
-        "_prediction",
-        "_qpn",
-        "_responder",
-        "_rkey",
-        "_source",
-        "_suspected",
-        "_unwatched",
-        "_verify_every",
-        "_write_starts",
-    )
+    pair: QueuePair
+    payload: Payload
+    _: KW_ONLY
+    source: bytes
+    destination: bytes
+    qpn: int
+    rkey: int
+    verify_every: int
+    _responder: Responder = field(init=False)
+    _is_constant: bool = field(init=False)
+    _is_ooo: bool = field(init=False)
+    _framings: dict[int, Framing] = field(default_factory=dict)  # by source port
+    _write_starts: Sequence[int] = field(init=False)  # first eight bytes of WRITEs of one packet, by their pad
+    _prediction: Prediction = field(init=False)
+    _unwatched: int = field(init=False)  # looks at payload until one is a sample
+    _suspected: int = 0  # so many looks must be samples: something is wrong in what came, and not known where
 
-    def __init__(
-        self,
-        pair: QueuePair,
-        payload: Payload,
-        *,
-        source: bytes,
-        destination: bytes,
-        qpn: int,
-        rkey: int,
-        verify_every: int,
-    ) -> None:
-        self._pair, self._responder, self._payload = pair, pair.responder, payload
-        self._is_constant, self._is_ooo = payload.is_constant, pair.settings.is_ooo
-        self._source, self._destination, self._qpn, self._rkey = source, destination, qpn, rkey
-        self._framings: dict[int, Framing] = {}  # by source port
-        # First eight bytes of WRITEs of one packet, by their pad.
-        self._write_starts = [_ONLY_IMM << 56 | pad << 52 | P_KEYS[0] << 32 | qpn for pad in range(4)]
-        self._prediction = Prediction(qpn)
-        self._verify_every = verify_every
-        self._unwatched = verify_every - 1  # looks at payload until one is a sample
-        self._suspected = 0  # so many looks must be samples: something is wrong in what came, and not known where
+    def __post_init__(self) -> None:
+        self._responder, self._prediction = self.pair.responder, Prediction(self.qpn)
+        self._is_constant, self._is_ooo = self.payload.is_constant, self.pair.settings.is_ooo
+        self._write_starts = [_ONLY_IMM << 56 | pad << 52 | P_KEYS[0] << 32 | self.qpn for pad in range(4)]
+        self._unwatched = self.verify_every - 1
 
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
         """Take packets on end, each of `stride` bytes (BTH … ICRC), the last one perhaps shorter.
@@ -131,7 +117,7 @@ class Receiver:
         if is_write:
             is_done = not rest and self._receive_writes(packets, count, stride, port)
         else:
-            is_done = not rest and stride == self._payload.packet_bytes and self._receive_due(packets, count, port)
+            is_done = not rest and stride == self.payload.packet_bytes and self._receive_due(packets, count, port)
         return () if is_done else self._receive_slices(packets, count, stride, port, now)
 
     def _receive_due(self, packets: memoryview, count: int, port: int) -> bool:
@@ -139,7 +125,7 @@ class Receiver:
 
         ACK requests may be anywhere. Returns False if they are not, or something is wrong in them.
         """
-        responder, payload, asks, ends = self._responder, self._payload, False, False
+        responder, payload, asks, ends = self._responder, self.payload, False, False
         due, mtu = responder.expected, payload.path_mtu
         headers = header_bytes(packets, count, payload.packet_bytes)
         predicted = self._prediction.headers(due, count)
@@ -168,7 +154,7 @@ class Receiver:
         others: list[memoryview] = []
         headers = classify(packets, count, stride)
         for first, end in slices(headers):
-            if int(headers.dest_qp[first]) != self._qpn:
+            if int(headers.dest_qp[first]) != self.qpn:
                 others += (packets[place * stride : (place + 1) * stride] for place in range(first, end))
             elif end - first < 2 or not self._receive_run(packets[first * stride : end * stride], end - first, port):
                 for place in range(first, end):
@@ -176,7 +162,7 @@ class Receiver:
                         return others
                     self._receive_one(packets[place * stride : (place + 1) * stride], port, now, place)
         tail = packets[count * stride :]
-        if len(tail) >= SHORTEST_PACKET_BYTES and (_WORD.unpack_from(tail, 4)[0] & 0xFFFFFF) != self._qpn:
+        if len(tail) >= SHORTEST_PACKET_BYTES and (_WORD.unpack_from(tail, 4)[0] & 0xFFFFFF) != self.qpn:
             others.append(tail)
         elif len(tail):
             self._receive_one(tail, port, now, count)
@@ -192,7 +178,7 @@ class Receiver:
             return False
         start, word, address, rkey, size, imm = _unpack_write(packets)
         pad = -size & 3
-        if word & PSN_MASK != responder.expected or start != self._write_starts[pad] or rkey != self._rkey:
+        if word & PSN_MASK != responder.expected or start != self._write_starts[pad] or rkey != self.rkey:
             return False
         if stride != _LEAST_WRITE_BYTES + size + pad:
             return False
@@ -216,7 +202,7 @@ class Receiver:
         if self._suspected or not self._is_sample():
             return False
         rows = _rows(packets, count, stride)[:, BTH_RETH_IMM.size : BTH_RETH_IMM.size + size]
-        if (rows == self._payload.rows[0, :size]).all() and framing.is_intact_in_full(packets[:stride]):
+        if (rows == self.payload.rows[0, :size]).all() and framing.is_intact_in_full(packets[:stride]):
             return True
         self._suspect(count)
         return False
@@ -226,7 +212,7 @@ class Receiver:
 
         Of random payload only what is refused anyway is taken. Returns False if each has to be looked at.
         """
-        psn, payload = Psn(int.from_bytes(packets[9:BTH_BYTES])), self._payload
+        psn, payload = Psn(int.from_bytes(packets[9:BTH_BYTES])), self.payload
         is_refused = distance(self._responder.expected, psn) > 0 and not self._is_ooo
         stride = len(packets) // count
         if stride != payload.packet_bytes or not (payload.is_constant or is_refused):
@@ -258,27 +244,27 @@ class Receiver:
             if length:
                 self._unwatched -= 1
         elif (problem := self._problem(packet, head, length, framing, opcode, psn, icrc, place)) is not None:
-            return self._pair.drop(problem)
+            return self.pair.drop(problem)
         if opcode == _ACK:
-            return self._pair.acknowledge(psn, packet[BTH_BYTES], now)
+            return self.pair.acknowledge(psn, packet[BTH_BYTES], now)
         address = total = imm = 0
         if opcode in _STARTS:
             if opcode == _ONLY_IMM:
                 address, rkey, total, imm = _RETH_IMM.unpack_from(packet, BTH_BYTES)
             else:
                 address, rkey, total = _RETH.unpack_from(packet, BTH_BYTES)
-            if rkey != self._rkey:
-                return self._pair.drop("rkey")
+            if rkey != self.rkey:
+                return self.pair.drop("rkey")
         elif opcode == _LAST_IMM:
             (imm,) = _WORD.unpack_from(packet, BTH_BYTES)
         elif opcode not in _WRITES:  # SEND and READ are not part of the transport's profile
-            return self._pair.drop("opcode")
+            return self.pair.drop("opcode")
         self._responder.receive(Arrival(opcode, psn, 1, length, word >= ACK_REQUEST, address, 0, total, imm))
         return None
 
     def _receive_odd(self, packet: memoryview, port: int, now: int) -> None:
         """Take a CNP; drop what is malformed."""
-        size, drop = len(packet), self._pair.drop
+        size, drop = len(packet), self.pair.drop
         if size < SHORTEST_PACKET_BYTES:
             return drop("length")
         opcode, flags, p_key, number, word = BTH.unpack_from(packet)
@@ -292,7 +278,7 @@ class Receiver:
             return drop("icrc")
         if not number & _BECN or word & PSN_MASK or packet[BTH_BYTES:-ICRC_BYTES] != CNP_PAYLOAD:
             return drop("header")
-        return self._pair.notified(now)
+        return self.pair.notified(now)
 
     # Verification.
 
@@ -308,7 +294,7 @@ class Receiver:
         place: int,
     ) -> str | None:
         """What is wrong with a packet that comes alone, "icrc" or "payload"; None: nothing is."""
-        payload, slot, is_wanted = self._payload, 0, True
+        payload, slot, is_wanted = self.payload, 0, True
         if length and opcode not in _STARTS:
             ahead = distance(self._responder.expected, psn)
             is_wanted = not ahead or (ahead > 0 and self._is_ooo)
@@ -328,16 +314,16 @@ class Receiver:
 
     def _slot(self, ahead: int) -> int:
         """The payload slot of a packet of the message under way; -1: it is of another message."""
-        mtu = self._payload.path_mtu
+        mtu = self.payload.path_mtu
         packet = self._responder.received_bytes // mtu + ahead
-        return self._payload.slot(packet) if 0 <= packet * mtu < self._responder.length else -1
+        return self.payload.slot(packet) if 0 <= packet * mtu < self._responder.length else -1
 
     def _is_run_right(self, packets: memoryview, count: int, port: int, slot: int) -> bool:
         """Whether the payload of full MIDDLE packets is right, the first one's in that slot, where it is looked at.
 
         Random payload always is, constant payload where this is a sample; then the first ICRC is checked, too.
         """
-        payload, is_sample = self._payload, self._is_sample()
+        payload, is_sample = self.payload, self._is_sample()
         if payload.is_constant and not is_sample:
             return True
         stride = len(packets) // count
@@ -359,7 +345,7 @@ class Receiver:
         if self._suspected:
             self._suspected -= 1
         if not self._suspected:
-            self._unwatched = self._verify_every - 1
+            self._unwatched = self.verify_every - 1
         return True
 
     def _framing(self, port: int) -> Framing:
@@ -368,8 +354,8 @@ class Receiver:
     def _meet(self, port: int) -> Framing:
         if len(self._framings) >= KNOWN_PORTS:
             self._framings.clear()
-        path = UdpPath(self._source, self._destination, port)
-        framing = self._framings[port] = Framing(path, self._qpn, self._payload)
+        path = UdpPath(self.source, self.destination, port)
+        framing = self._framings[port] = Framing(path, self.qpn, self.payload)
         return framing
 
 

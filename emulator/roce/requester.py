@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
 from emulator.roce.headers import Syndrome
 from emulator.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
-from emulator.roce.psn import Psn, add, unwrapped, wrap
+from emulator.roce.psn import ZERO_PSN, Psn, add, unwrapped, wrap
 from emulator.roce.tuning import PATIENCE_NS
 from emulator.roce.window import SendWindow
 from emulator.units import format_duration
@@ -40,80 +41,49 @@ _NOTHING: tuple[Message, ...] = ()
 _READ, _RNR = Verb.READ, int(Syndrome.RNR)  # looking them up costs as much as a call
 
 
+@dataclass(slots=True, eq=False)
 class Requester:
-    """The sending end.
+    """The sending end; `initial_psn`: PSN of the first packet."""
 
-    Args:
-        settings: see ConnectionSettings.
-        initial_psn: PSN of the first packet.
-    """
+    settings: ConnectionSettings
+    initial_psn: Psn = ZERO_PSN
+    opens_ns: int = NEVER
+    """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
+    failure: str | None = None
+    rtt_ns: int | None = None
+    naks: int = 0
+    rnr_naks: int = 0
+    timeouts: int = 0
+    retransmits: int = 0
+    sent_packets: int = 0
+    refused_packets: int = 0
+    """Answers to what was never sent."""
+    _window: SendWindow = field(init=False)
+    _messages: deque[Message] = field(default_factory=deque)  # not yet acknowledged
+    _unsent: deque[Message] = field(default_factory=deque)  # of those, the ones from packet _next on
+    _posted: int = 0  # packets of all messages ever posted
+    _sent: int = 0  # packets sent at least once
+    _next: int = 0  # the next packet to send
+    _unacknowledged: int = 0  # the oldest packet without an acknowledgement
+    _ack_requested: int = 0  # packets up to the last one that requested an acknowledgement
+    _requested_ns: int = 0  # when that one was sent
+    _request_gap_ns: int = field(init=False)
+    _progress_ns: int = 0
+    _silent_ns: int = 0  # when the peer last answered, before the first of the timeouts in a row
+    _unmoved: tuple[int, int] = (0, 0)  # _progress_ns as `defer_timeout` left it, and what it was before
+    _opened_ns: int = 0  # when the window last opened without an acknowledgement
+    _paused_until: int = 0
+    _retries: int = 0
+    _rnr_retries: int = 0
+    _resent: int = -1  # the packet that was the oldest one when it was last sent again
+    _read_gap: int = -1
+    _probe: int = -1  # the packet whose acknowledgement is the next sample of the round-trip time
+    _probe_ns: int = 0
 
-    __slots__ = (
-        "_ack_requested",
-        "_asked_ns",
-        "_asking_ns",
-        "_initial",
-        "_messages",
-        "_next",
-        "_opened_ns",
-        "_paused_until",
-        "_posted",
-        "_probe",
-        "_probe_ns",
-        "_progress_ns",
-        "_read_gap",
-        "_resent",
-        "_retries",
-        "_rnr_retries",
-        "_sent",
-        "_settings",
-        "_silent_ns",
-        "_unacknowledged",
-        "_unmoved",
-        "_unsent",
-        "_window",
-        "failure",
-        "naks",
-        "opens_ns",
-        "refused_packets",
-        "retransmits",
-        "rnr_naks",
-        "rtt_ns",
-        "sent_packets",
-        "timeouts",
-    )
-
-    def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0) -> None:
-        self._settings, self._initial = settings, wrap(initial_psn)
-        self._window = SendWindow(
-            settings.window_packets, ack_interval=settings.ack_interval, smallest_run=settings.smallest_run
-        )
-        self._messages: deque[Message] = deque()  # not yet acknowledged
-        self._unsent: deque[Message] = deque()  # of those, the ones from packet _next on
-        self._posted = 0  # packets of all messages ever posted
-        self._sent = 0  # packets sent at least once
-        self._next = 0  # the next packet to send
-        self._unacknowledged = 0  # the oldest packet without an acknowledgement
-        self._ack_requested = 0  # packets up to the last one that asked for an acknowledgement
-        self._asked_ns = 0  # when that one was sent
-        self._asking_ns = settings.timeout_ns // ACK_REQUESTS_PER_TIMEOUT
-        self._progress_ns = 0
-        self._silent_ns = 0  # when something was last heard, before the first of the timeouts in a row
-        self._unmoved = (0, 0)  # _progress_ns as `held_up` left it, and what it was before
-        self._opened_ns = 0  # when the window last opened without an acknowledgement
-        self._paused_until = 0
-        self._retries = self._rnr_retries = 0
-        self._resent = -1  # the packet that was the oldest one when it was last sent again
-        self._read_gap = -1
-        self._probe = -1
-        self._probe_ns = 0
-        self.failure: str | None = None
-        self.opens_ns = NEVER
-        """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
-        self.naks = self.rnr_naks = self.timeouts = self.retransmits = self.sent_packets = 0
-        self.refused_packets = 0
-        """Answers to what was never sent."""
-        self.rtt_ns: int | None = None
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._request_gap_ns = settings.timeout_ns // ACK_REQUESTS_PER_TIMEOUT
+        self._window = SendWindow(settings.window_packets, settings.ack_interval, settings.smallest_run)
 
     @property
     def backlog(self) -> int:
@@ -137,7 +107,7 @@ class Requester:
         if not self._messages:
             return 0
         first = self._messages[0]
-        done = (self._unacknowledged - first.first) * self._settings.path_mtu
+        done = (self._unacknowledged - first.first) * self.settings.path_mtu
         return sum(message.size for message in self._messages) - done
 
     @property
@@ -161,7 +131,7 @@ class Requester:
 
     def post(self, message: Message) -> None:
         """Queue a message."""
-        message.packets = packets_of(message.size, self._settings.path_mtu)
+        message.packets = packets_of(message.size, self.settings.path_mtu)
         message.first = self._posted
         self._posted += message.packets
         self._messages.append(message)
@@ -185,7 +155,7 @@ class Requester:
         self._messages.append(message)
         self._next = self._sent = self._posted = self._ack_requested = first + 1
         self.sent_packets += 1
-        return add(self._initial, first)
+        return add(self.initial_psn, first)
 
     def next_run(self, now: int, most: int) -> Run | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
@@ -228,10 +198,10 @@ class Requester:
         if first == self._unacknowledged and not (is_again and first == self._resent):
             self._progress_ns = now  # but not again and again: a path that always loses this packet has to time out
             self._resent = first if is_again else -1
-        is_due = now - max(self._asked_ns, self._progress_ns) >= self._asking_ns
+        is_due = now - max(self._requested_ns, self._progress_ns) >= self._request_gap_ns
         ack_request = ends_message or is_due or end - self._ack_requested >= self._window.ack_interval
         if ack_request:
-            self._ack_requested, self._asked_ns = end, now
+            self._ack_requested, self._requested_ns = end, now
         if ends_message:
             self._unsent.popleft()
         if is_again:
@@ -242,13 +212,13 @@ class Requester:
         if end > self._sent:
             self._sent = end
         self.sent_packets += count
-        return Run(message, wrap(self._initial + first), first - message.first, count, ack_request, is_again)
+        return Run(message, wrap(self.initial_psn + first), first - message.first, count, ack_request, is_again)
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
         """Take an ACK or NAK; returns the messages it completes, in order."""
-        number = unwrapped(psn, self._initial + self._unacknowledged) - self._initial
+        number = unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
         if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
-            self.refused_packets += number >= self._sent or number < self._unacknowledged - self._settings.reach_packets
+            self.refused_packets += number >= self._sent or number < self._unacknowledged - self.settings.reach_packets
             return _NOTHING
         if syndrome < _RNR:
             return self._advance(number + 1, now)
@@ -271,7 +241,7 @@ class Requester:
         message.taken += min(count, message.first + message.packets - number)
         return [*done, *self._advance(message.first + message.taken, now)]
 
-    def held_up(self, duration_ns: int, now: int) -> None:
+    def defer_timeout(self, duration_ns: int, now: int) -> None:
         """The owner could not look for answers for so long, up to `now`: that does not count towards the timeout."""
         heard = self._heard_ns()
         self._progress_ns = min(now, self._progress_ns + duration_ns)
@@ -286,8 +256,8 @@ class Requester:
             self._progress_ns = now
             return
         self.timeouts += 1
-        if self._retries >= self._settings.retry_count:
-            timeout = format_duration(self._settings.timeout_ns)
+        if self._retries >= self.settings.retry_count:
+            timeout = format_duration(self.settings.timeout_ns)
             self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
             return
         if not self._retries:
@@ -298,15 +268,15 @@ class Requester:
         self._go_back(self._unacknowledged)
 
     def _number(self, psn: Psn) -> int:
-        return unwrapped(psn, self._initial + self._unacknowledged) - self._initial
+        return unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
 
     def _heard_ns(self) -> int:
-        """When there was last progress, whatever `held_up` has added since."""
+        """When there was last progress, whatever `defer_timeout` has added since."""
         moved, heard = self._unmoved
         return heard if self._progress_ns == moved else self._progress_ns
 
     def _timeout_ns(self) -> int:
-        return self._settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
+        return self.settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
 
     def _advance(self, end: int, now: int) -> Sequence[Message]:
         """Everything before packet `end` is at the peer, but for READs whose responses are not here."""
@@ -351,7 +321,7 @@ class Requester:
         if syndrome & 0xE0 == Syndrome.RNR:
             self.rnr_naks += 1
             self._rnr_retries += 1
-            if self._rnr_retries > self._settings.rnr_retry_count != _RNR_FOR_EVER:
+            if self._rnr_retries > self.settings.rnr_retry_count != _RNR_FOR_EVER:
                 self.failure = f"the peer was not ready to receive {self._rnr_retries} times in a row"
                 return
             self._paused_until = now + RNR_TIMERS_US[syndrome & 0x1F] * 1_000

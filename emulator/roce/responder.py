@@ -9,13 +9,14 @@ Source: InfiniBand Architecture Specification, volume 1, section 9.7.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Reply, ResponseRun, packets_of
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation
-from emulator.roce.psn import Psn, add, distance, wrap
+from emulator.roce.psn import ZERO_PSN, Psn, add, distance, wrap
 
 REMEMBERED_READS = 16
 """READs whose responses may be owed at once; the oldest are forgotten, and will be asked for again."""
@@ -48,80 +49,59 @@ _SHAPES = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ
 _WRITE = Operation.WRITE  # looking it up costs as much as a call
 
 
+@dataclass(slots=True, eq=False)
 class _Read:
-    """A READ that is being answered."""
+    """A READ that is being answered with `total` packets."""
 
-    __slots__ = ("address", "given", "msn", "psn", "size", "total")
-
-    def __init__(self, arrival: Arrival, *, total: int, msn: int) -> None:
-        self.psn, self.address, self.size = arrival.psn, arrival.address, arrival.length
-        self.total, self.msn = total, msn
-        self.given = 0
+    request: Arrival
+    total: int
+    msn: int
+    sent: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Responder:
     """The receiving end.
 
-    Args:
-        settings: see ConnectionSettings.
-        initial_psn: PSN of the first packet expected.
+    Attributes:
+        expected: PSN of the next packet in order.
         receives: receive requests posted; None: as many as it takes.
+        delivered: messages that are complete; the owner takes them and clears the list.
+        unacknowledged: packets taken since the last reply.
+        refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
     """
 
-    __slots__ = (
-        "_ack_owed",
-        "_address",
-        "_early",
-        "_last_early",
-        "_length",
-        "_msn",
-        "_nak",
-        "_nak_psn",
-        "_operation",
-        "_path_mtu",
-        "_reads",
-        "_received",
-        "_receives",
-        "_settings",
-        "ack_requested",
-        "delivered",
-        "duplicates",
-        "early_packets",
-        "expected",
-        "is_broken",
-        "largest_displacement",
-        "naks",
-        "refused_packets",
-        "unacknowledged",
-    )
+    settings: ConnectionSettings
+    expected: Psn = ZERO_PSN
+    receives: int | None = None
+    delivered: list[Delivered] = field(default_factory=list)
+    ack_requested: bool = False
+    is_broken: bool = False
+    unacknowledged: int = 0
+    naks: int = 0
+    duplicates: int = 0
+    early_packets: int = 0
+    largest_displacement: int = 0
+    refused_packets: int = 0
+    _path_mtu: int = field(init=False)
+    _msn: int = 0
+    _operation: Operation | None = None  # of the message in progress; its bytes so far, in all, and its address:
+    _received: int = 0
+    _length: int = 0
+    _address: int = 0
+    _reads: deque[_Read] = field(default_factory=deque)
+    _early: dict[Psn, Arrival] = field(default_factory=dict)
+    _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
+    _nak: tuple[Psn, int] | None = None  # PSN and syndrome
+    _ack_owed: bool = False
 
-    def __init__(self, settings: ConnectionSettings, *, initial_psn: int = 0, receives: int | None = None) -> None:
-        self._settings, self._path_mtu = settings, settings.path_mtu
-        self.expected: Psn = wrap(initial_psn)
-        self.delivered: list[Delivered] = []
-        """Messages complete and not yet fetched by the owner, who clears the list."""
-        self._receives = receives
-        self._msn = 0
-        self._operation: Operation | None = None  # of the message under way
-        self._received = self._length = self._address = 0
-        self._reads: deque[_Read] = deque(maxlen=REMEMBERED_READS)
-        self._early: dict[Psn, Arrival] = {}
-        self._last_early: Psn | None = None  # the newest packet that came too early since the last NAK
-        self._nak: int | None = None
-        self._nak_psn = self.expected
-        self._ack_owed = False
-        self.ack_requested = False
-        self.unacknowledged = 0
-        """Packets taken since the last reply."""
-        self.is_broken = False
-        self.naks = self.duplicates = self.early_packets = self.largest_displacement = 0
-        self.refused_packets = 0
-        """Packets with a PSN that cannot be the peer's, of another service, or after the connection broke."""
+    def __post_init__(self) -> None:
+        self._path_mtu = self.settings.path_mtu
 
     def post_receives(self, count: int) -> None:
         """Allow `count` more messages that consume a receive request (SENDs, and WRITEs with immediate data)."""
-        if self._receives is not None:
-            self._receives += count
+        if self.receives is not None:
+            self.receives += count
 
     @property
     def received_bytes(self) -> int:
@@ -154,7 +134,7 @@ class Responder:
             return None  # an acknowledgement would say that the responses are on their way
         msn = wrap(self._msn)
         if self._nak is not None:
-            reply = Reply(self._nak_psn, self._nak, msn)
+            reply = Reply(*self._nak, msn)
             self._nak = None
         elif self._ack_owed:
             reply = Reply(add(self.expected, -1), NO_CREDIT_LIMIT, msn)
@@ -169,15 +149,14 @@ class Responder:
         if not self._reads:
             return None
         read = self._reads[0]
-        offset = read.given
+        request, offset, last_bytes = read.request, read.sent, self._path_mtu
         count = min(most, read.total - offset)
-        read.given += count
-        if read.given == read.total:
+        read.sent += count
+        if read.sent == read.total:
             self._reads.popleft()
-        last_bytes = self._path_mtu
-        if read.given == read.total:
-            last_bytes = read.size - (read.total - 1) * self._path_mtu
-        return ResponseRun(add(read.psn, offset), offset, count, read.total, last_bytes, read.address, wrap(read.msn))
+            last_bytes = request.length - (read.total - 1) * self._path_mtu
+        psn = add(request.psn, offset)
+        return ResponseRun(psn, offset, count, read.total, last_bytes, request.address, wrap(read.msn))
 
     @property
     def middles_due(self) -> int:
@@ -194,7 +173,7 @@ class Responder:
     @property
     def is_reply_due(self) -> bool:
         """Whether the reply that is owed has to go at once: a NAK, or an ACK for a share of the window."""
-        return self.unacknowledged >= self._settings.ack_interval or (self._nak is not None and not self._reads)
+        return self.unacknowledged >= self.settings.ack_interval or (self._nak is not None and not self._reads)
 
     def receive_middles(self, count: int, *, ack_request: bool) -> None:
         """Take MIDDLE packets that are due, no more than `middles_due`."""
@@ -230,7 +209,7 @@ class Responder:
         """What is not in order, or a READ request."""
         ahead = distance(self.expected, arrival.psn)
         is_known = arrival.opcode in _SHAPES or arrival.opcode == Opcode.RC_READ_REQUEST
-        if self.is_broken or not is_known or abs(ahead) > self._settings.reach_packets:
+        if self.is_broken or not is_known or abs(ahead) > self.settings.reach_packets:
             self.refused_packets += arrival.packets
         elif ahead > 0:
             self._take_early(arrival, ahead)
@@ -251,7 +230,7 @@ class Responder:
             total = packets_of(arrival.length, self._path_mtu)
             self.duplicates += 1
             if total <= behind and len(self._reads) < REMEMBERED_READS:
-                self._reads.append(_Read(arrival, total=total, msn=self._msn))
+                self._reads.append(_Read(arrival, total, self._msn))
             return arrival._replace(packets=0)
         old = min(behind, arrival.packets)
         self.duplicates += old
@@ -263,7 +242,7 @@ class Responder:
     def _take_early(self, arrival: Arrival, ahead: int) -> None:
         self.early_packets += arrival.packets
         self.largest_displacement = max(self.largest_displacement, ahead)
-        is_taken = self._settings.is_ooo and ahead + arrival.packets <= self._settings.ooo_window
+        is_taken = self.settings.is_ooo and ahead + arrival.packets <= self.settings.ooo_window
         if is_taken:
             for i in range(arrival.packets):
                 psn = add(arrival.psn, i)
@@ -275,7 +254,7 @@ class Responder:
             self._last_early = add(arrival.psn, arrival.packets - 1)
 
     def _refuse(self, syndrome: int) -> None:
-        self._nak, self._nak_psn = syndrome, self.expected
+        self._nak = self.expected, syndrome
         self.naks += 1
 
     def _break(self, syndrome: Syndrome) -> None:
@@ -301,12 +280,12 @@ class Responder:
             return
         _, psn, packets, size, ack_request, address, _, length, imm = arrival
         operation, _, starts, ends, has_imm, takes_receive = shape
-        if takes_receive and self._receives is not None:
-            if self._receives < packets:
+        if takes_receive and self.receives is not None:
+            if self.receives < packets:
                 self._refuse(Syndrome.RNR | RNR_TIMER)
                 self._last_early = psn  # what follows it is no sequence error
                 return
-            self._receives -= packets
+            self.receives -= packets
         self._advance(packets, ack_request)
         if starts and ends:
             self._msn += packets
@@ -334,7 +313,7 @@ class Responder:
             return None
         if not starts:
             size, length = self._received + size * packets, self._length
-        elif length and rkey != self._settings.rkey:
+        elif length and rkey != self.settings.rkey:
             return Syndrome.REMOTE_ACCESS
         fits = size == length if ends else size < length <= LARGEST_MESSAGE_BYTES
         return None if fits else Syndrome.INVALID_REQUEST
@@ -343,7 +322,7 @@ class Responder:
         if self._operation is not None or arrival.length > LARGEST_MESSAGE_BYTES:
             self._break(Syndrome.INVALID_REQUEST)
             return
-        if arrival.length and arrival.rkey != self._settings.rkey:
+        if arrival.length and arrival.rkey != self.settings.rkey:
             self._break(Syndrome.REMOTE_ACCESS)
             return
         if len(self._reads) == REMEMBERED_READS:
@@ -351,4 +330,4 @@ class Responder:
         total = packets_of(arrival.length, self._path_mtu)
         self._msn += 1
         self.expected = add(self.expected, total)
-        self._reads.append(_Read(arrival, total=total, msn=self._msn))
+        self._reads.append(_Read(arrival, total, self._msn))

@@ -261,7 +261,7 @@ def test_an_answer_to_nothing_is_refused() -> None:
             forged = await forgery(bed, sender)
             bth = Bth(
                 Opcode.RC_ACK,
-                add(Psn(forged.channel().pair.requester._initial), 3),
+                add(forged.channel().pair.requester.initial_psn, 3),
                 forged.channel().connection.own_qpn,
             )
             forged.send(forged.packet(bth, Aeth(0x1F, 1)))

@@ -137,7 +137,7 @@ class Forger:
 
     def _sent(self) -> Psn:
         """Near what the receiver itself has sent: nothing."""
-        return Psn(self._channel.pair.requester._initial)
+        return self._channel.pair.requester.initial_psn
 
     def _extensions(self, opcode: Opcode, rkey: int | None) -> list[Extension]:
         values = {

@@ -193,7 +193,7 @@ def test_packets_that_are_posted_together_travel_together() -> None:
         a, b = await bed.connected(2)
         one = a.endpoint._make_link(1).channel(1)  # type: ignore[attr-defined]
         other = b.endpoint._make_link(0).channel(1)  # type: ignore[attr-defined]
-        one.pair.requester._initial = other.pair.responder.expected = Psn(0x12FFF0)
+        one.pair.requester.initial_psn = other.pair.responder.expected = Psn(0x12FFF0)
         calls = 0
         a.send(1, [(5, 1024)])
         await bed.until(lambda: a.acknowledgements(1) == [5])

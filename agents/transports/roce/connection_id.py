@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
+from emulator.roce.psn import Psn
+
 FIRST_QPN = 16
 EPHEMERAL = 0xC000
 PORTS_PER_MESSAGE = 16
@@ -41,9 +43,9 @@ def qpn(peer: int, index: int, *, qps: int) -> int:
     return FIRST_QPN + peer * (qps + 1) + index
 
 
-def first_psn(source: int, target: int, *, index: int, seed: int) -> int:
+def first_psn(source: int, target: int, *, index: int, seed: int) -> Psn:
     """PSN of the first packet from one rank to another: both sides can compute it."""
-    return Random(f"{seed}/{source}/{target}/{index}").getrandbits(24)
+    return Psn(Random(f"{seed}/{source}/{target}/{index}").getrandbits(24))
 
 
 def folded_port(own_qpn: int, peer_qpn: int) -> int:

@@ -226,8 +226,8 @@ class RoceEndpoint:
             return
         for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked):
             self._receive(one, len(one), sender)
-        if stride == self._packet_bytes and len(packets) == self._call_bytes and not is_marked:
-            self._reader.expect(sender, channel.calls_at_once)
+        if stride == self._packet_bytes and stride < len(packets) == self._call_bytes and not is_marked:
+            self._reader.expect(channel.calls_at_once)
 
     def _channel(self, number: int, host: str) -> Channel | None:
         """The queue pair of that number, made when its peer is the first to send; None: a stranger's."""

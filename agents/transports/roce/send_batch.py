@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
+import numpy as np
 
 from agents.transports.roce.system_calls import (
-    MESSAGE_BYTES,
-    Header,
-    Message,
-    Piece,
+    MESSAGE,
+    PIECE,
     address_of,
     control_bytes,
     cut_message,
@@ -21,38 +18,34 @@ from emulator.roce.payload import Staging
 
 
 class SendBatch:
-    """Calls of packets that stand in a staging buffer.
+    """Calls of packets in a staging buffer.
 
     Args:
-        staging: where they stand; whose they are may change from one call of `send` to the next.
-        is_v6: of the addresses that they go to.
+        staging: the buffer; packets in it may change between calls of `send`.
+        is_v6: address family of the peers.
     """
 
     def __init__(self, staging: Staging, *, is_v6: bool) -> None:
-        self.staging = staging
-        self._per_call, self._is_compact, self._stride = (
-            staging.payload.per_call,
-            staging.is_compact,
-            staging.packet_bytes,
-        )
-        self._step = staging.step
-        self._buffer, self._content = address_of(staging.buffer), address_of(staging.content)
+        self.staging, self._per_call, self._is_compact = staging, staging.payload.per_call, staging.is_compact
         calls = -(-staging.slots // self._per_call)
-        self._per_message = 2 * self._per_call + 1 if self._is_compact else 1
-        self._name = ctypes.create_string_buffer(name_bytes(is_v6=is_v6))
-        control = control_bytes(cut_message(staging.packet_bytes))
-        self._control = ctypes.create_string_buffer(control, len(control))
-        self._pieces = (Piece * (calls * self._per_message))()
-        self._messages = (Message * calls)()
-        for index, message in enumerate(self._messages):
-            header = message.header
-            header.name, header.name_length = ctypes.addressof(self._name), len(self._name)
-            header.pieces = ctypes.pointer(self._pieces[index * self._per_message])
-            header.piece_count = self._per_message
-            header.control, header.control_length = ctypes.addressof(self._control), len(self._control)
-        self._counts, self._lengths = _fields(self._messages, Header.piece_count), _fields(self._pieces, Piece.length)
-        self._named = b""
-        self._starts: dict[int, int] = {}  # slot → address of the message that begins with it
+        self._name = np.zeros(name_bytes(is_v6=is_v6), np.uint8)
+        self._control = np.frombuffer(control_bytes(cut_message(staging.packet_bytes)), np.uint8)
+        self._pieces = np.zeros((calls, 2 * self._per_call + 1 if self._is_compact else 1), PIECE)
+        self._messages = np.zeros(calls, MESSAGE)
+        header = self._messages["header"]
+        header["name"], header["name_length"] = self._name.ctypes.data, len(self._name)
+        header["pieces"] = self._pieces.ctypes.data + np.arange(calls) * self._pieces.strides[0]
+        header["control"], header["control_length"] = self._control.ctypes.data, len(self._control)
+        self._counts, self._lengths = header["piece_count"], self._pieces["length"]
+        self._buffer, self._named, self._begin = address_of(staging.buffer), b"", self._messages.ctypes.data
+        if self._is_compact:
+            self._pieces["base"][:, 1::2], self._lengths[:, 1::2] = address_of(staging.content), len(staging.content)
+            self._lengths[:, 0], self._lengths[:, 2::2], self._lengths[:, -1] = BTH_BYTES, staging.step, ICRC_BYTES
+        else:
+            self._lengths[:] = self._per_call * staging.packet_bytes
+        self._counts[:] = self._pieces.shape[1]
+        self._full_lengths = self._lengths[0].copy()
+        self._calls: dict[int, int] = {}  # slot → the call that begins with it
         self._lay_out(0)
 
     def send(self, fd: int, name: bytes, slot: int, count: int) -> int:
@@ -63,65 +56,35 @@ class SendBatch:
             name: see `socket_address`.
 
         Returns:
-            How many packets the kernel took, of whole calls. Where it took fewer, the next call has a problem: sent
-            alone, it says which.
+            How many packets the kernel took, in whole calls. If it took fewer, the next call has a problem: sent
+            alone, it reports which.
         """
         if name is not self._named:
-            self._name.raw = self._named = name
-        start = self._starts.get(slot)
-        if start is None:
-            start = self._lay_out(slot)
+            self._name[:] = np.frombuffer(name, np.uint8)
+            self._named = name
+        first = self._calls.get(slot)
+        if first is None:
+            self._lay_out(slot)
+            first = 0
         calls, rest = divmod(count, self._per_call)
-        if rest:
-            return self._send_less(fd, start, calls, rest)
-        taken: int = sendmmsg(fd, start, calls, 0)
-        return self._per_call * taken if taken > 0 else 0
+        start = self._begin + first * MESSAGE.itemsize
+        if not rest:
+            taken: int = sendmmsg(fd, start, calls, 0)
+            return self._per_call * max(0, taken)
+        last = first + calls
+        if self._is_compact:
+            self._counts[last], self._lengths[last, 2 * rest] = 2 * rest + 1, ICRC_BYTES
+        else:
+            self._lengths[last] = rest * self.staging.packet_bytes
+        taken = sendmmsg(fd, start, calls + 1, 0)
+        self._counts[last], self._lengths[last] = self._pieces.shape[1], self._full_lengths
+        return min(count, self._per_call * max(0, taken))
 
-    def _send_less(self, fd: int, start: int, calls: int, rest: int) -> int:
-        """So many full calls, and one of `rest` packets."""
-        last = (start - ctypes.addressof(self._messages)) // MESSAGE_BYTES + calls
-        self._end_after(last, rest)
-        taken: int = sendmmsg(fd, start, calls + 1, 0)
-        self._end_after(last, self._per_call)
-        return min(calls * self._per_call + rest, self._per_call * max(0, taken))
-
-    def _lay_out(self, slot: int) -> int:
-        """Have messages begin with that slot; returns the address of the first.
-
-        An ICRC and the next packet's header stand on end, and are one piece.
-        """
-        begin = ctypes.addressof(self._messages)
-        places = range(slot, self.staging.slots, self._per_call)
-        self._starts = {place: begin + index * MESSAGE_BYTES for index, place in enumerate(places)}
-        for index in range(len(self._messages)):
-            start = self._buffer + (slot + index * self._per_call) * self._step
-            first = index * self._per_message
-            self._pieces[first].base = start
-            if self._is_compact:
-                for packet in range(self._per_call):
-                    content, icrc = self._pieces[first + 2 * packet + 1], self._pieces[first + 2 * packet + 2]
-                    content.base, content.length = self._content, self._stride - BTH_BYTES - ICRC_BYTES
-                    icrc.base, icrc.length = start + packet * self._step + BTH_BYTES, self._step
-                self._pieces[first].length = BTH_BYTES
-            self._end_after(index, self._per_call)
-        return begin
-
-    def _end_after(self, index: int, packets: int) -> None:
-        """A call has so many packets; `per_call` again undoes it."""
-        first, counts, lengths = index * self._per_message, self._counts, self._lengths
-        if not self._is_compact:
-            lengths[first] = packets * self._stride
-            return
-        last = counts[index] - 1
-        if last < 2 * self._per_call:
-            lengths[first + last] = self._step
-        counts[index] = 2 * packets + 1
-        lengths[first + 2 * packets] = ICRC_BYTES
-
-
-def _fields(array: Any, field: Any) -> memoryview:
-    """That field, a size_t, of all structures in an array."""
-    size = ctypes.sizeof(ctypes.c_size_t)
-    words = memoryview(array).cast("B").cast("P")
-    step: int = ctypes.sizeof(array[0]) // size
-    return words[field.offset // size :: step]
+    def _lay_out(self, slot: int) -> None:
+        """Make the first call begin with that slot. An ICRC and the header after it are one piece."""
+        step, per_call, bases = self.staging.step, self._per_call, self._pieces["base"]
+        begins = self._buffer + (slot + np.arange(len(bases)) * per_call) * step
+        bases[:, 0] = begins
+        if self._is_compact:
+            bases[:, 2::2] = begins[:, None] + (BTH_BYTES + np.arange(per_call) * step)
+        self._calls = {start: call for call, start in enumerate(range(slot, self.staging.slots, per_call))}

@@ -1,4 +1,4 @@
-"""sendmmsg(2) and recvmmsg(2), which Python lacks, and what they take."""
+"""sendmmsg(2) and recvmmsg(2), which Python lacks, and the C structures they take, as numpy types."""
 
 from __future__ import annotations
 
@@ -9,46 +9,31 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+import numpy as np
+
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
 IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
 SO_RXQ_OVFL = 40  # asm-generic/socket.h
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
-"""As Python's sockets give it: host and port, with IPv6 flow label and scope."""
+"""As Python's sockets return it: host and port, with IPv6 also flow label and scope."""
 ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 V4_NAME_BYTES, V6_NAME_BYTES = 16, 28
 CONTROL_HEADER = struct.Struct("@Nii")
 """struct cmsghdr: length, level, type."""
 
-
-class Piece(ctypes.Structure):
-    """struct iovec."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-class Header(ctypes.Structure):
-    """struct msghdr, recvmsg(2)."""
-
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_length", ctypes.c_uint32),
-        ("pieces", ctypes.POINTER(Piece)),
-        ("piece_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
-
-
-class Message(ctypes.Structure):
-    """struct mmsghdr, recvmmsg(2)."""
-
-    _fields_ = (("header", Header), ("bytes", ctypes.c_uint32))
-
-
-MESSAGE_BYTES = ctypes.sizeof(Message)
+PIECE = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
+"""struct iovec."""
+_HEADER = np.dtype(
+    [
+        ("name", np.uintp), ("name_length", "u4"), ("pieces", np.uintp), ("piece_count", np.uintp),
+        ("control", np.uintp), ("control_length", np.uintp), ("flags", "i4"),
+    ],
+    align=True,
+)  # fmt: skip
+MESSAGE = np.dtype([("header", _HEADER), ("bytes", "u4")], align=True)
+"""struct mmsghdr: a struct msghdr, and the bytes received."""
 
 _libc = ctypes.CDLL(None)
 sendmmsg = _libc.sendmmsg
@@ -61,7 +46,7 @@ recvmmsg.restype = ctypes.c_int
 
 def address_of(buffer: memoryview | bytearray) -> int:
     """Where a buffer begins; it must not move."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
 def name_bytes(*, is_v6: bool) -> int:
@@ -79,12 +64,12 @@ def socket_address(host: str, port: int, flow: int = 0, scope: int = 0) -> bytes
 
 @lru_cache(maxsize=64)
 def cut_message(stride: int) -> ControlMessages:
-    """The control message that lets the kernel cut a call into datagrams of `stride` bytes."""
+    """The control message that has the kernel cut a call into datagrams of `stride` bytes."""
     return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
 
 
 def control_bytes(control: ControlMessages) -> bytes:
-    """Control messages as they stand in memory."""
+    """Control messages as they are in memory."""
     written = b""
     for level, kind, data in control:
         message = CONTROL_HEADER.pack(socket.CMSG_LEN(len(data)), level, kind) + data

@@ -270,7 +270,7 @@ class RoceTransport(Transport):
         late_ns = now - self._sweep_due_ns
         if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: whoever ought to answer may have been held up as well
             for channel in self.agenda.active:
-                channel.pair.requester.held_up(late_ns, now)
+                channel.pair.requester.defer_timeout(late_ns, now)
         if not self.is_closed:
             self._pass()
 

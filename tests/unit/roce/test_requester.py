@@ -115,7 +115,7 @@ def test_time_that_the_owner_was_held_up_is_silence_all_the_same() -> None:
     sent(requester, 5)
     for now in (1_000, 2_000):  # twice in a row
         due = requester.deadline_ns
-        requester.held_up(300, now)
+        requester.defer_timeout(300, now)
         assert (requester.deadline_ns, requester.silent_since_ns) == (due + 300, 5)
     requester.handle_timer(requester.deadline_ns)
     assert requester.silent_since_ns == 5
@@ -222,7 +222,7 @@ def test_a_pause_of_the_owner_never_lies_in_the_future() -> None:
     requester = Requester(settings)
     requester.post(Message(Verb.WRITE, 100))
     assert requester.next_run(100, 1) is not None
-    requester.held_up(10**12, 200)
+    requester.defer_timeout(10**12, 200)
     assert requester.deadline_ns == 200 + settings.timeout_ns
 
 

@@ -78,7 +78,7 @@ def test_a_message_that_came_before_the_end_of_another_is_delivered_after_it() -
 
 @pytest.mark.parametrize("imm", [None, 3])
 def test_a_write_is_delivered_with_its_immediate_data_and_acknowledged_as_asked(imm: int | None) -> None:
-    responder = Responder(ConnectionSettings(path_mtu=256), initial_psn=0xFFFFFF)
+    responder = Responder(ConnectionSettings(path_mtu=256), Psn(0xFFFFFF))
     last = Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM
     responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0xFFFFFF), size=256, address=5, length=700))
     responder.receive(middle(0))

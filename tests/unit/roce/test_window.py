@@ -10,7 +10,7 @@ from emulator.roce.window import SendWindow, window_bytes
 
 
 def window(most: int = 512) -> SendWindow:
-    return SendWindow(most, ack_interval=most // 2, smallest_run=15)
+    return SendWindow(most, most_ack_interval=most // 2, most_per_run=15)
 
 
 def test_a_loss_halves_it_down_to_a_floor_and_more_of_it_asks_for_acknowledgements() -> None:
@@ -63,6 +63,6 @@ def test_a_window_is_at_most_half_of_a_small_buffer(peers: int) -> None:
 
 
 def test_a_large_window_falls_to_what_helps_after_a_loss() -> None:
-    window = SendWindow(4096, ack_interval=2048, smallest_run=1)
+    window = SendWindow(4096, most_ack_interval=2048, most_per_run=1)
     window.lost()
     assert window.packets == MOST_PACKETS_AFTER_LOSS
