@@ -164,8 +164,7 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
 def _limited(run: Run) -> frozenset[ClassKey]:
     if not run.manifest.calibration:
         return frozenset()
-    rows = [row for row in summarise(run).classes if row.is_tester_limited]
-    return frozenset(ClassKey(row.collective, row.members, row.size_bytes, row.algorithm) for row in rows)
+    return frozenset(row.key for row in summarise(run).classes if row.is_tester_limited)
 
 
 def _why_left_out(run: Run) -> str | None:

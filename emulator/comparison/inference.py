@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emulator.statistics.resampling import CONFIDENCE, RESAMPLES, Interval, bootstrap_interval
+from emulator.statistics.bootstrap import CONFIDENCE, RESAMPLES, Interval, bootstrap_interval
 
 SIGNIFICANCE = 0.05
 MOST_RUNS = 100

@@ -12,10 +12,10 @@ from emulator.comparison import inference
 from emulator.comparison.comparability import Comparability
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.inference import Floats
+from emulator.statistics.bootstrap import RESAMPLES, Interval
 from emulator.statistics.classes import JCT, ClassKey
+from emulator.statistics.descriptive import samples_needed, variation
 from emulator.statistics.measurements import Times
-from emulator.statistics.resampling import RESAMPLES, Interval
-from emulator.statistics.stats import samples_needed, variation
 
 MEDIAN, TAIL = 0.5, 0.99
 

@@ -19,8 +19,9 @@ from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.stream import to_table
-from emulator.statistics.collectives import MERGE_COLUMNS, UNKNOWN, labels_and_codes, merge, to_ints
-from emulator.statistics.summary import measured_rows, read_measured
+from emulator.statistics.collectives import MERGE_COLUMNS, merge
+from emulator.statistics.measured_rows import measured_rows, read_measured
+from emulator.statistics.table_columns import UNKNOWN, labels_and_codes, to_ints
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_US
 from emulator.wire.trace.load import LoadedTrace

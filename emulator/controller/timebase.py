@@ -12,7 +12,7 @@ from emulator.controller.run_plan import SessionOutcome
 from emulator.run_folder.manifest import Clock
 from emulator.run_folder.schema import Part
 from emulator.run_folder.writer import RunWriter
-from emulator.statistics.collectives import to_ints
+from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import IntArray
 
 ONE_CLOCK = Clock()

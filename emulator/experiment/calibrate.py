@@ -23,9 +23,9 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.calibration import CABLES, LOOPBACK, AgentClock, Calibration, TimerJitter, TransportCost
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
-from emulator.statistics.stats import percentile, variation
-from emulator.statistics.summary import read_measured
-from emulator.statistics.tester import find_ceiling, sent_meanwhile
+from emulator.statistics.descriptive import percentile, variation
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.tester_model import bytes_in_flight, fit_tester_model
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 
@@ -116,7 +116,7 @@ def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> Transp
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
     merged = merge(samples)
     step_bytes = {size: size // RING_STEPS for size in COUNTS}
-    ceiling = find_ceiling(merged, sent_meanwhile(samples, merged), steps=RING_STEPS, step_bytes=step_bytes)
+    ceiling = fit_tester_model(merged, bytes_in_flight(samples, merged), steps=RING_STEPS, step_bytes=step_bytes)
     return TransportCost(
         transport=transport,
         parameters=parameters,

@@ -21,9 +21,9 @@ from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import is_run_folder
-from emulator.statistics.measurements import whole_iterations
-from emulator.statistics.stats import median
-from emulator.statistics.summary import read_measured
+from emulator.statistics.descriptive import median
+from emulator.statistics.iterations import iteration_durations
+from emulator.statistics.measured_rows import read_measured
 
 _ALLOWED_FAILURES = 2
 """In a row: more are not an accident."""
@@ -158,7 +158,7 @@ def one_run(experiment: Experiment, profile: str | None) -> Experiment:
 
 def jct_ns(run: Run) -> float | None:
     """Median time of an iteration; None if none is complete."""
-    times = whole_iterations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    times = iteration_durations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
     return median(np.fromiter(times.values(), np.int64))
 
 

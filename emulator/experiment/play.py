@@ -47,7 +47,7 @@ from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import RUNS, is_run_folder
 from emulator.run_folder.writer import RunWriter
-from emulator.statistics.limits import limits_met
+from emulator.statistics.host_limits import host_limit_warnings
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.telemetry.reporter import RunFacts
 from emulator.trace.critical_path import longest_path_ns
@@ -344,7 +344,7 @@ class PreparedRun:
             hosts=tuple(hosts),
             trials=recorder.trials(len(self._workload.programs)),
             clock=describe_clock(outcome.clocks),
-            warnings={**manifest.warnings, **limits_met(hosts)},
+            warnings={**manifest.warnings, **host_limit_warnings(hosts)},
         )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.classes import ClassKey, class_rows
-from emulator.statistics.collectives import MERGE_COLUMNS, Merged, busbw_factor, merge
-from emulator.statistics.summary import SEND_RECV, read_measured
+from emulator.statistics.classes import SEND_RECV, ClassKey, class_rows
+from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.nccl_conventions import busbw_factor
 from emulator.trace.model import CommKind, IntArray
 
 
@@ -56,7 +57,7 @@ def measured_classes(run: Run) -> Sequence[MeasuredClass]:
     return [_measured_class(key, merged, rows) for key, rows in class_rows(merged)]
 
 
-def _measured_class(key: ClassKey, merged: Merged, rows: IntArray) -> MeasuredClass:
+def _measured_class(key: ClassKey, merged: MergedSamples, rows: IntArray) -> MeasuredClass:
     cct_ns = merged.cct_ns[rows]
     return MeasuredClass(
         kind=CommKind(int(merged.kind[rows[0]])),

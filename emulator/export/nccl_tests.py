@@ -22,7 +22,7 @@ from emulator.errors import ResultError
 from emulator.export.classes import MeasuredClass, measured_classes
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
-from emulator.statistics.sweep import count_elements, root_of
+from emulator.statistics.nccl_conventions import count_elements, root_of
 from emulator.units import NS_PER_US
 from emulator.views.figures import nccl_number
 

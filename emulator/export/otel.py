@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
-from emulator.statistics.summary import ClassSummary, RunSummary, summarise
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 
 if TYPE_CHECKING:

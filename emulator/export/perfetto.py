@@ -20,7 +20,7 @@ from emulator.errors import HostError
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.stream import writing
-from emulator.statistics.collectives import to_ints
+from emulator.statistics.table_columns import to_ints
 
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket

@@ -1,4 +1,4 @@
-"""The tester's own ceiling and floor as a file, and whether it speaks of this host; see docs/calibrate.md."""
+"""Calibration of the tester: what it costs by itself on this host, as a file. See docs/calibrate.md."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from emulator.errors import HostError, InputError
 from emulator.run_folder.manifest import software_versions
+from emulator.schema import decode
 
 FORMAT = "charkha-calibration"
 VERSION = 1
@@ -27,7 +28,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 def host_facts() -> Mapping[str, str]:
     """What the speed of a tester depends on."""
     return {
-        "machine": _first_line(_MACHINE_ID),
+        "machine": next(iter(_lines(_MACHINE_ID)), "unknown"),
         "cpu": next((line.partition(":")[2].strip() for line in _lines(_CPU_INFO) if "model name" in line), "unknown"),
         "cpus": str(len(os.sched_getaffinity(0))),
         "kernel": platform.release(),
@@ -36,19 +37,19 @@ def host_facts() -> Mapping[str, str]:
 
 
 def host_digest() -> str:
-    """SHA-256 of the host's facts, in hex."""
+    """SHA-256 of the facts of this host, in hex."""
     return hashlib.sha256(json.dumps(host_facts(), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class TransportCost:
-    """A transport alone, ranks in pairs, all at once.
+    """What a transport costs: ranks in pairs, all active at once.
 
     Attributes:
-        parameters: those that decide its cost: message_bytes, and roce.path_mtu.
-        rates: (bytes a rank sends in a step, payload of all ranks together in bytes/s), ascending.
-        step_ns: a step of a collective of next to no bytes.
-        message_ns: step_ns / ranks: what a message costs the machine.
+        parameters: those that its cost depends on: message_bytes, and roce.path_mtu.
+        rates: (bytes that a rank sends in a step, payload of all ranks together in bytes/s), ascending.
+        step_ns: one step of a collective of almost no bytes.
+        message_ns: step_ns / ranks: the cost of a message on this machine.
         variation: coefficient of variation of the largest collectives.
     """
 
@@ -63,13 +64,13 @@ class TransportCost:
 
     @property
     def rate_bytes_per_s(self) -> float:
-        """The highest."""
+        """The highest rate."""
         return max((rate for _, rate in self.rates), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TimerJitter:
-    """How late alarms are, ns; 500 µs apart on an idle loop."""
+    """How late alarms are, ns: alarms 500 µs apart on an idle event loop."""
 
     alarms: int
     p50_ns: int
@@ -79,7 +80,7 @@ class TimerJitter:
 
 @dataclass(frozen=True, slots=True)
 class AgentClock:
-    """An agent's clock against the controller's; the error is 0 if they share it."""
+    """Offset of an agent's clock from the controller's; the error is 0 if they share a clock."""
 
     agent: str
     offset_ns: int
@@ -88,32 +89,32 @@ class AgentClock:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the tester itself costs on a host.
+    """What the tester costs on a host.
 
     Attributes:
-        created: ISO 8601 with zone.
-        where: loopback, or cables between namespaces, as in a lab but without its switches and rates.
-        topology, topology_digest: the file that it was made for; None if for loopback.
-        host, host_digest: what the numbers hold for.
+        created: ISO 8601 with time zone.
+        where: LOOPBACK, or CABLES: as in a lab but without switches and rates.
+        topology, topology_digest: the topology file; None for loopback.
+        host, host_digest: the host that the numbers are valid for.
     """
 
     created: str
     where: str
     topology: str | None
     topology_digest: str | None
-    transports: Sequence[TransportCost]
+    transports: tuple[TransportCost, ...]
     timer: TimerJitter
-    clocks: Sequence[AgentClock] = ()
+    clocks: tuple[AgentClock, ...] = ()
     host: Mapping[str, str] = field(default_factory=host_facts)
     host_digest: str = field(default_factory=host_digest)
 
     @property
     def is_of_this_host(self) -> bool:
-        """Whether host and software are still the same."""
+        """Whether host and software are the same as then."""
         return self.host_digest == host_digest()
 
     def cost_of(self, transport: str, parameters: Mapping[str, object]) -> TransportCost | None:
-        """The transport with these parameters; None if it was measured with others or not at all."""
+        """The cost of a transport with these parameters; None if it was not measured with them."""
         for cost in self.transports:
             if cost.transport == transport and all(parameters.get(k) == v for k, v in cost.parameters.items()):
                 return cost
@@ -121,19 +122,19 @@ class Calibration:
 
 
 def default_path(topology_digest: str | None) -> Path:
-    """Where `calibrate` leaves its file and `run` looks for it: $XDG_STATE_HOME/charkha, one per topology file."""
+    """Where `calibrate` writes its file and `run` looks for it: $XDG_STATE_HOME/charkha, one file per topology."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     suffix = f"-{topology_digest[:16]}" if topology_digest else ""
     return state / "charkha" / f"calibration{suffix}.json"
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
-    """As it stands in its file."""
+    """The content of its file."""
     return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(calibration)}
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
-    """Write the file whole.
+    """Write the file; an existing one is replaced at once.
 
     Raises:
         HostError: it cannot be written.
@@ -157,31 +158,11 @@ def read_calibration(path: Path) -> Calibration:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError(f"format {document['format']}, version {document['version']}")
-        return _build(document)
+        return decode(document, Calibration)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); `charkha calibrate` makes one") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is not a calibration ({error}); `charkha calibrate` makes one") from error
-
-
-def _build(document: Mapping[str, Any]) -> Calibration:
-    known = {one.name for one in dataclasses.fields(Calibration)}
-    entries = {name: value for name, value in document.items() if name in known}
-    return Calibration(
-        **entries
-        | {
-            "transports": tuple(
-                TransportCost(**{**one, "rates": [(int(size), float(rate)) for size, rate in one["rates"]]})
-                for one in document["transports"]
-            ),
-            "timer": TimerJitter(**document["timer"]),
-            "clocks": tuple(AgentClock(**one) for one in document["clocks"]),
-        }
-    )
-
-
-def _first_line(path: Path) -> str:
-    return next(iter(_lines(path)), "unknown")
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,25 +1,27 @@
-"""How the measurements of a run are distributed, class by class, and which of them count."""
+"""How the measurements of a run are distributed, class by class."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from emulator.statistics.bootstrap import Interval, median_interval
 from emulator.statistics.classes import ClassKey
+from emulator.statistics.descriptive import variation
 from emulator.statistics.measurements import Measurements, Times
-from emulator.statistics.resampling import Interval, median_interval
-from emulator.statistics.stats import variation
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Of one class in one run, ns. None is what the number of samples cannot carry.
+    """Distribution of one class in one run, ns. A statistic is None if there are too few samples for it.
 
     Attributes:
-        samples: measurements that count; `iterations` they are of.
-        early: among them, those whose payload came before its rank had posted: their time is not network time.
-        negative: left out for a time below zero.
-        median_interval: 95 % bootstrap interval of p50, iterations as units; it speaks of this run, not of the next.
+        samples: measurements that count.
+        iterations: number of iterations that they belong to.
+        early: how many of them had payload that arrived before its rank had posted: not a pure network time.
+        negative: measurements left out because their time is below zero.
+        median_interval_ns: 95 % bootstrap interval of p50, resampled by iteration. It holds for this run, not for the
+            next one.
         variation: coefficient of variation.
     """
 
@@ -38,14 +40,14 @@ class Distribution:
     variation: float | None
 
 
-def distributions(found: Measurements) -> Sequence[Distribution]:
-    """The classes of a run, the iteration first, then those that take most time together."""
-    order = sorted(found.classes.items(), key=lambda item: -int(item[1].time_ns.sum()))
+def distributions(measured: Measurements) -> Sequence[Distribution]:
+    """The distributions of all classes, the one with the largest total time first."""
+    order = sorted(measured.classes.items(), key=lambda item: -int(item[1].time_ns.sum()))
     return [distribution(key, times) for key, times in order]
 
 
 def distribution(key: ClassKey, times: Times) -> Distribution:
-    """Of one class."""
+    """The distribution of one class."""
     return Distribution(
         key=key,
         samples=len(times),

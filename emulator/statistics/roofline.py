@@ -1,22 +1,23 @@
-"""BMWG's roofline of an iteration: compute and communication one after the other, as if nothing overlapped."""
+"""Sequential roofline of an iteration: compute and communication one after the other, without overlap.
+
+Source: draft-calabria-bmwg-ai-fabric-training-bench, JCT ratio.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from emulator.statistics.collectives import busbw_factor, nccl_size
+from emulator.statistics.nccl_conventions import busbw_factor, nccl_size
 from emulator.topology.model import Topology
 from emulator.trace.model import RankProgram, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
 def sequential_roofline_ns(workload: Workload, topology: Topology) -> int | None:
-    """C + 8 · S · factor / rate of the rank where it is largest, ns; None if a port has no rate.
+    """The largest C + 8 · S · f / rate of all ranks, ns; None if a port has no rate.
 
-    C is the rank's compute time, S the size of each of its communications as nccl-tests counts it, factor that of bus
-    bandwidth (1 for send and receive), rate that of its port.
-
-    Source: draft-calabria-bmwg-ai-fabric-training-bench, JCT ratio.
+    C is the compute time of the rank, S the nccl-tests size of each of its communications, f their bus bandwidth factor
+    (1 for send and receive), and rate that of its port in bits per second.
     """
     rates = [topology.rate_bps(rank) for rank in range(len(workload.programs))]
     if not rates or None in rates:
@@ -28,13 +29,10 @@ def sequential_roofline_ns(workload: Workload, topology: Topology) -> int | None
 
 
 def _bus_bytes(program: RankProgram, workload: Workload) -> Fraction:
+    """Sum of S · f over the communications of a rank."""
     total = Fraction(0)
     for node in program.communications.values():
-        members = len(workload.groups[node.group])
-        if not node.kind.is_collective:
-            total += node.size_bytes
-        elif members > 1:
-            factor = busbw_factor(node.kind, members=members)
-            size = nccl_size(node.kind, size_bytes=node.size_bytes, members=members)
-            total += Fraction(factor or 0) * size
+        members = len(workload.groups[node.group]) if node.kind.is_collective else 2
+        factor = busbw_factor(node.kind, members=members)
+        total += Fraction(factor or 0) * nccl_size(node.kind, size_bytes=node.size_bytes, members=members)
     return total

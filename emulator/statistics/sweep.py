@@ -13,24 +13,14 @@ import numpy as np
 
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.collectives import MERGE_COLUMNS, busbw_factor, merge
-from emulator.statistics.dut_counts import count_dut
-from emulator.statistics.flows import sum_flows
-from emulator.statistics.stats import percentile, variation
-from emulator.statistics.summary import measured_rows
+from emulator.statistics.collectives import MERGE_COLUMNS, merge
+from emulator.statistics.descriptive import percentile, variation
+from emulator.statistics.dut_counters import sum_dut_counters
+from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.nccl_conventions import busbw_factor, root_of
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_US
-
-_PARTED = (
-    CommKind.ALL_GATHER,
-    CommKind.REDUCE_SCATTER,
-    CommKind.REDUCE_SCATTER_BLOCK,
-    CommKind.ALL_TO_ALL,
-    CommKind.GATHER,
-    CommKind.SCATTER,
-)
-"""Kinds whose array is made of one part per rank."""
-_ROOTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +92,23 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    merged = merge(measured_rows(run.table(Part.SAMPLES, MERGE_COLUMNS), run.manifest))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
     rows = []
     for number, size in enumerate(sizes):
         mine = merged.instance == number
         if np.any(mine):
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
             rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
-    counters = sum_flows(run.table(Part.FLOWS))
-    dut = count_dut(run.table(Part.COUNTERS), run.manifest)
+    counters = sum_flow_counters(run.table(Part.FLOWS))
+    dut = sum_dut_counters(run.table(Part.COUNTERS), run.manifest)
     return SweepTable(kind, ranks, root_of(kind), rows, counters, run.manifest.warnings, dut)
-
-
-def root_of(kind: CommKind) -> int:
-    """Rank that nccl-tests prints as the root: 0, or -1 for a collective without a root."""
-    return 0 if kind in _ROOTED else -1
-
-
-def count_elements(kind: CommKind, *, size_bytes: int, members: int) -> int:
-    """Elements (of one byte) as nccl-tests counts them: of the array, or of one part if ranks have parts."""
-    return size_bytes // members if kind in _PARTED else size_bytes
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
     micros = cct_ns / NS_PER_US
     mean = float(np.mean(micros))
     factor = busbw_factor(kind, members=ranks)
-    has_speed = factor is not None and not early and mean > 0
-    algbw = size_bytes / mean / 1e3 if has_speed else None
+    algbw = size_bytes / mean / 1e3 if factor is not None and not early and mean > 0 else None
     spread = variation(micros)
     return SweepRow(
         size_bytes=size_bytes,
@@ -149,7 +128,7 @@ def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: In
 
 
 def sweep_to_json(table: SweepTable) -> dict[str, Any]:
-    """The table as a JSON document, with the statistics that the table has no room for; unknown values are null."""
+    """The sweep as a JSON document, including the statistics that the printed table omits; unknown values are null."""
     return {
         "collective": table.kind.label,
         "ranks": table.ranks,

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from emulator.run_folder.observer import RunObserver
 from emulator.run_folder.schema import SAMPLES_SCHEMA, Columns, to_batch
+from emulator.statistics.class_summary import ClassSummary, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
-from emulator.statistics.summary import ClassSummary, classify
 
 LARGEST_ITERATION = 1_000_000
 """Rows; larger iterations are not summarised, because that would keep the controller from its work."""
@@ -49,6 +49,6 @@ class IterationDigest(RunObserver):
         if sum(batch.num_rows for batch in batches) > LARGEST_ITERATION:
             return
         table = pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
-        classes = classify(merge(table))
+        classes = summarise_classes(merge(table))
         for one in self._observers:
             one.summed_up(iteration, classes)

@@ -21,7 +21,7 @@ from emulator.telemetry.payloads import (
 from emulator.units import BITS_PER_BYTE
 
 if TYPE_CHECKING:
-    from emulator.statistics.summary import ClassSummary
+    from emulator.statistics.class_summary import ClassSummary
 
 PROGRESS_S = 1.0
 

@@ -11,7 +11,7 @@ from emulator.units import NS_PER_S
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from emulator.statistics.summary import ClassSummary
+    from emulator.statistics.class_summary import ClassSummary
     from emulator.telemetry.reporter import RunFacts
 
 _CLASS = ("collective", "group_size", "size_bytes", "algorithm")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import JCT
 from emulator.statistics.distribution import Distribution
-from emulator.statistics.summary import ClassSummary
 from emulator.units import format_size
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, duration_cell, number_cell, percent_cell, rate_cell

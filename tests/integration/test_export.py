@@ -9,7 +9,8 @@ import pytest
 
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
-from emulator.statistics.summary import read_measured, summarise
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.summary import summarise
 from tests.support.command import EXAMPLE, charkha
 from tests.support.perfetto_ui import trace_processor
 

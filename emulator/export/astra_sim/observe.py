@@ -17,9 +17,10 @@ from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.classes import ClassKey, class_rows
-from emulator.statistics.collectives import MERGE_COLUMNS, Merged, merge, to_ints
-from emulator.statistics.stats import median
-from emulator.statistics.summary import read_measured
+from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.statistics.descriptive import median
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512
@@ -76,7 +77,7 @@ def _links(samples: pa.Table, host_index: Sequence[int]) -> Mapping[int, LinkCla
 
 
 def _by_link(
-    merged: Merged, links: Mapping[int, LinkClass | None]
+    merged: MergedSamples, links: Mapping[int, LinkClass | None]
 ) -> Iterator[tuple[ClassKey, LinkClass | None, IntArray]]:
     """(class, link, rows) of every class at every kind of link."""
     for key, rows in class_rows(merged):
@@ -87,7 +88,7 @@ def _by_link(
                 yield key, link, own
 
 
-def _observation(key: ClassKey, merged: Merged, rows: IntArray) -> Observation | str:
+def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observation | str:
     """An observation, or why there is none."""
     valid = rows[(merged.cct_ns[rows] > 0) & ~merged.early[rows]]
     cct_ns = median(merged.cct_ns[valid])

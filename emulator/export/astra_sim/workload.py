@@ -18,7 +18,7 @@ import numpy as np
 from emulator.errors import ResultError
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.collectives import labels_and_codes, to_ints
+from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.exclusive import exclusive_micros
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2

@@ -11,12 +11,13 @@ import pyarrow as pa
 from emulator.run_folder.manifest import RUNNING, Manifest, Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
+from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import JCT, ClassKey
-from emulator.statistics.collectives import labels_and_codes, to_ints
 from emulator.statistics.distribution import Distribution, distribution
 from emulator.statistics.measurements import Measurements, Times, measurements
 from emulator.statistics.stragglers import Lateness, lateness
-from emulator.statistics.summary import ClassSummary, RunSummary, summarise
+from emulator.statistics.summary import RunSummary, summarise
+from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.model import IntArray
 
 _SAMPLE_COLUMNS = ("iteration", "rank", "kind", "post_ns", "done_ns")
@@ -86,11 +87,11 @@ class RunFacts:
 
     def times(self, row: ClassSummary) -> Times:
         """The measurements behind a row of the table."""
-        return self.measured.classes[key_of(row)]
+        return self.measured.classes[row.key]
 
     def distribution(self, row: ClassSummary) -> Distribution:
         """The statistics of a row of the table."""
-        return distribution(key_of(row), self.times(row))
+        return distribution(row.key, self.times(row))
 
 
 def read_facts(run: Run) -> RunFacts:
@@ -118,14 +119,9 @@ def read_facts(run: Run) -> RunFacts:
     )
 
 
-def key_of(row: ClassSummary) -> ClassKey:
-    """The class of a row of the table."""
-    return ClassKey(row.collective, row.members, row.size_bytes, row.algorithm)
-
-
 def class_names(rows: Sequence[ClassSummary]) -> list[str]:
     """Names of classes in charts."""
-    return [str(key_of(row)) for row in rows]
+    return [str(row.key) for row in rows]
 
 
 def _trials_so_far(usage: Mapping[str, IntArray], manifest: Manifest) -> Trials:

@@ -8,7 +8,8 @@ from junitparser import Error, TestCase, TestSuite
 
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run
-from emulator.statistics.summary import ClassSummary, RunSummary, summarise
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 from emulator.views.junit.document import add_properties, to_text
 

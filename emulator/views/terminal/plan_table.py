@@ -16,7 +16,7 @@ from emulator.planner.network.load_balance import (
     tiers,
 )
 from emulator.planner.network.plan import OperationPlan, Plan
-from emulator.statistics.collectives import nccl_size
+from emulator.statistics.nccl_conventions import nccl_size
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
 from emulator.views.figures import NONE, duration_cell, link_rate_cell

@@ -12,7 +12,7 @@ from emulator.run_folder.manifest import RUNNING, Manifest
 from emulator.run_folder.pruning import Removal
 from emulator.run_folder.store import StoredRun, firmware_of
 from emulator.statistics.distribution import Distribution
-from emulator.statistics.stragglers import SIGNIFICANT, Lateness
+from emulator.statistics.stragglers import SIGNIFICANCE, Lateness
 from emulator.units import format_size
 from emulator.views.class_columns import DISTRIBUTION_COLUMNS
 from emulator.views.columns import Column, explain
@@ -113,14 +113,14 @@ def render_statistics(found: Sequence[Distribution], late: Sequence[Lateness], *
 def _lateness(late: Lateness) -> Iterator[RenderableType]:
     yield Text(f"Last {_EVENTS[late.event]}:", style="bold")
     if not late.stragglers:
-        yield Text(f"  no rank is last more often than by chance (p < {SIGNIFICANT:g})")
+        yield Text(f"  no rank is last more often than by chance (p < {SIGNIFICANCE:g})")
     for one in late.stragglers[:_SHOWN_RANKS]:
         yield Text(
             f"  rank {one.rank}: last in {one.last} of {one.of} collectives ({one.expected:.3g} expected by chance), "
             f"{duration_cell(one.behind_ns)} behind at the median; most often last in {one.iterations} of "
             f"{one.of_iterations} iterations (p = {one.p:.2g})"
         )
-    for step in [step for step in late.steps if step.p < SIGNIFICANT][:_SHOWN_RANKS]:
+    for step in [step for step in late.steps if step.p < SIGNIFICANCE][:_SHOWN_RANKS]:
         name, group = (short(str(one), _LONGEST_NAME) for one in (step.name, step.group))
         yield Text(
             f"  {name} ({step.kind}, group {group}): rank {step.rank} last in {step.last} of {step.of}, "

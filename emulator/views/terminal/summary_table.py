@@ -8,9 +8,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.run_folder.manifest import COMPLETE
-from emulator.statistics.dut_counts import in_words
-from emulator.statistics.flows import flows_in_words
-from emulator.statistics.summary import ClassSummary, IterationSummary, RunSummary
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.dut_counters import describe_dut_counters
+from emulator.statistics.flow_counters import describe_flow_counters
+from emulator.statistics.iterations import IterationSummary
+from emulator.statistics.summary import RunSummary
 from emulator.units import format_duration, format_size
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
@@ -100,9 +102,9 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     rate = f", {rate_cell(totals.payload_bytes_per_s)} GB/s over the iteration" if known else ""
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
-        yield "Flows", flows_in_words(totals.counters)
+        yield "Flows", describe_flow_counters(totals.counters)
     if totals.dut:
-        yield "DUT", in_words(totals.dut)
+        yield "DUT", describe_dut_counters(totals.dut)
     limited = [one for one in summary.classes if one.is_tester_limited]
     if limited:
         yield "Tester-limited", _limited_in_words(limited)

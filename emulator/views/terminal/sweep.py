@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from emulator.statistics.dut_counts import in_words
-from emulator.statistics.flows import flows_in_words
-from emulator.statistics.sweep import SweepRow, SweepTable, count_elements
+from emulator.statistics.dut_counters import describe_dut_counters
+from emulator.statistics.flow_counters import describe_flow_counters
+from emulator.statistics.nccl_conventions import count_elements
+from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.views.class_columns import BUSBW_FACTOR
 from emulator.views.columns import Header, explain
 from emulator.views.figures import describe_warning, nccl_number
@@ -59,9 +60,9 @@ def _lines(table: SweepTable) -> Iterator[str]:
     if early:
         yield f"# {early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
     if table.counters:
-        yield f"# Flows: {flows_in_words(table.counters)}"
+        yield f"# Flows: {describe_flow_counters(table.counters)}"
     if table.dut:
-        yield f"# DUT: {in_words(table.dut)}"
+        yield f"# DUT: {describe_dut_counters(table.dut)}"
     for what, count in table.warnings.items():
         yield f"# Warning: {describe_warning(what, count)}"
 

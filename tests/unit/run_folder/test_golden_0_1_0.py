@@ -9,8 +9,8 @@ import pytest
 
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
-from emulator.statistics.collectives import to_ints
 from emulator.statistics.summary import summarise
+from emulator.statistics.table_columns import to_ints
 from emulator.trace.workload import build_workload
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.html.facts import read_facts

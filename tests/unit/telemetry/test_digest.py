@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from emulator.statistics.summary import ClassSummary
+from emulator.statistics.class_summary import ClassSummary
 from emulator.telemetry import digest
 from emulator.telemetry.digest import IterationDigest
 from tests.support.runs import collective, columns

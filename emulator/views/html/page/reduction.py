@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from emulator.statistics.stats import Values
+from emulator.statistics.descriptive import Values
 from emulator.trace.model import IntArray
 
 CURVE_POINTS = 160

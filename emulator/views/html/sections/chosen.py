@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.statistics.stats import median_index
+from emulator.statistics.descriptive import median_index
 from emulator.trace.model import IntArray
 from emulator.units import format_duration
 from emulator.views.html.facts import RunFacts

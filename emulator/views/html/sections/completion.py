@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from emulator.statistics.stats import median
-from emulator.statistics.summary import ClassSummary
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.descriptive import median
 from emulator.units import format_size
 from emulator.views.class_columns import CLASS_COLUMNS, DISTRIBUTION_COLUMNS
 from emulator.views.columns import Column

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from emulator.statistics.collectives import labels_and_codes, to_ints
-from emulator.statistics.dut_counts import DROPS, growths
+from emulator.statistics.dut_counters import DROPS, counter_increases
+from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.model import IntArray
 from emulator.units import NS_PER_S
 from emulator.views.columns import Header
@@ -72,7 +72,7 @@ def count_drops(counters: pa.Table) -> Mapping[str, int] | None:
     if not counters.num_rows:
         return None
     drops: Counter[str] = Counter()
-    for (_, _, counter), growth in growths(counters).items():
+    for (_, _, counter), growth in counter_increases(counters).items():
         if counter in DROPS:
             drops[counter] += growth
     return drops

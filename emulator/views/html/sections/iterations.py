@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from emulator.statistics.stats import median
+from emulator.statistics.descriptive import median
 from emulator.trace.model import IntArray
 from emulator.views.columns import Header
 from emulator.views.figures import duration_cell

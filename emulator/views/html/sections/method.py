@@ -21,7 +21,7 @@ from emulator.views.figures import (
     number_cell,
     percent_cell,
 )
-from emulator.views.html.facts import RunFacts, key_of
+from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Facts, Section, Table, Text
 from emulator.views.html.sections.comparability import comparability
 from emulator.views.html.sections.topology_drawing import topology_drawing
@@ -198,7 +198,7 @@ def _repeatability(facts: RunFacts) -> Table:
         rows.append(["iteration (JCT)", "JCT", str(one.count), str(one.count), _percent(one.jct_variation)])
     for row in facts.summary.classes:
         found = facts.distribution(row)
-        rows.append([str(key_of(row)), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
+        rows.append([str(row.key), "cct", str(found.samples), str(found.iterations), _percent(found.variation)])
     titles = [Header("class", is_number=False), Header("metric", is_number=False), Header("n"), Header("iterations")]
     about = (
         "Variation between the measurements of this run. To measure the variation between runs, repeat the run and use "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emulator.run_folder.manifest import ABORTED, Manifest
-from emulator.statistics.summary import ClassSummary, IterationSummary
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.iterations import IterationSummary
 from emulator.units import format_duration, format_size
 from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts

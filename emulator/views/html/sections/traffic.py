@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from emulator.statistics.collectives import to_ints
-from emulator.statistics.stats import Values, median, percentile
+from emulator.statistics.descriptive import Values, median, percentile
+from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import BoolArray, IntArray
 from emulator.units import NS_PER_S, format_size
 from emulator.views.columns import Header

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from emulator.statistics.stats import median, median_index, percentile, samples_needed, variation
+from emulator.statistics.descriptive import median, median_index, percentile, samples_needed, variation
 
 
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 1), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000), (0.01, 100)])

@@ -1,8 +1,8 @@
-"""Bootstrap intervals, made for few units.
+"""Bootstrap confidence intervals for small numbers of independent units.
 
-The plain percentile interval is too narrow when few units are resampled: at six a side it holds the truth in about 93 %
-of cases instead of 95 %, and BCa's corrections are themselves estimated from those six. The expanded percentile
-interval takes quantiles further out, by what Student's t and the (n - 1) / n of the variance ask for.
+With few units the plain percentile interval is too narrow: with six a side it covers the true value in about 93 % of
+cases instead of 95 %. BCa estimates its corrections from the same six units. The expanded percentile interval uses
+quantiles further out, which corrects for Student's t and for the factor (n - 1) / n in the variance.
 
 Source: Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician 69 (2015), 4.1 and 5.3.
 """
@@ -20,15 +20,17 @@ from emulator.trace.model import IntArray
 
 CONFIDENCE = 0.95
 RESAMPLES = 9_999
-FEWEST_ITERATIONS = 6
-"""Below six no interval between two of the values holds the median with 95 %: 2 · 0.5 ** 5 > 0.05."""
+MIN_ITERATIONS = 6
+"""With five values, even the interval from the smallest to the largest covers the median in less than 95 % of cases:
+2 · 0.5 ** 5 > 0.05.
+"""
 _BATCH_VALUES = 2_000_000
 
 Floats = npt.NDArray[np.floating[Any]]
 
 
 class Interval(NamedTuple):
-    """Bounds, of the unit of what was resampled."""
+    """Bounds, in the unit of the samples."""
 
     low: float
     high: float
@@ -42,16 +44,16 @@ def bootstrap_interval(
     resamples: int = RESAMPLES,
     values_per_resample: int,
 ) -> Interval:
-    """The expanded percentile interval of a statistic, at 95 %.
+    """The 95 % expanded percentile interval of a statistic.
 
     Args:
-        samples: one or two arrays of independent units, at least two in each.
-        statistic: of as many arrays, vectorised: takes `axis`.
-        seed: the same gives the same interval.
-        resamples: how many.
-        values_per_resample: numbers that the statistic of one resample takes at once, to bound memory.
+        samples: one or more arrays of independent units, at least two units each.
+        statistic: vectorised function of these arrays, with an `axis` argument.
+        seed: the same seed gives the same interval.
+        resamples: number of resamples.
+        values_per_resample: numbers that the statistic of one resample reads; bounds memory.
     """
-    from scipy import stats  # half of what a command takes to start
+    from scipy import stats  # takes half of the start-up time of a command
 
     smallest = min(len(sample) for sample in samples)
     freedom = sum(len(sample) - 1 for sample in samples)
@@ -71,24 +73,24 @@ def bootstrap_interval(
 
 
 def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resamples: int = 999) -> Interval | None:
-    """How sure the median of one run is.
+    """The 95 % interval of the lower median of one run.
 
     Args:
         values: any number.
-        unit: which iteration each is of: those of one iteration are drawn together, they are not independent.
-        seed: of the resampling.
-        resamples: how many.
+        unit: iteration of each value. Values of one iteration are not independent, so iterations are resampled.
+        seed: random seed.
+        resamples: number of resamples.
 
     Returns:
-        None with fewer than FEWEST_ITERATIONS.
+        None for fewer than MIN_ITERATIONS.
     """
     table = _by_unit(values, unit)
-    if len(table) < FEWEST_ITERATIONS:
+    if len(table) < MIN_ITERATIONS:
         return None
 
     def lower_median(chosen: IntArray, axis: int) -> Floats:
         drawn = table[chosen].reshape(*chosen.shape[:-1], -1)
-        drawn.sort(axis=-1)  # absent values go last
+        drawn.sort(axis=-1)  # NaN sorts last
         middle = (np.count_nonzero(~np.isnan(drawn), axis=-1, keepdims=True) - 1) // 2
         found: Floats = np.take_along_axis(drawn, middle, axis=-1)[..., 0]
         return found
@@ -98,7 +100,7 @@ def median_interval(values: IntArray, unit: IntArray, *, seed: int = 0, resample
 
 
 def _by_unit(values: IntArray, unit: IntArray) -> Floats:
-    """A row per unit, filled up with NaN."""
+    """The values as a table with one row per unit, padded with NaN."""
     _, row, counts = np.unique(unit, return_inverse=True, return_counts=True)
     order = np.argsort(row, kind="stable")
     table: Floats = np.full((len(counts), counts.max(initial=0)), np.nan)

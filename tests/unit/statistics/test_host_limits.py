@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import HostFacts
-from emulator.statistics.limits import limits_met
+from emulator.statistics.host_limits import host_limit_warnings
 
 ASKED = 16 << 20
 
@@ -17,27 +17,27 @@ def host(**facts: int) -> HostFacts:
 
 
 def test_a_host_that_grants_all_is_no_warning() -> None:
-    assert limits_met([host(), HostFacts("b")]) == {}
+    assert host_limit_warnings([host(), HostFacts("b")]) == {}
 
 
 def test_a_cut_buffer_is_told_once_with_the_sysctl_that_raises_it() -> None:
-    met = limits_met([host(receive_buffer_granted=4 << 20), host(receive_buffer_granted=208 << 10)])
+    met = host_limit_warnings([host(receive_buffer_granted=4 << 20), host(receive_buffer_granted=208 << 10)])
     said = "the kernel granted 208 KiB of 16 MiB for a receive buffer: sysctl -w net.core.rmem_max=16777216"
     assert met == {said: 1}
-    (sending,) = limits_met([host(send_buffer_granted=1)])
+    (sending,) = host_limit_warnings([host(send_buffer_granted=1)])
     assert "send buffer: sysctl -w net.core.wmem_max=16777216" in sending
 
 
 def test_dropped_datagrams_are_counted_over_all_agents() -> None:
-    met = limits_met([host(dropped_queue=3), host(dropped_queue=4, dropped_send=1)])
+    met = host_limit_warnings([host(dropped_queue=3), host(dropped_queue=4, dropped_send=1)])
     assert list(met.values()) == [7, 1]
     received, sent = met
-    assert "before a full receive buffer" in received
+    assert "a receive buffer was full" in received
     assert "--window-bytes" in received, "the buffer is as large as asked for: a sysctl would change nothing"
-    assert "to be sent" in sent
+    assert "refused to send" in sent
 
 
 def test_where_the_buffer_was_cut_the_sysctl_is_what_helps() -> None:
-    met = limits_met([host(dropped_queue=3, receive_buffer_granted=1 << 20)])
+    met = host_limit_warnings([host(dropped_queue=3, receive_buffer_granted=1 << 20)])
     assert all("sysctl -w net.core.rmem_max=16777216" in warning for warning in met)
     assert sorted(met.values()) == [1, 3]

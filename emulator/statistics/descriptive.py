@@ -1,7 +1,7 @@
-"""Order statistics of raw samples, and the rule for how many samples a percentile needs.
+"""Descriptive statistics of raw samples: percentiles, medians, the coefficient of variation.
 
-Every statistic here is a value that was measured, never one between two: a percentile is the nearest rank, the median
-of an even count is the lower of the two in the middle.
+Percentiles and medians are measured values, never interpolated: a percentile is the nearest rank, and the median of an
+even number of samples is the lower of the two in the middle.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Values: TypeAlias = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
 
 
 def samples_needed(q: float) -> int:
-    """Fewest samples that can carry the q-quantile: 1 for the median, else 1 / (1 - q), seen from the nearer tail.
+    """Smallest number of samples that supports the q-quantile: 1 / min(q, 1 - q), and 1 for the median.
 
     Args:
-        q: between 0 and 1, both excluded: 0.9 needs 10 samples, 0.95 20, 0.99 100, 0.999 1,000.
+        q: above 0 and below 1. 0.9 needs 10 samples, 0.95 20, 0.99 100, 0.999 1,000.
 
     Raises:
-        ValueError: q is no such number.
+        ValueError: q is out of range.
     """
     if not 0 < q < 1:
         raise ValueError(f"{q} is not a quantile between 0 and 1")
@@ -32,14 +32,14 @@ def samples_needed(q: float) -> int:
 
 
 def percentile(values: Values, q: float) -> float | None:
-    """The q-quantile by nearest rank: the smallest value with at least q of all samples at or below it.
+    """The q-quantile by nearest rank: the smallest value with at least a fraction q of the samples at or below it.
 
     Args:
-        values: any order, at least 0 of them, without NaN.
-        q: between 0 and 1, both excluded; 0.99 is the 99th percentile.
+        values: any number, in any order, without NaN.
+        q: above 0 and below 1; 0.99 is the 99th percentile.
 
     Returns:
-        One of `values`; None if there are too few of them, see `samples_needed`.
+        One of `values`; None if there are fewer than `samples_needed`.
     """
     if len(values) < samples_needed(q):
         return None
@@ -47,12 +47,12 @@ def percentile(values: Values, q: float) -> float | None:
 
 
 def median(values: Values) -> float | None:
-    """The lower median; None of nothing."""
+    """The lower median; None without values."""
     return percentile(values, 0.5)
 
 
 def median_index(values: Values) -> int:
-    """Where the lower median stands: the first among equals.
+    """Index of the lower median; the first one among equals.
 
     Args:
         values: at least one.
@@ -62,8 +62,8 @@ def median_index(values: Values) -> int:
 
 
 def variation(values: Values) -> float | None:
-    """Coefficient of variation: sample standard deviation over mean; None under two samples or at mean 0."""
+    """Coefficient of variation: sample standard deviation over mean; None for one sample or a mean of 0."""
     if len(values) < 2 or np.mean(values) == 0:
         return None
-    # scipy.stats has it too, and takes half a second to load: half of what the whole command takes to start.
+    # scipy.stats.variation takes half a second to load: half of the start-up time of a command.
     return float(np.std(values, ddof=1) / np.mean(values))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from emulator.statistics.resampling import bootstrap_interval, median_interval
+from emulator.statistics.bootstrap import bootstrap_interval, median_interval
 
 
 def mean(values: np.ndarray, axis: int) -> np.ndarray:

@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from emulator.run_folder.manifest import read_manifest
+from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.collectives import merge
-from emulator.statistics.summary import ClassSummary, summarise
-from emulator.statistics.tester import find_ceiling, sent_meanwhile
+from emulator.statistics.summary import summarise
+from emulator.statistics.tester_model import bytes_in_flight, fit_tester_model
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import Row, collective, pair, table, write_run
@@ -31,14 +32,14 @@ def test_bytes_of_others_count_as_far_as_they_were_under_way() -> None:
         *collective((500, 500), (2500, 2500), bytes_sent=2000, instance=2),
     ]
     merged = merge(table(samples))
-    sent = sent_meanwhile(table(samples), merged)
+    sent = bytes_in_flight(table(samples), merged)
     # The first two move 1 a nanosecond each, the third 2; they have 500 ns in common.
     assert sent.tolist() == pytest.approx([3000, 3000, 5000])
 
 
 def test_bytes_count_from_the_last_post_on() -> None:
     samples = [*collective((0, 900), (1000, 1000), bytes_sent=500, instance=0)]
-    assert sent_meanwhile(table(samples), merge(table(samples))).tolist() == pytest.approx([1000])
+    assert bytes_in_flight(table(samples), merge(table(samples))).tolist() == pytest.approx([1000])
 
 
 @pytest.mark.parametrize(
@@ -102,8 +103,8 @@ def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> No
         *collective((30_000, 30_000), (30_250, 30_250), size_bytes=100, bytes_sent=100, instance=3),  # hardly longer
     ]
     merged = merge(table(samples))
-    sent = sent_meanwhile(table(samples), merged)
-    ceiling = find_ceiling(merged, sent, steps=2, step_bytes={16: 8, 100: 50, 1000: 500, 10**6: 500_000})
+    sent = bytes_in_flight(table(samples), merged)
+    ceiling = fit_tester_model(merged, sent, steps=2, step_bytes={16: 8, 100: 50, 1000: 500, 10**6: 500_000})
     assert ceiling.step_ns == 120
     assert [size for size, _ in ceiling.rates] == [500, 500_000]
     assert [rate for _, rate in ceiling.rates] == pytest.approx([2 * 1000 / 1000 * 1e9, 2 * 10**6 / 10_000 * 1e9])

@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 
 from emulator.run_folder.schema import COUNTERS_SCHEMA, to_batch
-from emulator.statistics.dut_counts import count_dut, growths, in_words
+from emulator.statistics.dut_counters import counter_increases, describe_dut_counters, sum_dut_counters
 from tests.support.runs import manifest
 
 
@@ -31,17 +31,17 @@ ROWS = table(
 
 
 def test_a_counter_grows_from_its_first_reading_to_its_last() -> None:
-    assert growths(ROWS)["sw0", "p0", "qdisc_drops"] == 5
-    assert growths(table()) == {}
+    assert counter_increases(ROWS)["sw0", "p0", "qdisc_drops"] == 5
+    assert counter_increases(table()) == {}
 
 
 def test_frames_that_the_device_lost_and_marked_are_counted_and_no_others() -> None:
-    counts = count_dut(ROWS, replace(manifest(), dut={"nodes": ["sw0"]}))
+    counts = sum_dut_counters(ROWS, replace(manifest(), dut={"nodes": ["sw0"]}))
     assert counts == {"profile_drops": 1200, "qdisc_drops": 5, "ecn_marked": 3}
-    assert in_words(counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
+    assert describe_dut_counters(counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
 
 
 def test_switches_are_the_device_where_none_is_named() -> None:
     network = {"network": {"switches": [{"name": "sw0", "kind": "bridge"}]}}
-    assert count_dut(ROWS, replace(manifest(), topology=network))["qdisc_drops"] == 5
-    assert count_dut(ROWS, manifest()) == {}
+    assert sum_dut_counters(ROWS, replace(manifest(), topology=network))["qdisc_drops"] == 5
+    assert sum_dut_counters(ROWS, manifest()) == {}

@@ -1,0 +1,138 @@
+"""One row per class of collectives: bandwidths, completion times, comparison with ideal and trace.
+
+Bandwidths come from the median time of the measurements that have a bandwidth. Those whose payload arrived before a
+post, and those with a time of zero or less, are counted but have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.statistics.classes import ClassKey, class_rows
+from emulator.statistics.collectives import MergedSamples
+from emulator.statistics.descriptive import median, percentile
+from emulator.statistics.nccl_conventions import busbw_factor
+from emulator.statistics.table_columns import UNKNOWN
+from emulator.statistics.tester_model import TESTER_LIMITED_PERCENT, TesterShare
+from emulator.trace.model import CommKind, IntArray
+from emulator.units import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """One row of the table of a run. The table shows None as a dash.
+
+    Attributes:
+        collective: kind of communication; `send_recv` for pairs.
+        members: ranks in the group.
+        size_bytes: as nccl-tests counts it.
+        algorithm: "" for send and receive.
+        count: collectives of this class in one iteration.
+        samples: measurements behind the percentiles.
+        algbw_bytes_per_s, busbw_bytes_per_s: at the median time of the measurements that have a bandwidth.
+        ideal_percent: 100 x ideal / measured, at the median.
+        cct_p50_ns, cct_p99_ns, cct_max_ns: of all measurements that are not negative.
+        skew_p50_ns: median of last post - first post.
+        traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
+        bw_ratio: measured bandwidth / traced bandwidth, at the median.
+        tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
+    """
+
+    collective: str
+    members: int
+    size_bytes: int
+    algorithm: str
+    count: int
+    samples: int
+    algbw_bytes_per_s: float | None
+    busbw_bytes_per_s: float | None
+    ideal_percent: float | None
+    cct_p50_ns: float | None
+    cct_p99_ns: float | None
+    cct_max_ns: float | None
+    skew_p50_ns: float | None
+    traced_ns: float | None
+    bw_ratio: float | None
+    tester_percent: float | None = None
+
+    @property
+    def key(self) -> ClassKey:
+        """Its class."""
+        return ClassKey(self.collective, self.members, self.size_bytes, self.algorithm)
+
+    @property
+    def is_tester_limited(self) -> bool | None:
+        """Whether the tester rather than the device set this time; None if the tester was not calibrated."""
+        return None if self.tester_percent is None else self.tester_percent >= TESTER_LIMITED_PERCENT
+
+    @property
+    def total_ns(self) -> float:
+        """Time per iteration if the collectives ran one after another; sorts the table."""
+        return (self.cct_p50_ns or 0.0) * self.count
+
+
+def summarise_classes(
+    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None
+) -> tuple[ClassSummary, ...]:
+    """The classes of a run, the one that takes most time first.
+
+    Args:
+        merged: measurements of iterations that count.
+        scaled_by: played sizes over sizes of the trace.
+        tester: share of the calibrated tester in these measurements.
+    """
+    rows = [_summarise(key, merged, chosen, scaled_by, tester) for key, chosen in class_rows(merged)]
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
+
+
+def bandwidth(size_bytes: int, duration_ns: float | None) -> float | None:
+    """Bytes per second; None without a duration."""
+    return size_bytes * NS_PER_S / duration_ns if duration_ns else None
+
+
+def _summarise(
+    key: ClassKey, merged: MergedSamples, rows: IntArray, scaled_by: float, tester: TesterShare | None
+) -> ClassSummary:
+    kind = CommKind(int(merged.kind[rows[0]]))
+    cct_ns = merged.cct_ns[rows]
+    valid_ns = cct_ns[cct_ns >= 0]
+    factor = busbw_factor(kind, members=key.members)
+    has_bandwidth = (cct_ns > 0) & ~merged.early[rows] & (key.size_bytes > 0) & (factor is not None)
+    timed = rows[has_bandwidth]
+    algbw = bandwidth(key.size_bytes, median(merged.cct_ns[timed]))
+    ideal = _median_ratio(merged.ideal_ns, merged.cct_ns, timed)
+    ratio = _median_ratio(merged.traced_ns, merged.cct_ns, timed)
+    return ClassSummary(
+        collective=key.collective,
+        members=key.members,
+        size_bytes=key.size_bytes,
+        algorithm=key.algorithm,
+        count=len(np.unique(merged.instance[rows])),
+        samples=len(valid_ns),
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
+        ideal_percent=None if ideal is None else 100 * ideal,
+        cct_p50_ns=median(valid_ns),
+        cct_p99_ns=percentile(valid_ns, 0.99),
+        cct_max_ns=float(valid_ns.max()) if len(valid_ns) else None,
+        skew_p50_ns=median(merged.skew_ns[rows]),
+        traced_ns=_median_traced(merged, rows),
+        bw_ratio=None if ratio is None else ratio * scaled_by,
+        tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
+    )
+
+
+def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray) -> float | None:
+    """Reference over measured at the lower median of measured / reference."""
+    known = rows[reference_ns[rows] > 0]
+    slowdown = median(measured_ns[known] / reference_ns[known])
+    return 1 / slowdown if slowdown else None
+
+
+def _median_traced(merged: MergedSamples, rows: IntArray) -> float | None:
+    """Each collective of the trace counts once, however many iterations measured it."""
+    _, first = np.unique(merged.instance[rows], return_index=True)
+    traced = merged.traced_ns[rows[first]]
+    return median(traced[traced != UNKNOWN])

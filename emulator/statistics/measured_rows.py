@@ -1,0 +1,39 @@
+"""The rows of a run that count: neither warm-up nor excluded iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.reader import Run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.stream import to_table
+from emulator.statistics.table_columns import to_ints
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def measured_rows(rows: Rows, manifest: Manifest) -> Rows:
+    """The rows of iterations that count."""
+    iteration = to_ints(rows["iteration"])
+    excluded = [one.iteration for one in manifest.trials.excluded]
+    return rows.filter(pa.array((iteration >= 0) & ~np.isin(iteration, excluded)))
+
+
+def read_measured(run: Run, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read the rows of a table that belong to iterations that count.
+
+    Args:
+        run: closed or still being written.
+        part: the table.
+        columns: names, including `iteration`; None reads all columns.
+
+    Raises:
+        ResultError: the table is missing or damaged.
+    """
+    schema = part.schema if columns is None else pa.schema([part.schema.field(name) for name in columns])
+    return to_table([measured_rows(batch, run.manifest) for batch in run.batches(part, columns)], schema)

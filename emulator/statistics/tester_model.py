@@ -1,0 +1,194 @@
+"""A model of the tester: how much of a measured time the tester itself needs.
+
+Calibration measures it without a device under test: the time of one step of a collective with almost no bytes, and the
+throughput of all ranks of the machine together for steps of several sizes. Collectives that run at the same time share
+the machine, so their bytes count too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from emulator.errors import PlanError
+from emulator.planner.algorithms import schedule
+from emulator.planner.schedule import Collective
+from emulator.statistics.collectives import MergedSamples
+from emulator.statistics.descriptive import median
+from emulator.statistics.table_columns import block_starts, to_ints
+from emulator.trace.model import CommKind, IntArray
+from emulator.units import NS_PER_S
+
+TESTER_LIMITED_PERCENT = 90.0
+"""From this share of the measured time on, the tester sets the time rather than the device."""
+_MAX_SCHEDULED_MEMBERS = 1024
+"""Larger groups have no share: their schedule takes too long to compute."""
+_MIN_TRANSFER_SHARE = 0.5
+"""A rate needs bytes that take at least this fraction of the time of the steps; below it, their noise dominates."""
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TesterModel:
+    """What the tester does without a device under test.
+
+    Attributes:
+        rates: (bytes that a rank sends in a step, payload of all ranks of the machine together, bytes/s), ascending.
+            Between two sizes the rate is interpolated over the logarithm of the size; beyond the ends it is constant.
+        step_ns: one step of a collective of almost no bytes, with all ranks active.
+    """
+
+    rates: Sequence[tuple[int, float]]
+    step_ns: float
+
+    @classmethod
+    def from_manifest(cls, calibration: Mapping[str, object]) -> TesterModel | None:
+        """The model in the manifest of a run; None if the tester was not calibrated."""
+        rates, step = calibration.get("rates"), calibration.get("step_ns")
+        if not isinstance(rates, Sequence) or not isinstance(step, int | float):
+            return None
+        return cls([(int(size), float(rate)) for size, rate in rates], float(step))
+
+    def rate_bytes_per_s(self, step_bytes: float) -> float:
+        """Throughput for steps of this size."""
+        sizes, rates = zip(*self.rates, strict=True)
+        return float(np.interp(np.log(max(step_bytes, 1)), np.log(sizes), rates))
+
+
+def fit_tester_model(
+    merged: MergedSamples, machine_bytes: FloatArray, *, steps: int, step_bytes: Mapping[int, int]
+) -> TesterModel:
+    """Derive the model from the run of a calibration.
+
+    Args:
+        merged: its collectives, each of `steps` steps; the smallest size has almost no bytes.
+        machine_bytes: for each of them, see `bytes_in_flight`.
+        steps: steps of a collective.
+        step_bytes: size of a collective → bytes that a rank sends in a step. A size that takes hardly longer than the
+            smallest one gives no rate.
+    """
+    smallest = min(step_bytes)
+    step_ns = float(median(merged.cct_ns[merged.size_bytes == smallest]) or 0) / steps
+    rates: list[tuple[int, float]] = []
+    for size in sorted(step_bytes.keys() - {smallest}):
+        rows = merged.size_bytes == size
+        transfer_ns = float(median(merged.cct_ns[rows]) or 0) - steps * step_ns
+        if transfer_ns > _MIN_TRANSFER_SHARE * steps * step_ns or size == max(step_bytes):
+            rate = float(median(machine_bytes[rows]) or 0) / max(transfer_ns, 1) * NS_PER_S
+            rates.append((step_bytes[size], rate))
+    return TesterModel(rates, step_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class TesterShare:
+    """The tester's share of the measurements of a run.
+
+    Attributes:
+        model: of the tester.
+        merged: the measurements.
+        machine_bytes: for each of them, see `bytes_in_flight`.
+    """
+
+    model: TesterModel
+    merged: MergedSamples
+    machine_bytes: FloatArray
+
+    @classmethod
+    def of(cls, model: TesterModel, samples: pa.Table, merged: MergedSamples) -> TesterShare:
+        """The share of a tester in these measurements."""
+        return cls(model, merged, bytes_in_flight(samples, merged))
+
+    def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
+        """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
+
+        None if the algorithm is unknown here, the group is too large, or no time is above zero.
+        """
+        merged, model = self.merged, self.model
+        steps, step_bytes = _steps(kind, int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]]), algorithm)
+        cct_ns = merged.cct_ns[rows]
+        valid = cct_ns > 0
+        if not steps or not np.any(valid):
+            return None
+        rate = model.rate_bytes_per_s(step_bytes)
+        needed_ns = steps * model.step_ns + self.machine_bytes[rows] / rate * NS_PER_S
+        return median(100 * needed_ns[valid] / cct_ns[valid])
+
+
+@cache
+def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> tuple[int, float]:
+    """Steps of the longest lane of a member, and bytes that it sends in each; 0 steps if unknown."""
+    if kind in (CommKind.SEND, CommKind.RECV):
+        return 1, size_bytes
+    if members > _MAX_SCHEDULED_MEMBERS:
+        return 0, 0
+    try:
+        lanes = [list(lane) for lane in schedule(algorithm, Collective(kind, members, members - 1, size_bytes))]
+    except PlanError:  # a user's algorithm that is not installed here, or uneven splits
+        return 0, 0
+    steps = max(map(len, lanes), default=0)
+    sent = sum(transfer.size for lane in lanes for step in lane for transfer in step.sends)
+    return steps, sent / max(steps, 1)
+
+
+def bytes_in_flight(samples: pa.Table, merged: MergedSamples) -> FloatArray:
+    """Payload that all ranks of the machine sent during each measurement, bytes.
+
+    Each measurement sends its bytes evenly between its last post and its last completion.
+
+    Args:
+        samples: rows of iterations that count, with `bytes_sent`.
+        merged: their measurements.
+    """
+    windows = _Windows.of(samples)
+    if not len(windows.key):
+        return np.zeros(len(merged))
+    at = np.searchsorted(windows.key, _key(merged.iteration, merged.instance))
+    sent = windows.sent_until(windows.end[at]) - windows.sent_until(windows.begin[at])
+    return np.asarray(np.maximum(sent, 0.0), np.float64)  # rounding can take it below 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Time windows of the measurements, one row per (iteration, instance): last post, last completion, bytes sent."""
+
+    key: IntArray
+    begin: IntArray
+    end: IntArray
+    sent: IntArray
+
+    @classmethod
+    def of(cls, samples: pa.Table) -> _Windows:
+        key = _key(to_ints(samples["iteration"]), to_ints(samples["instance"]))
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        starts = block_starts(key)
+        post, done, sent = (to_ints(samples[name])[order] for name in ("post_ns", "done_ns", "bytes_sent"))
+        if not len(starts):
+            return cls(key, post, done, sent)
+        begin = np.maximum.reduceat(post, starts)
+        end = np.maximum(np.maximum.reduceat(done, starts), begin + 1)
+        return cls(key[starts], begin, end, np.add.reduceat(sent, starts))
+
+    def sent_until(self, times: IntArray) -> FloatArray:
+        """Bytes that all measurements together have sent at these times."""
+        origin = int(self.begin.min())
+        rates = self.sent / (self.end - self.begin)
+        return _ramp(self.begin - origin, rates, times - origin) - _ramp(self.end - origin, rates, times - origin)
+
+
+def _ramp(starts: IntArray, rates: FloatArray, times: IntArray) -> FloatArray:
+    """Sum of rate x (time - start) over everything that has started, at each time."""
+    order = np.argsort(starts)
+    slope = np.concatenate(([0.0], np.cumsum(rates[order])))
+    offset = np.concatenate(([0.0], np.cumsum(rates[order] * starts[order])))
+    at = np.searchsorted(starts[order], times)
+    return np.asarray(slope[at] * times - offset[at], np.float64)
+
+
+def _key(iteration: IntArray, instance: IntArray) -> IntArray:
+    return (iteration << 40) + instance

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.run_folder.manifest import TraceFacts
+from emulator.statistics.summary import summarise
+from tests.support.runs import collective, manifest, ranks, write_run
+
+
+def test_an_iteration_lasts_from_its_first_start_to_its_last_end(tmp_path: Path) -> None:
+    spans = {
+        0: ranks((100, 500), (120, 900), communication=1),
+        1: ranks((1000, 1300), (990, 1290), compute=200, communication=150, overlap=90),
+        2: ranks((2000, 2100), (2000, 2050), communication=3),
+    }
+    found = summarise(
+        write_run(tmp_path / "run", [], iterations=spans, roofline_ns=155, sequential_roofline_ns=310)
+    ).iteration
+    assert found is not None
+    assert (found.count, found.jct_ns, found.jct_min_ns, found.jct_max_ns) == (3, 310, 100, 800)
+    assert (found.roofline_ratio, found.sequential_roofline_ratio) == (2, 1)
+    assert (found.slowest_rank, found.exposed_ns, found.overlap_ns) == (0, 60, 90)
+    assert found.exposed_fraction == pytest.approx(60 / 310)
+    assert found.overlap_fraction == pytest.approx(0.6)
+
+
+def test_an_iteration_that_a_rank_did_not_finish_does_not_count(tmp_path: Path) -> None:
+    summary = summarise(write_run(tmp_path / "run", collective([0, 0], [5, 5]), iterations={0: ranks((0, 9))}))
+    assert summary.iteration is None
+    assert summary.totals.payload_bytes_per_s is None
+
+
+def test_the_trace_determines_how_many_ranks_complete_an_iteration(tmp_path: Path) -> None:
+    trace = TraceFacts("t", "00", ranks=1, nodes=1, communication_nodes=0)
+    assert summarise(write_run(tmp_path / "run", [], iterations={0: ranks((0, 9))}, trace=trace)).iteration is not None
+    assert manifest(trace=trace).trace.ranks == 1
