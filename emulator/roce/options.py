@@ -1,4 +1,4 @@
-"""How the RoCE transport behaves: options as text, checked once, and as numbers with units."""
+"""Options of the RoCE transport: range, unit and wording of each, as text and as numbers."""
 
 from __future__ import annotations
 
@@ -18,29 +18,35 @@ from emulator.units import parse_rate, parse_size
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
 ECN_CODE_POINTS = {"off": 0, "ect1": 1, "ect0": 2}
 NOMINAL_LINE_RATE_BPS = 100_000_000_000
-"""DCQCN's line rate where nobody says any."""
+"""DCQCN's line rate if none is known."""
 FASTEST_BPS = 10**13
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """What an option may be: one of `choices`, or a whole number from `least` to `most`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionFacts:
+    """What an option may be, and its wording: one of `choices`, or a whole number from `least` to `most`.
 
     Attributes:
+        summary: what it sets, with its unit, for help texts.
+        metavar: stands for the value; "" if there are `choices`.
         unit: bytes, bit/s or none: sizes and rates may be given as text with a unit.
         words: values that have a name.
+        unset: what holds without the option; "" for the field's own default.
     """
 
-    choices: tuple[str | int, ...] = ()
+    summary: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
     least: int = 0
     most: int = 0
     unit: str = ""
     words: Mapping[str, int] = field(default_factory=dict)
+    unset: str = ""
 
     def parse(self, text: str) -> int:
-        """A number from text; ValueError if it is none."""
+        """A number from text; ValueError if it is not one."""
         if text in self.words:
             return self.words[text]
         if self.unit == "bit/s":
@@ -54,63 +60,70 @@ class _Rule:
             return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
         return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
 
+    def text(self, name: str) -> str:
+        """Summary and default, for the help of the field of that name."""
+        return f"{self.summary} (default: {self.unset or getattr(RoceOptions(), name)})"
 
-def _choice(default: Any, choices: Iterable[str | int], unit: str = "") -> Any:
-    return field(default=default, metadata={"rule": _Rule(tuple(choices), unit=unit)})
+
+def _choice(default: str | int, choices: Iterable[str | int], summary: str, **more: Any) -> Any:
+    facts = OptionFacts(summary=summary, choices=tuple(map(str, choices)), **more)
+    return field(default=default, metadata={"facts": facts})
 
 
-def _number(default: int, least: int, most: int, unit: str = "", **words: int) -> Any:
-    return field(default=default, metadata={"rule": _Rule((), least, most, unit, words)})
+def _number(default: int, least: int, most: int, summary: str, metavar: str = "N", **more: Any) -> Any:
+    facts = OptionFacts(summary=summary, metavar=metavar, least=least, most=most, **more)
+    return field(default=default, metadata={"facts": facts})
 
 
 @dataclass(frozen=True, slots=True)
 class RoceOptions:
-    """See `charkha run --help`.
+    """How the transport behaves. Of numbers, 0 (of `ack_dscp`, -1) leaves the choice to the transport."""
 
-    Attributes:
-        qps: queue pairs per rank pair for payload; control has one more.
-        path_mtu: payload of a full packet, bytes.
-        qp_timeout: t of 4.096 µs · 2^t.
-        dcqcn_preset: see emulator/roce/dcqcn.py.
-        flow_rate_bps: what one flow sends at most, and DCQCN's line rate; 0: no cap.
-        rate_cap_bps: what all ranks at a port send together at most, headers of every layer included; 0: the port's
-            rate, where that is known; -1: no cap.
-        dscp, ack_dscp, cnp_dscp: code points; ack_dscp -1 is dscp, and then ACKs carry the ECN code point too.
-        ecn: code point of data.
-        source_port: fold (of both queue pair numbers), fixed, random (seeded) per queue pair, or another per message.
-        payload: constant or random.
-        receiver: gbn, or ooo: takes packets that come early.
-        window_bytes: payload on its way per queue pair; 0: 512 KiB to 8 MiB, by buffer and number of ranks.
-        call_bytes: of packets that the kernel is handed at a time to cut, at most; 0: as many as it takes, 64 KB.
-        verify_every: of so many merged receptions one is verified in full where the payload is constant.
-    """
-
-    qps: int = _number(1, 1, MOST_QPS)
-    path_mtu: int = _choice(4096, PATH_MTUS, "bytes")
-    qp_timeout: int = _number(14, 1, 31, nccl=NCCL_TIMEOUT)  # 0 would be: none at all
-    retry_count: int = _number(7, 0, 7)
-    congestion: str = _choice("none", ("none", "dcqcn"))
-    dcqcn_preset: str = _choice("connectx", PRESET_NAMES)
-    flow_rate_bps: int = _number(0, 0, FASTEST_BPS, "bit/s")
-    rate_cap_bps: int = _number(0, NO_CAP, FASTEST_BPS, "bit/s", off=NO_CAP)
-    dscp: int = _number(26, 0, 63)
-    ack_dscp: int = _number(-1, -1, 63)
-    cnp_dscp: int = _number(48, 0, 63)
-    ecn: str = _choice("ect0", ECN_CODE_POINTS)
-    source_port: str = _choice("fold", SOURCE_PORTS)
-    payload: str = _choice("constant", ("constant", "random"))
-    receiver: str = _choice("gbn", ("gbn", "ooo"))
-    window_bytes: int = _number(0, 0, 1 << 30, "bytes")
-    call_bytes: int = _number(0, 0, 1 << 16, "bytes")
-    verify_every: int = _number(64, 1, 1 << 20)
+    qps: int = _number(1, 1, MOST_QPS, "queue pairs per rank pair")  # for payload: control has one more
+    path_mtu: int = _choice(4096, PATH_MTUS, "payload of a full packet, bytes", unit="bytes")
+    window_bytes: int = _number(
+        0, 0, 1 << 30, "unacknowledged payload per queue pair, for example 512K", "SIZE", unit="bytes",
+        unset="what the socket buffers allow, at most 8M",
+    )  # fmt: skip
+    call_bytes: int = _number(
+        0, 0, 1 << 16, "largest GSO batch handed to the kernel, for example 16K; a NIC may send it back to back",
+        "SIZE", unit="bytes",
+        unset="64K; in a lab with ports of 200 Mbit/s or more, what its hosts pass as one piece, at most 37,800",
+    )  # fmt: skip
+    qp_timeout: int = _number(  # 0 would mean: never
+        14, 1, 31, "t (1 to 31) of the ACK timeout 4.096 µs · 2^t; nccl = 20", "T", words={"nccl": NCCL_TIMEOUT}
+    )
+    retry_count: int = _number(7, 0, 7, "retries before the transfer fails")
+    congestion: str = _choice(
+        "none", ("none", "dcqcn"), "congestion control",
+        unset="dcqcn if the topology gives the port of every rank a rate, else none",
+    )  # fmt: skip
+    dcqcn_preset: str = _choice("connectx", PRESET_NAMES, "DCQCN parameters")
+    flow_rate_bps: int = _number(
+        0, 0, FASTEST_BPS, "rate limit of a flow, for example 10Gbit; also DCQCN's line rate", "RATE", unit="bit/s",
+        unset="none; for DCQCN the port's rate, or 100 Gbit/s if it is not known",
+    )  # fmt: skip
+    rate_cap_bps: int = _number(
+        0, NO_CAP, FASTEST_BPS,
+        "rate limit of all ranks at a port together, headers included, for example 25Gbit; off = none",
+        "RATE", unit="bit/s", words={"off": NO_CAP}, unset="the port's rate, if the topology gives it",
+    )  # fmt: skip
+    dscp: int = _number(26, 0, 63, "DSCP of data")
+    ack_dscp: int = _number(-1, -1, 63, "DSCP of ACKs and NAKs", unset="that of data, with its ECN code point")
+    cnp_dscp: int = _number(48, 0, 63, "DSCP of CNPs")
+    ecn: str = _choice("ect0", ECN_CODE_POINTS, "ECN code point of data")
+    source_port: str = _choice("fold", SOURCE_PORTS, "UDP source ports")
+    payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
+    receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
+    verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
 
     def __post_init__(self) -> None:
-        for name, rule in RULES.items():
+        for name, facts in OPTIONS.items():
             value = getattr(self, name)
-            if rule.choices and value not in rule.choices:
-                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(map(str, rule.choices))}")
-            if not rule.choices and not rule.least <= value <= rule.most:
-                raise PlanError(f"--{spelled(name)} {value}: from {rule.least} to {rule.most}")
+            if facts.choices and str(value) not in facts.choices:
+                raise PlanError(f"--{spelled(name)} {value}: there are {', '.join(facts.choices)}")
+            if not facts.choices and not facts.least <= value <= facts.most:
+                raise PlanError(f"--{spelled(name)} {value}: from {facts.least} to {facts.most}")
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> RoceOptions:
@@ -121,13 +134,13 @@ class RoceOptions:
         """
         values: dict[str, Any] = {}
         for name, text in texts.items():
-            if name not in RULES:
-                raise PlanError(f"the RoCE transport has no option {name!r}; it has {', '.join(RULES)}")
-            rule, is_text = RULES[name], isinstance(getattr(cls(), name), str)
+            if name not in OPTIONS:
+                raise PlanError(f"the RoCE transport has no option {name!r}; it has {', '.join(OPTIONS)}")
+            facts, is_text = OPTIONS[name], isinstance(getattr(cls(), name), str)
             try:
-                values[name] = text if is_text else rule.parse(text)
+                values[name] = text if is_text else facts.parse(text)
             except ValueError as error:
-                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {rule.needed}") from error
+                raise PlanError(f"--{spelled(name)} {text[:40]!r}: {facts.needed}") from error
         return cls(**values)
 
     @property
@@ -177,7 +190,7 @@ class RoceOptions:
     def described(self, port_rates_bps: Iterable[int | None] = ()) -> Mapping[str, tuple[str | int | float, str]]:
         """Effective values for the record: name → (value, unit); of ports with several rates, those of the fastest."""
         described: dict[str, tuple[str | int | float, str]] = {
-            name: (getattr(self, name), rule.unit) for name, rule in RULES.items()
+            name: (getattr(self, name), facts.unit) for name, facts in OPTIONS.items()
         }
         fastest = max((rate for rate in port_rates_bps if rate), default=None)
         described["rate_cap_bps"] = (self.port_cap_bps(fastest), "bit/s")
@@ -188,7 +201,7 @@ class RoceOptions:
         return described
 
 
-RULES: Mapping[str, _Rule] = {field.name: field.metadata["rule"] for field in fields(RoceOptions)}
+OPTIONS: Mapping[str, OptionFacts] = {field.name: field.metadata["facts"] for field in fields(RoceOptions)}
 
 
 def spelled(name: str) -> str:

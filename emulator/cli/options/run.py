@@ -9,7 +9,7 @@ from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
 from emulator.errors import PlanError
 from emulator.experiment.spec import AUTO, COLLECTIVES, parse_compute, parse_factor, parse_message_bytes
-from emulator.roce.option_help import OPTIONS as ROCE_HELP
+from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, spelled
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
 from emulator.units import format_size, parse_size
@@ -265,7 +265,7 @@ _ROCE = OptionGroup(
             choices=one.choices,
             read=str if one.choices else _roce(field),
         )
-        for field, one in ROCE_HELP.items()
+        for field, one in ROCE_OPTIONS.items()
     ),
 )
 _OBSERVE = OptionGroup(
