@@ -442,18 +442,18 @@ def test_only_whoever_nothing_unread_may_have_answered_is_timed_out_in_the_midst
         for rank in (a, c):  # b never reads
             rank.connect(directory([a, b, c]))
             rank.send(1, [(1, 1000)])
-        channels = {channel.connection.rank: channel.pair.requester for channel in transport.agenda.active}
+        channels = {channel.connection.rank: channel.pair.requester for channel in transport.passes.agenda.active}
         assert set(channels) == {0, 2}
-        assert not deaf.agenda.active
-        unread = [fd for fd, endpoint in transport._by_fd.items() if endpoint.rank == 0]
+        assert not deaf.passes.agenda.active
+        unread = [fd for fd, endpoint in transport.passes._endpoints.items() if endpoint.rank == 0]
         sent = {rank: requester.sent_packets for rank, requester in channels.items()}
         time.sleep(0.02)  # noqa: ASYNC251 the timeout is 8 ms, and the loop must not run
-        transport._suspected_ns = 1
-        transport._time_out(unread=unread)
+        transport.passes._suspected_ns = 1
+        transport.passes._time_out(unread=unread)
         assert {rank: requester.sent_packets - sent[rank] for rank, requester in channels.items()} == {0: 0, 2: 1}
-        monkeypatch.setattr("agents.transports.roce.transport.LONGEST_DOUBT_NS", 0)
-        transport._suspected_ns = 1
-        transport._time_out(unread=unread)
+        monkeypatch.setattr("agents.transports.roce.passes.LONGEST_DOUBT_NS", 0)
+        transport.passes._suspected_ns = 1
+        transport.passes._time_out(unread=unread)
         assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"
 
     run(scenario, agents=2, qp_timeout=11)

@@ -13,7 +13,7 @@ from agents.transports.roce.port import PortPacer
 from agents.transports.roce.transmitter import Transmitter, send_problem
 from emulator.errors import HostError
 from emulator.roce.messages import Delivered, Message
-from emulator.roce.psn import Psn
+from emulator.roce.psn import ZERO_PSN, Psn
 from emulator.roce.queue_pair import QueuePair
 from emulator.roce.receiver import Receiver
 from emulator.roce.requester import NEVER
@@ -39,10 +39,16 @@ class Owner(Protocol):
 
 
 class LocalPeer(Protocol):
-    """A rank of the same process."""
+    """The endpoint of a rank of the same process."""
+
+    rank: int
+
+    def drain(self) -> None:
+        """Receive what has come."""
+        ...
 
     def catch_up(self) -> None:
-        """Take what has come, if it is connected."""
+        """Receive what has come, if it is connected."""
         ...
 
 
@@ -68,58 +74,47 @@ class Agenda:
                 channel.reply()
 
 
+@dataclass(slots=True, eq=False)
 class Channel:
     """One queue pair between two ranks.
 
-    Args:
+    Attributes:
         context, agenda: of the transport.
         owner: receives its events.
         connection: both ends.
         pair: the protocol.
         port: paces what is sent; None: not paced.
-        local_peer: the peer, if it is in the same process.
+        local_peer: the peer, if it is in the same process and no port paces.
+        calls_at_once: full calls that may be received together: an acknowledgement does not wait for more.
     """
 
-    __slots__ = (
-        "_agenda",
-        "_context",
-        "_has_alarm",
-        "_has_more",
-        "_is_free",
-        "_is_owing",
-        "_is_waiting",
-        "_owner",
-        "_port",
-        "_ready",
-        "_ready_psn",
-        "_receiver",
-        "_transmitter",
-        "calls_at_once",
-        "connection",
-        "is_dead",
-        "local_peer",
-        "owed_since",
-        "pair",
-        "posted_bytes",
-        "posted_messages",
-    )
+    context: Context
+    agenda: Agenda
+    owner: Owner
+    connection: ConnectionId
+    pair: QueuePair
+    port: PortPacer | None = None
+    local_peer: LocalPeer | None = None
+    calls_at_once: int = field(init=False)
+    is_dead: bool = False
+    owed_since: int = 0
+    posted_bytes: int = 0
+    posted_messages: int = 0
+    _transmitter: Transmitter = field(init=False)
+    _receiver: Receiver = field(init=False)
+    _is_free: bool = field(init=False)  # only the window delays what is sent
+    _has_alarm: bool = False
+    _has_more: bool = False
+    _is_owing: bool = False
+    _is_waiting: bool = False
+    _ready: list[Message] = field(default_factory=list)  # taken as sent from _ready_psn on; leave when the batch ends
+    _ready_psn: Psn = ZERO_PSN
 
-    def __init__(
-        self,
-        context: Context,
-        agenda: Agenda,
-        owner: Owner,
-        connection: ConnectionId,
-        pair: QueuePair,
-        *,
-        port: PortPacer | None = None,
-        local_peer: LocalPeer | None = None,
-    ) -> None:
-        self._context, self._agenda, self._owner, self._port = context, agenda, owner, port
-        self.connection, self.pair = connection, pair
+    def __post_init__(self) -> None:
+        context, connection = self.context, self.connection
         self._transmitter = Transmitter(context, connection)
         self._receiver = Receiver(
-            pair,
+            self.pair,
             context.payload,
             source=packed(connection.peer_host),
             destination=packed(connection.host),
@@ -127,14 +122,10 @@ class Channel:
             rkey=context.rkey,
             verify_every=context.options.verify_every,
         )
-        self.calls_at_once = max(1, min(CALLS_AT_ONCE, pair.settings.ack_interval // context.payload.per_call))
-        """Full calls that may be received together: an acknowledgement does not wait for more than it is for."""
-        self._is_free = port is None and not pair.is_paced  # only the window holds up what is sent
-        self._has_alarm = self._has_more = self._is_owing = self._is_waiting = self.is_dead = False
-        self._ready: list[Message] = []  # taken as sent, from _ready_psn on, and leave at the end of the batch
-        self._ready_psn = Psn(0)
-        self.local_peer = local_peer if port is None else None
-        self.owed_since = self.posted_bytes = self.posted_messages = 0
+        self.calls_at_once = max(1, min(CALLS_AT_ONCE, self.pair.settings.ack_interval // context.payload.per_call))
+        self._is_free = self.port is None and not self.pair.is_paced
+        if self.port is not None:
+            self.local_peer = None
 
     @property
     def source_port(self) -> int | None:
@@ -183,7 +174,7 @@ class Channel:
         ready, self._ready = self._ready, []
         if self.is_dead or not ready:
             return
-        self._agenda.active.add(self)
+        self.agenda.active.add(self)
         try:
             self._transmitter.writes(self._ready_psn, ready)
         except _PROBLEMS as error:
@@ -197,12 +188,12 @@ class Channel:
             return
         pair = self.pair
         try:
-            if self._port is not None:
-                self._send_paced(self._port, now)
+            if self.port is not None:
+                self._send_paced(self.port, now)
             elif self.local_peer is not None:
                 self._send_local(self.local_peer, now, turns)
             else:
-                most = max(pair.settings.ack_interval, 2 * self._context.staging.slots)
+                most = max(pair.settings.ack_interval, 2 * self.context.staging.slots)
                 while (run := pair.next_run(now, most)) is not None:
                     self._transmitter.send_run(run)
         except _PROBLEMS as error:
@@ -210,10 +201,10 @@ class Channel:
         if self.is_dead:
             return
         if pair.requester.in_flight:
-            self._agenda.active.add(self)
+            self.agenda.active.add(self)
         if pair.paced_until != NEVER and not self._has_alarm:
             self._has_alarm = True
-            self._context.clock.call_at(pair.paced_until, self._on_alarm)
+            self.context.clock.call_at(pair.paced_until, self._on_alarm)
 
     def send_more(self, now: int, turns: int) -> None:
         """Go on where the last turn ended. Not to be called while a reception is handled: the peer's are read here."""
@@ -225,7 +216,7 @@ class Channel:
         """Send a turn at a time, which the peer then finds in the core's cache; the rest goes in a later pass."""
         if self._has_more:
             return
-        turn = self._context.payload.slots
+        turn = self.context.payload.slots
         left, since = turn * turns, 0
         self._has_more = True  # what the peer makes this rank send waits: packets before it have not left yet
         try:
@@ -248,11 +239,11 @@ class Channel:
             self._has_more = False
         if left <= 0 and self.pair.requester.backlog:
             self._has_more = True
-            self._agenda.unfinished.append(self)
+            self.agenda.unfinished.append(self)
 
     def _send_paced(self, port: PortPacer, now: int) -> None:
         """Send while the port lets payload through; control need not wait."""
-        is_control, most = self.connection.index == 0, min(self._context.payload.slots, port.most_packets)
+        is_control, most = self.connection.index == 0, min(self.context.payload.slots, port.most_packets)
         while is_control or port.is_free(now):
             run = self.pair.next_run(now, most)
             if run is None:
@@ -270,7 +261,7 @@ class Channel:
 
     def _on_alarm(self) -> None:
         self._has_alarm = False
-        self.send(self._context.clock.now())
+        self.send(self.context.clock.now())
 
     def reply(self) -> None:
         """Send the ACK or NAK that is owed."""
@@ -288,25 +279,25 @@ class Channel:
         except _PROBLEMS as error:
             self._fail(error)
         else:
-            if self._port is not None:
-                self._port.charge_small(self._context.clock.now())
+            if self.port is not None:
+                self.port.charge_small(self.context.clock.now())
 
     def handle_timer(self, now: int) -> None:
         """No answer came in time."""
         requester = self.pair.requester
         requester.handle_timer(now)
         if requester.failure is not None:
-            self._owner.broke(requester.failure)
+            self.owner.broke(requester.failure)
         else:
             self.send(now)
 
     def close(self) -> None:
         """Send nothing more."""
         self.is_dead = True
-        self._agenda.active.discard(self)
+        self.agenda.active.discard(self)
 
     def _fail(self, error: OSError | HostError) -> None:
-        self._owner.broke(send_problem(error, self._context.options.path_mtu))
+        self.owner.broke(send_problem(error, self.context.options.path_mtu))
 
     # Receiving.
 
@@ -329,13 +320,13 @@ class Channel:
             self._owe(now)
         if responder.is_reply_due:
             self._owe(now)
-            self._agenda.reply()
+            self.agenda.reply()
         if responder.delivered:
             delivered, responder.delivered = responder.delivered, []
             for one in delivered:
-                self._owner.delivered(self.connection.index, one, now)
+                self.owner.delivered(self.connection.index, one, now)
         if responder.is_broken:  # reported here, too: a peer that has nothing in flight ignores the NAK
-            self._owner.broke("what came in turn continues no message, or is longer or shorter than it said")
+            self.owner.broke("what came in turn continues no message, or is longer or shorter than it said")
         if pair.completed is not None:
             completed, pair.completed = pair.completed, None
             self._answered(completed, now)
@@ -346,14 +337,14 @@ class Channel:
     def _owe(self, now: int) -> None:
         if not self._is_owing:
             self._is_owing, self.owed_since = True, now
-            self._agenda.owing.append(self)
+            self.agenda.owing.append(self)
 
     def _answered(self, completed: Sequence[Message], now: int) -> None:
         requester = self.pair.requester
         if completed:
-            self._owner.completed(self.connection.index, completed, now)
+            self.owner.completed(self.connection.index, completed, now)
         if requester.failure is not None:
-            self._owner.broke(requester.failure)
+            self.owner.broke(requester.failure)
         elif requester.backlog and not requester.is_full:
             self.send(now)
 

@@ -10,13 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from agents.transports.base import Address, EndpointEvents, FlowCounters
-from agents.transports.roce.channel import Agenda, Channel, LocalPeer, Owner
+from agents.transports.roce.channel import Channel, LocalPeer, Owner
 from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, first_psn
 from agents.transports.roce.context import Context
 from agents.transports.roce.link import Link
+from agents.transports.roce.passes import Passes
 from agents.transports.roce.port import PortPacer
 from agents.transports.roce.reader import Reader
 from agents.transports.roce.sockets import Listener
@@ -31,49 +31,33 @@ from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
 _unpack_qpn = struct.Struct(">I").unpack_from
 
 
-class Passes(Protocol):
-    """What an endpoint needs of its transport."""
-
-    context: Context
-    agenda: Agenda
-    message_bytes: int
-    singles_per_turn: int
-
-    def listen(self, endpoint: RoceEndpoint, fd: int) -> None:
-        """Call `drain` when something has come."""
-        ...
-
-    def forget(self, endpoint: RoceEndpoint, fd: int) -> None:
-        """Call it no more."""
-        ...
-
-    def watch(self) -> None:
-        """Something may be in flight: look for answers that are overdue."""
-        ...
-
-    def local_peer(self, rank: int) -> LocalPeer | None:
-        """A rank of the same process; None: it is elsewhere."""
-        ...
-
-    def call_soon(self, endpoint: RoceEndpoint, peer: int, reason: str) -> None:
-        """Call `report_failure` from the loop."""
-        ...
-
-
 class RoceEndpoint:
-    """One rank's place on the network; made by `RoceTransport.open`."""
+    """One rank's place on the network.
+
+    Args:
+        rank: its number.
+        listener: its socket.
+        context, passes: of the transport.
+        local: the endpoints of this process by rank.
+        message_bytes: payload of a message, at most.
+        line_rate_bps: of its port; 0: not known.
+        port: paces what its ranks send; None: not paced.
+    """
 
     def __init__(
         self,
-        transport: Passes,
         rank: int,
         listener: Listener,
+        context: Context,
+        passes: Passes,
         *,
+        local: Mapping[int, LocalPeer],
+        message_bytes: int,
         line_rate_bps: int = 0,
         port: PortPacer | None = None,
     ) -> None:
         self.rank, self.address, self.port = rank, Address(listener.host, UDP_PORT), port
-        self._transport, self._context = transport, transport.context
+        self._context, self._passes, self._local, self._message_bytes = context, passes, local, message_bytes
         options = self._context.options
         self._make_congestion = options.congestion_maker(line_rate_bps)
         self._cnp_gap_ns = options.cnp_gap_ns(line_rate_bps)
@@ -96,7 +80,7 @@ class RoceEndpoint:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
         self._directory, self.events = dict(directory), events
         if not self.is_closed:
-            self._transport.listen(self, self._socket.fileno())
+            self._passes.listen(self, self._socket.fileno())
 
     def post(self, peer: int, tag: int, size: int) -> None:
         """Queue a transfer of `size` bytes to rank `peer`; dropped once closed or failed.
@@ -128,13 +112,13 @@ class RoceEndpoint:
         for link in dirty:
             link.is_dirty = False
             link.send(now)
-        self._transport.watch()
+        self._passes.watch()
 
     def _send_ready(self) -> None:
         ready, self._ready = self._ready, []
         for channel in ready:
             channel.send_ready()
-        self._transport.watch()
+        self._passes.watch()
 
     @property
     def window_bytes(self) -> int:
@@ -169,11 +153,15 @@ class RoceEndpoint:
         self.is_closed = True
         for link in self._links.values():
             link.close()
-        self._transport.forget(self, self._socket.fileno())
+        self._passes.forget(self._socket.fileno())
+        self._context.senders.close(self.address.host)
         self._socket.close()
 
-    def report_failure(self, peer: int, reason: str) -> None:
-        """For the transport: tell the player."""
+    def _fail(self, peer: int, reason: str) -> None:
+        """Report a failure to the player, from the loop."""
+        self._passes.call_soon(partial(self._report_failure, peer, reason))
+
+    def _report_failure(self, peer: int, reason: str) -> None:
         if not self.is_closed:
             self.events.failed(peer, reason)
 
@@ -186,7 +174,7 @@ class RoceEndpoint:
 
     def drain(self) -> None:
         """Take what has come, a bounded number of receptions and of small packets."""
-        reader, left, singles = self._reader, RECEPTIONS_PER_TURN, self._transport.singles_per_turn
+        reader, left, singles = self._reader, RECEPTIONS_PER_TURN, self._passes.singles_per_turn
         self._is_draining = True
         try:
             while left > 0 and singles > 0 and not self.is_closed:
@@ -252,10 +240,10 @@ class RoceEndpoint:
             peer,
             qps=options.qps,
             settings=settings,
-            message_bytes=self._transport.message_bytes,
+            message_bytes=self._message_bytes,
             make_channel=partial(self._make_channel, peer, settings),
             events=self.events,
-            fail=partial(self._transport.call_soon, self, peer),
+            fail=partial(self._fail, peer),
         )
         return link
 
@@ -275,11 +263,11 @@ class RoceEndpoint:
         )
         channel = self._channels[connection.own_qpn] = Channel(
             context,
-            self._transport.agenda,
+            self._passes.agenda,
             owner,
             connection,
             pair,
             port=port,
-            local_peer=self._transport.local_peer(peer),
+            local_peer=self._local.get(peer),
         )
         return channel

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from emulator.roce.constants import PATH_MTUS
 from emulator.roce.messages import Delivered, Message, Verb
@@ -19,35 +20,28 @@ _LARGEST_PATH_MTU = PATH_MTUS[-1]
 _WRITE_IMM = Verb.WRITE_IMM
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Outgoing:
     """The sending side of a rank pair.
 
-    Args:
+    Attributes:
         qps: queue pairs that carry payload.
         message_bytes: payload per message, at most.
-        room_bytes: payload that a queue pair is given before it has to acknowledge: enough never to run dry.
+        room_bytes: unacknowledged payload that a queue pair may hold: enough never to run dry.
     """
 
-    __slots__ = (
-        "_dealt",
-        "_done",
-        "_left",
-        "_message_bytes",
-        "_qps",
-        "_queued",
-        "_room",
-        "_transfers",
-        "_unacknowledged",
-    )
+    qps: int
+    message_bytes: int
+    room_bytes: int
+    _transfers: deque[tuple[int, int]] = field(default_factory=deque)  # tag, size
+    _left: int = 0  # of the first transfer, bytes not yet in messages
+    _dealt: int = 0  # messages so far
+    _done: list[int] = field(init=False)  # messages acknowledged, per queue pair
+    _queued: list[int] = field(init=False)  # bytes in the queue pair, not acknowledged
+    _unacknowledged: deque[tuple[int, int]] = field(default_factory=deque)  # number of the last message, tag
 
-    def __init__(self, *, qps: int, message_bytes: int, room_bytes: int) -> None:
-        self._qps, self._message_bytes, self._room = qps, message_bytes, room_bytes
-        self._transfers: deque[tuple[int, int]] = deque()  # tag, size
-        self._left = 0  # of the first transfer, bytes not yet in messages
-        self._dealt = 0  # messages so far
-        self._done = [0] * qps  # messages acknowledged, per queue pair
-        self._queued = [0] * qps  # bytes in the queue pair, not acknowledged
-        self._unacknowledged: deque[tuple[int, int]] = deque()  # number of the last message, tag
+    def __post_init__(self) -> None:
+        self._done, self._queued = [0] * self.qps, [0] * self.qps
 
     @property
     def has_more(self) -> bool:
@@ -70,8 +64,8 @@ class Outgoing:
     def deal(self) -> Iterator[tuple[int, Message]]:
         """The next messages that queue pairs have room for: (queue pair, message)."""
         while self._transfers:
-            qp = self._dealt % self._qps
-            if self._queued[qp] >= self._room:
+            qp = self._dealt % self.qps
+            if self._queued[qp] >= self.room_bytes:
                 return
             message = self._cut()
             self._queued[qp] += max(message.size, SMALLEST_CHARGE_BYTES)
@@ -87,15 +81,15 @@ class Outgoing:
             return Message(Verb.WRITE, piece, address=tag)
         self._transfers.popleft()
         self._left = self._transfers[0][1] if self._transfers else 0
-        if self._qps > 1:
+        if self.qps > 1:
             self._unacknowledged.append((self._dealt - 1, tag))
         return Message(Verb.WRITE_IMM, piece, address=tag, imm=-(-size // most) & 0xFFFFFFFF)
 
     def _message_size(self, transfer_bytes: int) -> int:
-        if self._qps == 1:
-            return self._message_bytes
-        share = -(-transfer_bytes // self._qps)
-        return min(self._message_bytes, max(LEAST_SHARE_BYTES, share + -share % _LARGEST_PATH_MTU))
+        if self.qps == 1:
+            return self.message_bytes
+        share = -(-transfer_bytes // self.qps)
+        return min(self.message_bytes, max(LEAST_SHARE_BYTES, share + -share % _LARGEST_PATH_MTU))
 
     def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
         """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""
@@ -107,10 +101,10 @@ class Outgoing:
             if message.verb is _WRITE_IMM:
                 tags.append(message.address)
         self._queued[qp] -= room
-        if self._qps == 1:
+        if self.qps == 1:
             return tags
         self._done[qp] += len(messages)
-        reached = min(done * self._qps + index for index, done in enumerate(self._done))
+        reached = min(done * self.qps + index for index, done in enumerate(self._done))
         tags = []
         waiting = self._unacknowledged
         while waiting and waiting[0][0] < reached:
@@ -118,31 +112,37 @@ class Outgoing:
         return tags
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Incoming:
-    """The receiving side of a rank pair."""
+    """The receiving side of a rank pair.
 
-    __slots__ = ("_messages", "_next", "_qps", "_size", "_waiting", "is_consistent", "is_direct")
+    Attributes:
+        is_direct: whether a transfer of one message that comes now is the next one to be delivered.
+        is_consistent: False once what came cannot be transfers of ours.
+    """
 
-    def __init__(self, *, qps: int) -> None:
-        self._qps = qps
-        self._waiting: list[deque[Delivered]] = [deque() for _ in range(qps)]
-        self._next = self._messages = self._size = 0
-        self.is_direct = qps == 1
-        """Whether a transfer of one message that comes now is the next one to be delivered."""
-        self.is_consistent = True
-        """False once what came cannot be transfers of ours."""
+    qps: int
+    is_direct: bool = field(init=False)
+    is_consistent: bool = True
+    _waiting: Sequence[deque[Delivered]] = field(init=False)
+    _next: int = 0
+    _messages: int = 0
+    _size: int = 0
+
+    def __post_init__(self) -> None:
+        self._waiting, self.is_direct = [deque() for _ in range(self.qps)], self.qps == 1
 
     def received(self, qp: int, delivered: Delivered) -> Iterator[tuple[int, int]]:
         """A message is complete: transfers that are now complete and in order, as (tag, size)."""
         self._waiting[qp].append(delivered)
         while self._waiting[self._next]:
             message = self._waiting[self._next].popleft()
-            self._next = (self._next + 1) % self._qps
+            self._next = (self._next + 1) % self.qps
             self._size += message.size
             self._messages += 1
             self.is_direct = False
             if message.imm is not None:
                 self.is_consistent &= message.imm == self._messages & 0xFFFFFFFF
                 size, self._size, self._messages = self._size, 0, 0
-                self.is_direct = self._qps == 1
+                self.is_direct = self.qps == 1
                 yield message.address, size

@@ -1,0 +1,152 @@
+"""Passes over the sockets of an agent: receive what has come, let queue pairs go on, reply, time out.
+
+One epoll descriptor stands for the sockets of all ranks. A pass takes what is there, and acknowledges when nothing more
+is: a busy agent acknowledges many packets at once, an idle one immediately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections.abc import Callable, Collection
+
+from agents.transports.roce.channel import Agenda, LocalPeer
+from emulator.host.clock import Clock
+from emulator.roce.tuning import (
+    LONGEST_DOUBT_NS,
+    LONGEST_NS_UNACKNOWLEDGED,
+    LONGEST_SUSPICION_NS,
+    NOTABLE_LATENESS_NS,
+    ROUNDS_PER_PASS,
+    SWEEP_NS,
+    TURNS_AT_ONCE,
+    TURNS_PER_ROUND,
+)
+
+
+class Passes:
+    """What drives the endpoints of one agent, on the running event loop.
+
+    Args:
+        clock: wakes it up to look for overdue answers.
+        timeout_ns: of queue pairs, before it is stretched.
+
+    Attributes:
+        agenda: queue pairs with something to do.
+        singles_per_turn: packets that travel alone and are taken from a socket before another's turn.
+    """
+
+    def __init__(self, clock: Clock, *, timeout_ns: int) -> None:
+        self.agenda, self.singles_per_turn, self.is_closed = Agenda(), 1, False
+        self._loop, self._clock, self._epoll = asyncio.get_running_loop(), clock, select.epoll()
+        self._endpoints: dict[int, LocalPeer] = {}  # by the descriptor of their sockets
+        self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, timeout_ns >> 3)
+        self._sweep_ns = min(max(timeout_ns >> 2, SWEEP_NS[0]), SWEEP_NS[1])
+        self._has_sweep = self._is_scheduled = False
+        self._sweep_due_ns = 0
+        self._suspected_ns = 0  # when a sweep last asked what is overdue; 0: answered
+        self._loop.add_reader(self._epoll.fileno(), self._pass)
+
+    def listen(self, endpoint: LocalPeer, fd: int) -> None:
+        """Drain the endpoint when something comes to its socket."""
+        self._endpoints[fd] = endpoint
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Receive nothing more from that socket."""
+        if self._endpoints.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back from the loop."""
+        self._loop.call_soon(callback)
+
+    def watch(self) -> None:
+        """Something is in flight: look for answers that are overdue."""
+        if self.agenda.unfinished:
+            self._pass_again()
+        if not self._has_sweep and self.agenda.active:
+            self._has_sweep = True
+            self._sweep_due_ns = time.monotonic_ns() + self._sweep_ns
+            self._clock.call_at(self._sweep_due_ns, self._sweep)
+
+    def close(self) -> None:
+        """Stop at once."""
+        self.is_closed = True
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _pass(self) -> None:
+        for _ in range(ROUNDS_PER_PASS):
+            if self.is_closed:
+                return
+            ready = self._epoll.poll(0, 256)
+            if not ready and not self.agenda.unfinished:
+                self.agenda.reply()
+                self._time_out()
+                break
+            for fd, _ in ready:
+                endpoint = self._endpoints.get(fd)
+                if endpoint is not None:
+                    endpoint.drain()
+            self._go_on()
+        else:
+            now = time.monotonic_ns()
+            owing = self.agenda.owing
+            if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
+                self.agenda.reply()
+            if self._suspected_ns and now - self._suspected_ns > LONGEST_SUSPICION_NS:
+                self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._endpoints) or 1)])
+            self._pass_again()
+        self.watch()
+
+    def _go_on(self) -> None:
+        """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
+        the core's cache costs half."""
+        unfinished = self.agenda.unfinished
+        if not unfinished:
+            return
+        turns = max(1, min(TURNS_AT_ONCE, TURNS_PER_ROUND // len(unfinished)))
+        for _ in range(len(unfinished)):
+            channel = unfinished.popleft()
+            channel.send_more(time.monotonic_ns(), turns)
+            if channel.local_peer is not None:
+                channel.local_peer.catch_up()
+
+    def _pass_again(self) -> None:
+        # The last round may have taken all there was: nothing else would then lead to the idle moment.
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._scheduled_pass)
+
+    def _scheduled_pass(self) -> None:
+        self._is_scheduled = False
+        self._pass()
+
+    def _sweep(self) -> None:
+        """Time out what is overdue: at the next idle moment, when no answer can be waiting in a socket."""
+        self._has_sweep = False
+        self._suspected_ns = now = time.monotonic_ns()
+        late_ns = now - self._sweep_due_ns
+        if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: peers may have been delayed as well
+            for channel in self.agenda.active:
+                channel.pair.requester.defer_timeout(late_ns, now)
+        if not self.is_closed:
+            self._pass()
+
+    def _time_out(self, unread: Collection[int] = ()) -> None:
+        """Time out what is overdue, except where an answer may wait in a socket with unread data."""
+        if not self._suspected_ns:
+            return
+        self._suspected_ns = 0
+        now = time.monotonic_ns()
+        doubtful = {self._endpoints[fd].rank for fd in unread if fd in self._endpoints}
+        for channel in list(self.agenda.active):
+            requester = channel.pair.requester
+            if requester.is_idle or channel.is_dead:
+                self.agenda.active.discard(channel)
+            elif requester.deadline_ns <= now and (
+                channel.connection.rank not in doubtful or now - requester.deadline_ns > LONGEST_DOUBT_NS
+            ):
+                channel.handle_timer(now)
