@@ -10,8 +10,12 @@ import msgspec
 
 T = TypeVar("T")
 
+_TYPES = {"integer": "int", "number": "float", "string": "str"}
+"""Types of JSON Schema, as the other messages name them."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_NOT_LISTED = re.compile(r"Invalid enum value (.+)")
 
 
 class SchemaProblem(ValueError):
@@ -41,8 +45,9 @@ def decode(document: Any, kind: type[T]) -> T:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         problem, _, where = str(error).partition(" - at `$")
-        path = tuple(int(number) if number else name for name, number in _STEP.findall(where.removesuffix("`")))
-        raise SchemaProblem(path, _in_words(problem, kind)) from None
+        steps = _STEP.findall(where.removesuffix("`"))  # both parts are empty where msgspec hides a mapping's key
+        path = tuple(int(number) if number else name for name, number in steps if name or number)
+        raise SchemaProblem(path, _in_words(problem, kind, path)) from None
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
@@ -56,13 +61,31 @@ def format_path(path: tuple[str | int, ...]) -> str:
     return text.removeprefix(".")
 
 
-def _in_words(problem: str, kind: Any) -> str:
-    unknown = _UNKNOWN.fullmatch(problem)
-    if unknown is None:
-        return problem[:1].lower() + problem[1:].replace("`", "").replace(" | null", "")
-    name = unknown.group(1)
-    near = difflib.get_close_matches(name, _field_names(kind), n=1)
-    return f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+def _in_words(problem: str, kind: Any, path: tuple[str | int, ...]) -> str:
+    if unknown := _UNKNOWN.fullmatch(problem):
+        near = difflib.get_close_matches(unknown[1], _field_names(kind), n=1)
+        return f"unknown key {unknown[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    if missing := _MISSING.fullmatch(problem):
+        return f"the key {missing[1]!r} is missing"
+    if refused := _NOT_LISTED.fullmatch(problem):
+        return f"{refused[1]} is not one of {', '.join(_choices(kind, path))}"
+    return problem[:1].lower() + problem[1:].replace("`", "").replace(" | null", "")
+
+
+def _choices(kind: Any, path: tuple[str | int, ...]) -> list[str]:
+    """The values, and the types of values, that are accepted at a path."""
+    definitions = (schema := msgspec.json.schema(kind)).get("$defs", {})
+
+    def alternatives(node: dict[str, Any]) -> list[dict[str, Any]]:
+        if "$ref" in node:
+            return alternatives(definitions[node["$ref"].rpartition("/")[2]])
+        return [found for one in node["anyOf"] for found in alternatives(one)] if "anyOf" in node else [node]
+
+    nodes = alternatives(schema)
+    for step in path:
+        steps = [node.get("items") if isinstance(step, int) else node.get("properties", {}).get(step) for node in nodes]
+        nodes = [one for node in steps if node for one in alternatives(node) if one.get("type") != "null"]
+    return [str(value) for node in nodes for value in node.get("enum") or [_TYPES.get(node["type"], node["type"])]]
 
 
 def _field_names(kind: Any) -> list[str]:

@@ -1,7 +1,7 @@
-"""containerlab's topology files (*.clab.yml): nodes of a kind, and links between their interfaces.
+"""Topology files of containerlab (*.clab.yml): nodes, each of a kind, and links between their interfaces.
 
-Nodes of kind linux become hosts, bridges and Open vSwitches become those, everything else a router. A label
-`charkha: host` or `charkha: router` says otherwise. Nothing of the file is executed.
+Nodes of kind linux become hosts, bridges and Open vSwitches keep their kind, all others become routers. A label
+`charkha: host` or `charkha: router` overrides this. Commands in the file are never executed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.imported import Foreign
+from emulator.topology.imported import ImportedTopology
 
 _KINDS = {"bridge": "bridge", "ovs-bridge": "ovs"}
 _SET_ADDRESS = re.compile(r"\bip (?:-\d )?(?:a|addr|address) add ([0-9a-fA-F.:]+)(?:/\d+)? dev ([\w.-]+)")
@@ -20,21 +20,21 @@ _ROLES = ("host", "router", "bridge", "ovs")
 
 
 def is_containerlab(value: Any) -> bool:
-    """Whether a file's content is one of containerlab's."""
+    """Whether this is the content of a containerlab file."""
     return isinstance(value, Mapping) and isinstance(value.get("topology"), Mapping)
 
 
-def read_containerlab(document: Document) -> Foreign:
-    """Hosts, switches and links of a *.clab.yml.
+def read_containerlab(document: Document) -> ImportedTopology:
+    """Hosts, switches and links of a containerlab file.
 
-    Addresses are those that `exec` sets with `ip addr add`; link rates are taken from a link's vars (`rate: 1Gbit`).
+    Addresses are those that `exec` sets with `ip addr add`. Rates come from the vars of a link (`rate: 1Gbit`).
 
     Raises:
-        TopologyError: nodes or links that are none of containerlab's.
+        TopologyError: a node or link does not have the form that containerlab uses.
     """
     topology = document.value["topology"]
     name = document.value.get("name", document.path.stem.removesuffix(".clab"))
-    foreign = Foreign(str(name))
+    imported = ImportedTopology(str(name))
     key = ("topology", "nodes")
     nodes = topology.get("nodes")
     if not isinstance(nodes, Mapping) or not nodes:
@@ -42,15 +42,15 @@ def read_containerlab(document: Document) -> Foreign:
     for node, entry in nodes.items():
         if entry is not None and not isinstance(entry, Mapping):
             raise document.error("is not a node: a mapping with its kind is needed", (*key, node))
-        _add_node(foreign, node, _inherited(topology, entry or {}))
+        _add_node(imported, node, _inherited(topology, entry or {}))
     for number, link in enumerate(topology.get("links") or []):
-        _add_link(document, foreign, link, ("topology", "links", number))
-    _set_addresses(foreign, topology, nodes)
-    return foreign
+        _add_link(document, imported, link, ("topology", "links", number))
+    _set_addresses(imported, topology, nodes)
+    return imported
 
 
 def _inherited(topology: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A node with what it has from its kind, its group and the defaults."""
+    """The settings of a node, including those of its group, its kind and the defaults."""
     defaults = topology.get("defaults") or {}
     group = (topology.get("groups") or {}).get(entry.get("group")) or {}
     kind = entry.get("kind") or group.get("kind") or defaults.get("kind") or "linux"
@@ -58,39 +58,39 @@ def _inherited(topology: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[st
     return {**defaults, **of_kind, **group, **entry, "kind": kind}
 
 
-def _add_node(foreign: Foreign, name: str, node: Mapping[str, Any]) -> None:
+def _add_node(imported: ImportedTopology, name: str, node: Mapping[str, Any]) -> None:
     kind = str(node["kind"])
     role = (node.get("labels") or {}).get("charkha")
     if role not in _ROLES:
         role = "host" if kind == "linux" else _KINDS.get(kind, "router")
     if role == "host":
-        foreign.hosts[name] = {}
+        imported.hosts[name] = {}
     else:
-        foreign.switches[name] = role
+        imported.switches[name] = role
     unmapped = [field for field in _UNMAPPED if node.get(field)]
     if unmapped:
-        foreign.notes.append(f"node {name}: {', '.join(unmapped)} {'is' if len(unmapped) == 1 else 'are'} not used")
+        imported.notes.append(f"node {name}: {', '.join(unmapped)} {'is' if len(unmapped) == 1 else 'are'} not used")
 
 
-def _add_link(document: Document, foreign: Foreign, link: Any, key: KeyPath) -> None:
+def _add_link(document: Document, imported: ImportedTopology, link: Any, key: KeyPath) -> None:
     if not isinstance(link, Mapping):
         raise document.error("is not a link: a mapping with endpoints is needed", key)
     if link.get("type", "veth") != "veth":
-        foreign.notes.append(
+        imported.notes.append(
             f"{key[-2]}[{key[-1]}] is of type {link['type']}, which leads out of the lab: it is left out"
         )
         return
     ends = link.get("endpoints")
     if not isinstance(ends, Sequence) or len(ends) != 2:
-        raise document.error("has no two endpoints", key)
+        raise document.error("needs two endpoints", key)
     one, other = (_end(document, end, (*key, "endpoints", number)) for number, end in enumerate(ends))
     outside = [end for end in (one, other) if end.partition(":")[0] in ("host", "mgmt-net", "macvlan")]
     if outside:
-        foreign.notes.append(f"{one} - {other} leads out of the lab: it is left out")
+        imported.notes.append(f"{one} - {other} leads out of the lab: it is left out")
         return
     variables = link.get("vars") or {}
     facts = {"mtu": link.get("mtu"), "rate": variables.get("rate"), "latency": variables.get("latency")}
-    foreign.join((one, other), facts)
+    imported.add_link((one, other), facts)
 
 
 def _end(document: Document, end: Any, key: KeyPath) -> str:
@@ -101,9 +101,9 @@ def _end(document: Document, end: Any, key: KeyPath) -> str:
     return end
 
 
-def _set_addresses(foreign: Foreign, topology: Mapping[str, Any], nodes: Mapping[str, Any]) -> None:
-    """Addresses that the file gives to interfaces of hosts."""
-    for name, ports in foreign.hosts.items():
+def _set_addresses(imported: ImportedTopology, topology: Mapping[str, Any], nodes: Mapping[str, Any]) -> None:
+    """Set the addresses that commands under `exec` give to interfaces."""
+    for name, ports in imported.hosts.items():
         for command in _inherited(topology, nodes[name] or {}).get("exec") or []:
             for address, port in _SET_ADDRESS.findall(str(command)):
                 if port in ports:

@@ -1,9 +1,9 @@
-"""A YAML file as plain values that know the line they came from."""
+"""A YAML file as plain values, with the line of every key for error messages."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,16 +11,21 @@ from typing import Any, TypeAlias
 import yaml
 
 from emulator.errors import TopologyError
+from emulator.schema import format_path
 
 KeyPath: TypeAlias = Sequence[str | int]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file: `value` as plain objects (all keys strings), `root` as YAML nodes with their places.
+    """A parsed YAML file.
 
-    Where `value` was made from another format (`is_converted`), its keys have no place in the file. `digest` is the
-    SHA-256 of the file, in hex.
+    Attributes:
+        path: the file.
+        value: its content as plain objects; all keys are strings.
+        root: its content as YAML nodes, which know their lines.
+        is_converted: `value` was converted from another format, so its keys do not occur in the file.
+        digest: SHA-256 of the file, in hex.
     """
 
     path: Path
@@ -32,9 +37,32 @@ class Document:
     def error(self, problem: str, key: KeyPath = ()) -> TopologyError:
         """An error that names file, line and key."""
         if self.is_converted:
-            where = f" (at {format_key(key)} of what it was read as)" if key else ""
+            where = f" (at {format_path(tuple(key))} after conversion)" if key else ""
             return TopologyError(problem + where, path=self.path)
-        return TopologyError(problem, path=self.path, key=format_key(key) or None, line=self._line(key))
+        return TopologyError(problem, path=self.path, key=format_path(tuple(key)) or None, line=self._line(key))
+
+    def parse(self, parser: Callable[[str], int], text: str | None, key: KeyPath) -> int | None:
+        """A quantity with its unit as a number; None if it is left out.
+
+        Raises:
+            TopologyError: the parser refuses the text.
+        """
+        if text is None:
+            return None
+        try:
+            return parser(text)
+        except ValueError as error:
+            raise self.error(str(error), key) from error
+
+    def require(self, name: str, known: Collection[str], what: str, key: KeyPath) -> None:
+        """Check that a name exists.
+
+        Raises:
+            TopologyError: it is not one of those known; the message lists up to twelve that are.
+        """
+        if name not in known:
+            listed = ", ".join(sorted(known)[:12])
+            raise self.error(f"there is no {what} {name!r}; there are {listed}", key)
 
     def _line(self, key: KeyPath) -> int:
         node = self.root
@@ -72,16 +100,8 @@ def read_document(path: Path) -> Document:
     return Document(path, _with_text_keys(value), root, digest=hashlib.sha256(content).hexdigest())
 
 
-def format_key(key: KeyPath) -> str:
-    """A key path for people: `hosts[0].rate`."""
-    text = ""
-    for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
 def _with_text_keys(value: Any) -> Any:
-    """Mappings with their keys as text: YAML reads the rank in `0: h0` as a number."""
+    """The value with all mapping keys as text: YAML reads the rank in `0: h0` as a number."""
     if isinstance(value, dict):
         return {str(key): _with_text_keys(item) for key, item in value.items()}
     return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
@@ -97,13 +117,15 @@ def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
 
 
 def _refuse_ambiguity(root: yaml.Node, path: Path) -> None:
-    """Refuse keys that are there twice, of which YAML keeps the last, and aliases, which can go round in circles."""
+    """Refuse duplicate keys, of which YAML silently keeps the last, and aliases, which can form cycles."""
     visited: set[int] = set()
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if id(node) in visited:
-            raise TopologyError("uses an alias here or later: write it out", path=path, line=node.start_mark.line + 1)
+            raise TopologyError(
+                "uses an alias here or below: write the value out", path=path, line=node.start_mark.line + 1
+            )
         visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
             _refuse_duplicates(node, path)
@@ -116,6 +138,6 @@ def _refuse_duplicates(mapping: yaml.MappingNode, path: Path) -> None:
     seen: set[str] = set()
     for key, _ in mapping.value:
         if key.value in seen:
-            raise TopologyError("is there twice", path=path, key=str(key.value), line=key.start_mark.line + 1)
+            raise TopologyError("appears twice", path=path, key=str(key.value), line=key.start_mark.line + 1)
         if isinstance(key.value, str):
             seen.add(key.value)

@@ -1,26 +1,32 @@
-"""The hosts of a topology file: their interfaces and addresses, checked, before any rank has its place."""
+"""The hosts of a topology file with their interfaces and addresses, before ranks are placed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any
 
 from emulator.topology.document import Document, KeyPath
+from emulator.topology.file_format import HostSection, InterfaceSection
 from emulator.topology.model import Host
 from emulator.topology.network import Interface
 from emulator.topology.placement import UNLIMITED
-from emulator.topology.safety import Network, is_safe
+from emulator.topology.safety import Network, is_safe, unsafe_problem
 from emulator.units import parse_rate
 
 FIRST_INTERFACE = "eth0"
-"""Name of the interface of a host that has just one and does not name it."""
+"""Name of the only interface of a host that does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostEntry:
-    """A host, how many ranks it takes at most, and the key under which the file has it."""
+    """A host and its place in the file.
+
+    Attributes:
+        host: name, interfaces and rate.
+        slots: most ranks it takes.
+        key: path of its entry, for error messages.
+    """
 
     host: Host
     slots: int = UNLIMITED
@@ -28,17 +34,17 @@ class HostEntry:
 
     @property
     def capacities(self) -> list[int]:
-        """Ranks that each interface has addresses for."""
+        """Per interface, how many ranks it has addresses for."""
         return [interface_capacity(interface) for interface in self.host.interfaces]
 
     @property
     def capacity(self) -> int:
-        """Ranks that the host takes."""
+        """How many ranks the host takes."""
         return min(self.slots, sum(self.capacities))
 
 
 def interface_capacity(interface: Interface) -> int:
-    """Ranks that an interface has addresses for."""
+    """How many ranks an interface has addresses for."""
     if interface.shared:
         return UNLIMITED
     if interface.prefix is None:
@@ -49,77 +55,80 @@ def interface_capacity(interface: Interface) -> int:
     return network.num_addresses - (2 if network.version == 4 else 1)
 
 
-def read_hosts(document: Document, *, allowed: Sequence[Network]) -> list[HostEntry]:
-    """The hosts of a file that has passed the schema.
+def read_hosts(document: Document, sections: Sequence[HostSection], *, allowed: Sequence[Network]) -> list[HostEntry]:
+    """The hosts of a file.
+
+    Args:
+        document: the file, for error messages.
+        sections: its `hosts`.
+        allowed: networks that traffic may be sent to, in addition to the safe ones.
 
     Raises:
-        TopologyError: a rate, address or name is wrong or taken, or an address is none we may send to.
+        TopologyError: a rate or address is wrong, a name or address is used twice, or traffic must not be sent to an
+            address.
     """
-    entries = [_host(document, index, entry) for index, entry in enumerate(document.value["hosts"])]
-    _check_names(document, entries)
+    entries = [_host(document, section, ("hosts", number)) for number, section in enumerate(sections)]
+    _refuse_duplicates(document, "host", [(entry.host.name, (*entry.key, "name")) for entry in entries])
     _check_addresses(document, entries, allowed)
     return entries
 
 
 def common_rate_bps(interfaces: Iterable[Interface]) -> int | None:
-    """The rate of all of them; None if they differ."""
+    """The rate that all interfaces have, bit/s; None if they differ."""
     rates = {interface.rate_bps for interface in interfaces}
     return rates.pop() if len(rates) == 1 else None
 
 
-def read_rate_bps(document: Document, entry: Mapping[str, Any], key: KeyPath, *, name: str = "rate") -> int | None:
-    """The rate of a host, interface or link, bit/s; None if it is left out.
+def read_rate_bps(document: Document, text: str | None, key: KeyPath) -> int | None:
+    """The rate of a host, interface or link, bit/s; None if not specified.
 
     Raises:
-        TopologyError: it is not a rate, or 0.
+        TopologyError: it is not a rate, or it is 0.
     """
-    if name not in entry:
-        return None
-    try:
-        rate_bps = parse_rate(entry[name])
-    except ValueError as error:
-        raise document.error(str(error), (*key, name)) from error
+    rate_bps = document.parse(parse_rate, text, key)
     if rate_bps == 0:
-        raise document.error("a port with rate 0 carries nothing; leave the rate out where it is unknown", (*key, name))
+        raise document.error("a port with rate 0 carries nothing; delete the rate if it is unknown", key)
     return rate_bps
 
 
-def _host(document: Document, index: int, entry: Mapping[str, Any]) -> HostEntry:
-    key = ("hosts", index)
-    if "interfaces" in entry:
-        listed = list(enumerate(entry["interfaces"]))
-        ports = tuple(_interface(document, each, (*key, "interfaces", n), entry) for n, each in listed)
+def _host(document: Document, section: HostSection, key: KeyPath) -> HostEntry:
+    if section.interfaces is None:
+        ports = [_interface(document, FIRST_INTERFACE, section, key, section)]
     else:
-        ports = (_interface(document, {**entry, "name": FIRST_INTERFACE}, key, entry),)
-    host = Host(entry["name"], common_rate_bps(ports), ports)
-    _check_interface_names(document, ports, key)
-    return HostEntry(host, entry.get("slots", UNLIMITED), key)
+        keys = [(*key, "interfaces", number) for number in range(len(section.interfaces))]
+        ports = [
+            _interface(document, each.name, each, at, section)
+            for each, at in zip(section.interfaces, keys, strict=True)
+        ]
+        _refuse_duplicates(
+            document, "interface", [(port.name, (*at, "name")) for port, at in zip(ports, keys, strict=True)]
+        )
+    host = Host(section.name, common_rate_bps(ports), tuple(ports))
+    return HostEntry(host, section.slots or UNLIMITED, key)
 
 
-def _interface(document: Document, entry: Mapping[str, Any], key: KeyPath, host: Mapping[str, Any]) -> Interface:
-    """An interface; what it leaves out of rate and MTU the host's entry may say for all."""
-    rate_bps = read_rate_bps(document, entry, key)
+def _interface(
+    document: Document, name: str, section: HostSection | InterfaceSection, key: KeyPath, host: HostSection
+) -> Interface:
+    """An interface; rate and MTU default to those of the host."""
+    rate_bps = read_rate_bps(document, section.rate, (*key, "rate"))
     if rate_bps is None:
-        rate_bps = read_rate_bps(document, host, key[:2])
-    addresses, prefix = _addresses(document, entry, key)
+        rate_bps = read_rate_bps(document, host.rate, (*key[:2], "rate"))
     return Interface(
-        name=entry["name"],
+        name=name,
         rate_bps=rate_bps,
-        mtu=entry.get("mtu", host.get("mtu")),
-        addresses=addresses,
-        prefix=prefix,
-        shared="address" in entry,
+        mtu=host.mtu if section.mtu is None else section.mtu,
+        addresses=_addresses(document, section, key),
+        prefix=None if section.per_rank is None else _prefix(document, section.per_rank, (*key, "per_rank")),
+        shared=section.address is not None,
     )
 
 
-def _addresses(document: Document, entry: Mapping[str, Any], key: KeyPath) -> tuple[tuple[str, ...], str | None]:
-    if "address" in entry:
-        return (_address(document, entry["address"], (*key, "address")),), None
-    if "addresses" in entry:
-        return tuple(
-            _address(document, text, (*key, "addresses", n)) for n, text in enumerate(entry["addresses"])
-        ), None
-    return (), _prefix(document, entry["per_rank"], (*key, "per_rank"))
+def _addresses(document: Document, section: HostSection | InterfaceSection, key: KeyPath) -> tuple[str, ...]:
+    if section.address is not None:
+        return (_address(document, section.address, (*key, "address")),)
+    listed = section.addresses or ()
+    return tuple(_address(document, text, (*key, "addresses", number)) for number, text in enumerate(listed))
 
 
 def _address(document: Document, text: str, key: KeyPath) -> str:
@@ -133,53 +142,44 @@ def _prefix(document: Document, text: str, key: KeyPath) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        raise document.error(f"{text!r} is not a prefix ({error}); write one as 127.1.0.0/16", key) from error
+        raise document.error(f"{text!r} is not a prefix ({error}); write one such as 127.1.0.0/16", key) from error
 
 
-def _check_names(document: Document, entries: Sequence[HostEntry]) -> None:
+def _refuse_duplicates(document: Document, what: str, names: Iterable[tuple[str, KeyPath]]) -> None:
     seen: set[str] = set()
-    for entry in entries:
-        if entry.host.name in seen:
-            raise document.error(f"a host named {entry.host.name!r} is there already", (*entry.key, "name"))
-        seen.add(entry.host.name)
-
-
-def _check_interface_names(document: Document, interfaces: Sequence[Interface], key: KeyPath) -> None:
-    names = [interface.name for interface in interfaces]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise document.error(f"an interface named {name!r} is there already", (*key, "interfaces", number, "name"))
+    for name, key in names:
+        if name in seen:
+            raise document.error(f"there is already {'an' if what[0] in 'aeiou' else 'a'} {what} named {name!r}", key)
+        seen.add(name)
 
 
 def _check_addresses(document: Document, entries: Sequence[HostEntry], allowed: Sequence[Network]) -> None:
-    """Every address is one we may send to, and no two interfaces share one."""
-    taken = _Taken()
+    """Every address is safe or allowed, and no two hosts share one."""
+    owners = _AddressOwners()
     for entry in entries:
         for network in _networks(entry.host):
             if not is_safe(network, allowed):
-                shown = network if network.num_addresses > 1 else network.network_address
-                problem = f"{shown} is outside loopback, 198.18.0.0/15, documentation and private ranges"
-                raise document.error(f"{problem}: name its prefix with --allow-network", entry.key)
-            other = taken.claim(network, entry.host.name)
+                raise document.error(unsafe_problem(network), entry.key)
+            other = owners.claim(network, entry.host.name)
             if other is not None:
                 raise document.error(f"host {entry.host.name} and {other} have addresses in common", entry.key)
 
 
-def _networks(host: Host) -> Iterable[Network]:
+def _networks(host: Host) -> Iterator[Network]:
     for interface in host.interfaces:
         for text in (interface.prefix,) if interface.prefix else interface.addresses:
             yield ip_network(text)
 
 
-class _Taken:
-    """Addresses and prefixes with their owners; single addresses, of which there can be many, are found at once."""
+class _AddressOwners:
+    """Which host owns which address or prefix. Single addresses, of which there can be many, are looked up directly."""
 
     def __init__(self) -> None:
         self._single: dict[Network, str] = {}
         self._prefixes: list[tuple[Network, str]] = []
 
     def claim(self, network: Network, host: str) -> str | None:
-        """Take it for `host`; the name of whoever has some of it already."""
+        """Assign a network to `host`; returns the host that already owns part of it, if any."""
         is_single = network.num_addresses == 1
         known = self._prefixes if is_single else [*self._prefixes, *self._single.items()]
         other = next((name for held, name in known if network.overlaps(held)), self._single.get(network))

@@ -1,26 +1,27 @@
-"""What descriptions of other tools have in common once they are read: hosts, switches and links without addresses."""
+"""Topologies of other tools on their way to a topology file: hosts, switches and links, addresses optional."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_network
+from ipaddress import ip_address
 from itertools import count
 from typing import Any
 
-from emulator.topology.leaf_spine import BENCHMARK_PREFIX
+FIRST_ADDRESS = ip_address("198.18.0.1")
+"""Interfaces without an address get this one and those that follow. Source: RFC 2544, benchmarking."""
 
 
 @dataclass(slots=True)
-class Foreign:
-    """A description on its way to a topology file of our own.
+class ImportedTopology:
+    """A topology of another tool, filled in while its file is read.
 
     Attributes:
-        hosts: host → interface → address, None if it has none; in the order of the file.
+        hosts: host → interface → address (None: not specified), in the order of the file.
         switches: switch → kind.
-        links: ends as `node:port`, with rate, mtu and latency where they are known.
-        slots: host → ranks it takes.
-        notes: what has no counterpart here, for the user.
+        links: entries of `links` in a topology file.
+        slots: host → most ranks it takes.
+        notes: what has no counterpart in a topology file, for the user.
     """
 
     name: str
@@ -30,23 +31,24 @@ class Foreign:
     slots: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def join(self, ends: tuple[str, str], facts: Mapping[str, Any]) -> None:
-        """Add a link; an end at a host becomes an interface of it."""
+    def add_link(self, ends: tuple[str, str], facts: Mapping[str, Any]) -> None:
+        """Add a link between two `node:port`; an end at a host becomes an interface of that host.
+
+        Args:
+            ends: both ends.
+            facts: rate, mtu and latency; None: not specified.
+        """
         self.links.append({"endpoints": list(ends)} | {name: fact for name, fact in facts.items() if fact is not None})
         for end in ends:
             node, _, port = end.rpartition(":")
             if node in self.hosts:
                 self.hosts[node].setdefault(port, None)
 
-    def as_value(self) -> dict[str, Any]:
-        """The same as the content of a topology file; what has no address gets the next of 198.18.0.0/15.
-
-        Hosts without a link are left out, and noted.
-        """
+    def as_topology_file(self) -> dict[str, Any]:
+        """The content of a topology file. Hosts without a link are left out, with a note."""
         addresses = self._free_addresses()
         connected = {host: ports for host, ports in self.hosts.items() if ports}
-        for host in self.hosts.keys() - connected.keys():
-            self.notes.append(f"host {host} has no link and is left out")
+        self.notes += [f"host {host} has no link and is left out" for host in self.hosts if host not in connected]
         hosts = [
             {"name": host, "interfaces": [_interface(port, at or next(addresses)) for port, at in ports.items()]}
             | ({"slots": self.slots[host]} if self.slots.get(host) else {})
@@ -58,8 +60,7 @@ class Foreign:
 
     def _free_addresses(self) -> Iterator[str]:
         taken = {address for ports in self.hosts.values() for address in ports.values()}
-        first = ip_network(BENCHMARK_PREFIX).network_address
-        return (address for number in count(1) if (address := str(first + number)) not in taken)
+        return (address for number in count() if (address := str(FIRST_ADDRESS + number)) not in taken)
 
 
 def _interface(name: str, address: str) -> dict[str, str]:

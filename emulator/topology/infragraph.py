@@ -1,7 +1,7 @@
-"""InfraGraph (version 3): devices of components, instances of devices, edges between the components of instances.
+"""InfraGraph files (version 3): devices with components, instances of devices, edges between their components.
 
-Instances of devices with an xpu or a NIC become hosts, others switches; an edge between instances becomes a link per
-pair of endpoints. What is inside a device is not mapped: traffic within a host does not cross the network.
+Instances with an xpu or a NIC become hosts, all others switches. An edge between instances becomes a link per pair of
+endpoints. The inside of a device is not mapped, because traffic within a host does not cross the network.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.imported import Foreign
+from emulator.topology.imported import ImportedTopology
 
 _PART = re.compile(r"([\w.-]+?)(?:\[([-\d:]*)\])?")
 _GIGABITS = {"gigabits_per_second": 1, "gigabytes_per_second": 8}
@@ -21,21 +21,21 @@ MOST_NODES = 200_000
 
 
 def is_infragraph(value: Any) -> bool:
-    """Whether a file's content is an InfraGraph."""
+    """Whether this is the content of an InfraGraph file."""
     return isinstance(value, Mapping) and ("infrastructure" in value or "instances" in value)
 
 
-def read_infragraph(document: Document) -> Foreign:
+def read_infragraph(document: Document) -> ImportedTopology:
     """Hosts, switches and links of an InfraGraph.
 
     Raises:
-        TopologyError: what edges need is missing or of an older draft.
+        TopologyError: something that an edge refers to is missing, or the file follows an older draft.
     """
     return _Reader(document).read()
 
 
 class _Reader:
-    """One file while it is read."""
+    """Reads one file."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._value = document, document.value
@@ -43,18 +43,18 @@ class _Reader:
         self._devices = {device["name"]: device for device in self._listed("devices")}
         self._instances = {instance["name"]: instance for instance in self._listed("instances")}
         self._links = {link["name"]: link for link in self._listed("links")}
-        self._foreign = Foreign(str(self._value.get("name", document.path.stem)))
+        self._imported = ImportedTopology(str(self._value.get("name", document.path.stem)))
 
-    def read(self) -> Foreign:
+    def read(self) -> ImportedTopology:
         for number, instance in enumerate(self._listed("instances")):
             self._add_instance(instance, ("instances", number))
         for number, edge in enumerate(self._listed("edges")):
             self._add_edge(edge, ("edges", number))
-        return self._foreign
+        return self._imported
 
     def _check_draft(self) -> None:
         if "infrastructure" in self._value or "connections" in self._value:
-            raise self._document.error("is an InfraGraph of an older draft; version 3 has devices, instances and edges")
+            raise self._document.error("follows an older InfraGraph draft; version 3 has devices, instances and edges")
         for name in ("devices", "instances", "edges"):
             if not isinstance(self._value.get(name), list):
                 raise self._document.error(f"is an InfraGraph without a list of {name}")
@@ -73,13 +73,13 @@ class _Reader:
         kinds = dict(self._kinds(device, key, depth=0))
         for index in range(copies):
             if any(kinds.get(kind) for kind in _ENDS_OF_TRAFFIC):
-                self._foreign.hosts[f"{name}{index}"] = {}
-                self._foreign.slots[f"{name}{index}"] = kinds.get("xpu", 0)
+                self._imported.hosts[f"{name}{index}"] = {}
+                self._imported.slots[f"{name}{index}"] = kinds.get("xpu", 0)
             else:
-                self._foreign.switches[f"{name}{index}"] = "router"
+                self._imported.switches[f"{name}{index}"] = "router"
 
     def _kinds(self, device: Mapping[str, Any], key: KeyPath, *, depth: int) -> Iterator[tuple[str, int]]:
-        """(kind of component, how many), devices inside devices included."""
+        """(kind of component, count), including devices nested in the device."""
         totals: dict[str, int] = {}
         for component in device.get("components") or []:
             number = self._count(component, key)
@@ -98,14 +98,14 @@ class _Reader:
         elif edge.get("scheme", "one2one") == "one2one":
             pairs = zip(ones, others, strict=False)
         else:
-            raise self._document.error(f"scheme {edge['scheme']!r} is not known: one2one or many2many", key)
+            raise self._document.error(f"scheme {edge['scheme']!r} is unknown: use one2one or many2many", key)
         facts = self._facts(str(edge.get("link")))
         for one, other in pairs:
             if one.rpartition(":")[0] != other.rpartition(":")[0]:
-                self._foreign.join((one, other), facts)
+                self._imported.add_link((one, other), facts)
 
     def _endpoints(self, end: Any, key: KeyPath) -> list[str]:
-        """`node:port` of every endpoint that an expression such as host[0:2] and nic[1] names."""
+        """`node:port` of every endpoint that expressions such as host[0:2] and nic[1] select."""
         if not isinstance(end, Mapping) or not all(
             isinstance(end.get(part), str) for part in ("instance", "component")
         ):
@@ -143,7 +143,7 @@ class _Reader:
         return match[1], match[2]
 
     def _indices(self, expression: str | None, count: int, key: KeyPath) -> list[int]:
-        """Indices of `[1]`, `[0:4]`, `[-1]`, and all of them without brackets."""
+        """Indices that `[1]`, `[0:4]` or `[-1]` selects; all of them without brackets."""
         parts = [int(part) if part else None for part in (expression or "").split(":")]
         if len(parts) == 1 and parts[0] is not None:
             index = parts[0] + count if parts[0] < 0 else parts[0]
@@ -159,7 +159,7 @@ class _Reader:
         return number
 
     def _facts(self, name: str) -> dict[str, str]:
-        """Rate and latency of a link; a bandwidth that is not a bit rate is noted."""
+        """Rate and latency of a link; a bandwidth in another unit than a bit rate is left out, with a note."""
         physical = (self._links.get(name) or {}).get("physical") or {}
         bandwidth, latency = physical.get("bandwidth") or {}, physical.get("latency") or {}
         facts = {}
@@ -173,5 +173,5 @@ class _Reader:
         return facts
 
     def _note(self, text: str) -> None:
-        if text not in self._foreign.notes:
-            self._foreign.notes.append(text)
+        if text not in self._imported.notes:
+            self._imported.notes.append(text)

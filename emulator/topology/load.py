@@ -1,110 +1,126 @@
-"""A topology file and a number of ranks → a Topology. docs/topologies.md shows the files."""
+"""A topology file and a number of ranks → a Topology. docs/topologies.md describes the files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from emulator.schema import SchemaProblem, decode
 from emulator.topology.containerlab import is_containerlab, read_containerlab
-from emulator.topology.document import Document, read_document
+from emulator.topology.device_under_test import read_dut
+from emulator.topology.document import Document, KeyPath, read_document
+from emulator.topology.file_format import TopologyFile
 from emulator.topology.hosts import HostEntry, read_hosts
-from emulator.topology.imported import Foreign
+from emulator.topology.imported import ImportedTopology
 from emulator.topology.infragraph import is_infragraph, read_infragraph
-from emulator.topology.leaf_spine import read_fabric
-from emulator.topology.links import read_agents, read_dut, read_network, with_interfaces
+from emulator.topology.leaf_spine import build_leaf_spine
+from emulator.topology.links import read_network, with_link_facts
 from emulator.topology.model import Topology
 from emulator.topology.network import Network
-from emulator.topology.rank_places import deal_addresses, place_ranks
+from emulator.topology.rank_places import assign_addresses, place_ranks
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
-from emulator.validation import first_problem
-
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
+from emulator.transports.registry import TRANSPORTS
 
 
 def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ()) -> Topology:
-    """Read a topology and give every rank its place.
+    """Read a topology and place every rank.
 
     Args:
-        path: a YAML file of our own, an InfraGraph, or containerlab's *.clab.yml.
-        ranks: of the trace; 0 for the network alone.
-        allow_networks: prefixes outside those that are safe by themselves, see safety.py.
+        path: a Charkha topology (YAML), an InfraGraph, or a containerlab file (*.clab.yml).
+        ranks: number of ranks in the trace; 0 loads the network alone.
+        allow_networks: prefixes that may be used in addition to the safe ones, see safety.py.
 
     Raises:
-        TopologyError: the file is wrong: it names file, line and key.
-        PlanError: the hosts have no room or no address for that many ranks.
+        TopologyError: the file is wrong; the error names file, line and key.
+        PlanError: the hosts have too few slots or addresses for that many ranks.
         InputError: `allow_networks` holds something that is not a prefix.
     """
     document, notes = _read(path)
-    _validate(document)
-    entries, network = _hosts_and_network(document, parse_networks(allow_networks))
-    placed, interfaces = place_ranks(document, entries, ranks)
+    file = _decode(document)
+    entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
+    host_index, interface_index = place_ranks(document, file.placement, entries, ranks)
     return Topology(
-        name=document.value.get("name", path.stem),
+        name=file.name or path.stem,
         hosts=tuple(entry.host for entry in entries),
-        host_index=tuple(placed),
-        addresses=tuple(deal_addresses(entries, placed, interfaces)),
+        host_index=tuple(host_index),
+        addresses=tuple(assign_addresses(entries, host_index, interface_index)),
         source=str(path),
         digest=document.digest,
-        interface_index=tuple(interfaces),
+        interface_index=tuple(interface_index),
         drawn=network,
-        dut=read_dut(document, entries, network),
-        agents=read_agents(document, entries),
-        transport=document.value.get("transport", {}),
+        dut=read_dut(document, file.dut, entries, network),
+        agents=_agents(document, file, entries),
+        transport=file.transport,
         notes=notes,
     )
 
 
 def _read(path: Path) -> tuple[Document, Sequence[str]]:
-    """A file of our own, or what another tool's is here, with notes on what has no counterpart."""
+    """A Charkha topology, converted from another format where necessary; and notes on what was left out."""
     document = read_document(path)
     for recognise, read in ((is_infragraph, read_infragraph), (is_containerlab, read_containerlab)):
         if recognise(document.value):
-            foreign = _read_foreign(document, read)
-            value = foreign.as_value()
+            imported = _import(document, read)
+            value = imported.as_topology_file()
             if "hosts" not in value:
-                raise document.error("has no hosts that are linked to anything")
-            return replace(document, value=value, is_converted=True), tuple(foreign.notes)
+                raise document.error("no host has a link")
+            return replace(document, value=value, is_converted=True), tuple(imported.notes)
     return document, ()
 
 
-def _read_foreign(document: Document, read: Callable[[Document], Foreign]) -> Foreign:
+def _import(document: Document, read: Callable[[Document], ImportedTopology]) -> ImportedTopology:
     try:
         return read(document)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # These formats are not ours to validate: a value of another type than theirs shows where it is used.
+        # These formats are not validated: a value of an unexpected type shows up where it is used.
         raise document.error(f"has a value of an unexpected type ({type(error).__name__}: {error})") from error
 
 
-def _validate(document: Document) -> None:
-    problem = first_problem(document.value, package="emulator.topology", schema="topology.schema.json")
-    if problem is not None:
-        raise document.error(_in_words(problem), list(problem.absolute_path))
-    if ("hosts" in document.value) == ("fabric" in document.value):
+def _decode(document: Document) -> TopologyFile:
+    empty = _first_empty(document.value)
+    if empty is not None:
+        raise document.error("has no value: write one, or delete the key", empty)
+    try:
+        file = decode(document.value, TopologyFile)
+    except SchemaProblem as error:
+        raise document.error(error.problem, error.path) from error
+    if (file.hosts is None) == (file.fabric is None):
         raise document.error("needs either hosts or a fabric")
+    if file.transport and file.transport.get("name") not in TRANSPORTS:
+        raise document.error(f"write the name of a transport: {' or '.join(TRANSPORTS)}", ("transport", "name"))
+    return file
 
 
-def _in_words(problem: ValidationError) -> str:
-    if problem.validator == "oneOf":
-        other = "" if "interfaces" in list(problem.absolute_path)[1:] else ", or interfaces"
-        return f"needs exactly one of address, addresses and per_rank{other}"
-    if problem.validator == "anyOf":
-        at_placement = "placement" in problem.absolute_path
-        return f"is {'block, round_robin, rail or a mapping from rank to host' if at_placement else 'a name or a list'}"
-    if problem.validator == "pattern" and "placement" not in problem.absolute_path:
-        return f"{problem.instance!r} is not an end of a link: write it as host:interface or switch:port"
-    return str(problem.message)
+def _first_empty(value: Any, key: KeyPath = ()) -> KeyPath | None:
+    """Path of the first key or list entry without a value."""
+    if value is None:
+        return key
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    return next((found for name, item in items if (found := _first_empty(item, (*key, name))) is not None), None)
 
 
-def _hosts_and_network(document: Document, allowed: Sequence[AddressRange]) -> tuple[list[HostEntry], Network | None]:
-    if "fabric" in document.value:
+def _hosts_and_network(
+    document: Document, file: TopologyFile, allowed: Sequence[AddressRange]
+) -> tuple[list[HostEntry], Network | None]:
+    if file.fabric is not None:
         for name in ("switches", "links", "routes"):
-            if name in document.value:
-                raise document.error("comes with the fabric and cannot be written beside it", (name,))
-        return read_fabric(document, allowed=allowed)
-    entries = read_hosts(document, allowed=allowed)
-    network = read_network(document, entries)
-    return with_interfaces(entries, network), network
+            if getattr(file, name) is not None:
+                raise document.error("the fabric already defines it: delete it, or list hosts instead", (name,))
+        return build_leaf_spine(document, file.fabric, allowed=allowed, ecmp_seed=file.ecmp.seed)
+    entries = read_hosts(document, file.hosts or (), allowed=allowed)
+    network = read_network(document, file, entries)
+    return with_link_facts(entries, network), network
+
+
+def _agents(document: Document, file: TopologyFile, entries: Sequence[HostEntry]) -> dict[str, str]:
+    """Host → name of its agent."""
+    for host in file.agents:
+        document.require(host, [entry.host.name for entry in entries], "host", ("agents", host))
+    return file.agents

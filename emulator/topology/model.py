@@ -1,8 +1,4 @@
-"""Where ranks live: hosts with ports, which rank has which address there, and the network between the hosts.
-
-A topology is settled for a number of ranks: asking it never fails for a rank of the trace. What a file says before
-ranks are known is in load.py.
-"""
+"""A topology for a given number of ranks: hosts, the place and address of every rank, the network between hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from emulator.errors import PlanError
 from emulator.topology.network import Dut, Interface, Network, assumed_network
 
 LOOPBACK_BASE = IPv4Address("127.1.0.1")
-"""First address of the default topology: past those that resolvers and hosts files like to use."""
+"""First address of the default topology, past those that resolvers and hosts files commonly use."""
 _LOOPBACK_END = IPv4Address("127.255.255.255")
 _BLOCK = 1 << 16
 LOOPBACK_BLOCKS = 254
@@ -26,8 +22,8 @@ class Host:
     """A machine with one or more ports to the network.
 
     Attributes:
-        rate_bps: rate of each port, bit/s; None if not specified, or where its ports differ.
-        interfaces: its ports; empty if the topology has no file: then it is one port.
+        rate_bps: rate of each port, bit/s; None if not specified, or if its ports differ.
+        interfaces: its ports; empty in a topology without a file, where a host has one port.
     """
 
     name: str
@@ -40,18 +36,18 @@ class Topology:
     """Hosts, the place of every rank on them, and the network between them.
 
     Attributes:
-        name: for people.
-        hosts: some may have no rank.
+        name: shown in reports.
+        hosts: all hosts, with and without ranks.
         host_index: per rank, index into `hosts`.
         addresses: per rank, a numeric IP address.
-        source: the file it came from, None if it was made.
+        source: the file it was loaded from; None if it was generated.
         digest: SHA-256 of that file, in hex.
         interface_index: per rank, index into its host's `interfaces`; empty if each host has one port.
-        drawn: the network as the file draws it; None if it draws none, see `network`.
+        drawn: the network that the file describes; None if it has no links, see `network`.
         dut: the device under test; None if the file names none.
-        agents: host → name of the agent that serves it; hosts that are not in it are served by local agents.
-        transport: parameters that the command line overrides, `name` among them.
-        notes: what the file of another tool has that has no counterpart here, for the user.
+        agents: host → name of the agent that serves it; all other hosts are served by local agents.
+        transport: `name` and parameters of the transport; the command line overrides them.
+        notes: what was left out when the file of another tool was converted, for the user.
     """
 
     name: str
@@ -69,12 +65,12 @@ class Topology:
 
     @property
     def ranks(self) -> int:
-        """How many ranks have a place."""
+        """Number of ranks."""
         return len(self.host_index)
 
     @property
     def network(self) -> Network:
-        """The network that is drawn, else all hosts at one switch without limits."""
+        """The network that the file describes; without one, all hosts at one switch without limits."""
         return self.drawn or assumed_network({host.name: self._interfaces(host) for host in self.hosts})
 
     @property
@@ -88,23 +84,23 @@ class Topology:
         return any(":" in address for address in self.addresses)
 
     def host_of(self, rank: int) -> Host:
-        """The host a rank lives on."""
+        """The host that a rank runs on."""
         return self.hosts[self.host_index[rank]]
 
     def interface_of(self, rank: int) -> Interface:
-        """The port a rank sends through."""
+        """The port that a rank sends through."""
         return self._interfaces(self.host_of(rank))[self.interface_index[rank] if self.interface_index else 0]
 
     def port_of(self, rank: int) -> tuple[int, int]:
-        """(index of the host, index of its port): ranks with the same share the port's rate."""
+        """(index of the host, index of its port); ranks with equal values share the rate of the port."""
         return self.host_index[rank], self.interface_index[rank] if self.interface_index else 0
 
     def address_of(self, rank: int) -> str:
-        """The numeric IP address a rank plays at."""
+        """The numeric IP address of a rank."""
         return self.addresses[rank]
 
     def rate_bps(self, rank: int) -> int | None:
-        """Rate of the port that the rank shares with all ranks at it, bit/s; None if not specified."""
+        """Rate of the port of a rank, bit/s, shared by all ranks at that port; None if not specified."""
         return self.interface_of(rank).rate_bps
 
     @staticmethod
@@ -113,18 +109,18 @@ class Topology:
 
 
 def default_loopback(ranks: int, *, block: int = 0) -> Topology:
-    """One host that needs no set-up: every rank at its own address of 127.0.0.0/8, no port rate.
+    """One host without set-up: every rank has its own address in 127.0.0.0/8, and the port has no rate.
 
     Args:
-        ranks: of the trace.
-        block: which 65,536 addresses to take, modulo LOOPBACK_BLOCKS, so that runs at the same time keep apart; a world
-            that does not fit one block begins with the first.
+        ranks: number of ranks.
+        block: which 65,536 addresses to use, modulo LOOPBACK_BLOCKS, so that concurrent runs use different ones; more
+            ranks than that always start at the first block.
 
     Raises:
-        PlanError: more ranks than loopback addresses.
+        PlanError: there are more ranks than loopback addresses.
     """
     if int(LOOPBACK_BASE) + ranks > int(_LOOPBACK_END):
-        raise PlanError(f"{ranks} ranks are more than loopback has addresses for; give a --topology")
+        raise PlanError(f"loopback has too few addresses for {ranks} ranks; give a --topology")
     first = LOOPBACK_BASE + (block % LOOPBACK_BLOCKS * _BLOCK if ranks < _BLOCK else 0)
     addresses = tuple(str(first + rank) for rank in range(ranks))
     return Topology("loopback", (Host("loopback"),), (0,) * ranks, addresses)

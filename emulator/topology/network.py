@@ -1,6 +1,6 @@
-"""The network between hosts as a graph: switches, links, routes, and which part of it is tested.
+"""The network between hosts as a graph: switches, links, routes, and the device under test.
 
-It says nothing of how the graph is realised: namespaces, a rack, or only arithmetic.
+The graph is independent of how it is realised: as namespaces, in a rack, or only in calculations.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 ASSUMED_SWITCH = "network"
-"""Name of the switch without limits that joins the hosts of a file that draws no links."""
+"""Name of the switch without limits that connects the hosts of a file without links."""
 
 
 class End(NamedTuple):
-    """Where a link is plugged in: a host or switch, and its interface or port."""
+    """An end of a link: a host or switch, and its interface or port."""
 
     node: str
     port: str
@@ -30,9 +30,9 @@ class Interface:
     Attributes:
         rate_bps: bit/s; None if not specified.
         mtu: bytes of an IP packet; None if not specified.
-        addresses: numeric addresses that are written down; without `shared` one rank each.
-        prefix: where ranks get their addresses from instead, as 127.1.0.0/16.
-        shared: all ranks of the interface have its one address.
+        addresses: numeric addresses, one rank each unless `shared`.
+        prefix: in place of `addresses`: the prefix that ranks get their addresses from, such as 127.1.0.0/16.
+        shared: all ranks at the interface use its one address.
     """
 
     name: str
@@ -45,9 +45,10 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What forwards: `kind` is bridge, ovs, router or physical, or assumed where the file draws no network.
+    """A switch or router.
 
     Attributes:
+        kind: bridge, ovs, router or physical; assumed if the file has no links.
         queue_bytes: depth of each port's queue in a lab; None if not specified.
     """
 
@@ -75,13 +76,17 @@ class Link:
         return f"{self.ends[0]} - {self.ends[1]}"
 
     def other(self, node: str) -> End:
-        """The end that is not at `node`."""
+        """The end opposite `node`."""
         return self.ends[1] if self.ends[0].node == node else self.ends[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """At `switch`, traffic to `host` (to one of its interfaces, or all) goes to one of the neighbours `via`."""
+    """An explicit route: at `switch`, traffic to `host` goes to one of the neighbours `via`.
+
+    Attributes:
+        interface: the host's interface that the route is for; None: all of them.
+    """
 
     switch: str
     host: str
@@ -91,14 +96,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class GnmiTarget:
-    """A switch that tells its counters over gNMI.
+    """A switch that reports its counters over gNMI.
 
     Attributes:
         device: its name in the topology.
         address: HOST:PORT.
-        username_env, password_env: environment variables that hold them; None: none are asked for.
+        username_env, password_env: environment variables with the credentials; None: no credentials.
         insecure: no TLS.
-        ca: file of the authority its certificate is of, PEM; None: the host's own.
+        ca: PEM file of the authority that signed its certificate; None: the authorities that the host trusts.
     """
 
     device: str
@@ -111,13 +116,13 @@ class GnmiTarget:
 
 @dataclass(frozen=True, slots=True)
 class Dut:
-    """The device under test, as the file names it.
+    """The device under test.
 
     Attributes:
         kind: nic, switch or fabric.
-        nodes: hosts (of a NIC) and switches that belong to it.
-        ports: its boundary: where the tester's links are plugged in.
-        gnmi: who tells its counters.
+        nodes: switches that belong to it; for a NIC, the hosts it is in.
+        ports: its boundary: the ports that the links of the tester are plugged into.
+        gnmi: switches that report its counters.
     """
 
     kind: str
@@ -135,9 +140,9 @@ class Network:
 
     Attributes:
         interfaces: host → its interfaces, in the order of the topology's hosts.
-        routes: explicit ones, which go before equal-cost paths.
-        ecmp_seed: of the hash that spreads flows over equal-cost paths.
-        is_drawn: False if the file has no links, and a switch without limits is assumed.
+        routes: explicit routes, which take precedence over equal-cost paths.
+        ecmp_seed: seed of the hash that spreads flows over equal-cost paths.
+        is_drawn: False if the file has no links and one switch without limits is assumed.
     """
 
     interfaces: Mapping[str, Sequence[Interface]]
@@ -148,14 +153,14 @@ class Network:
     is_drawn: bool = True
 
     def links_of(self, node: str) -> list[Link]:
-        """Links plugged into a host or switch, in the file's order."""
+        """Links of a host or switch, in the order of the file."""
         return [link for link in self.links if node in (link.ends[0].node, link.ends[1].node)]
 
     def switch(self, name: str) -> Switch:
         """The switch of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such switch.
         """
         for switch in self.switches:
             if switch.name == name:

@@ -1,8 +1,8 @@
-"""Shortest paths through a network: the equal-cost next hops at a switch, worked out for one destination at a time.
+"""Shortest paths through a network: the equal-cost next hops at every switch, one destination at a time.
 
-Everything is numbered, so that many flows can be followed at once: nodes are hosts, then switches, in the network's
-order; directed link 2·l leads from the first end of link l to the second, 2·l + 1 back; ports are the interfaces of all
-hosts in order. Hosts forward nothing.
+Nodes, links and ports are numbers, so that many flows can be followed in arrays. Nodes are the hosts, then the
+switches, in the order of the network. Directed link 2l leads from the first end of link l to the second, 2l + 1 back.
+Ports are the interfaces of all hosts in order. Hosts do not forward.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ IntArray = npt.NDArray[np.int64]
 
 
 class NextHops(NamedTuple):
-    """Next hops towards one switch: at switch s the directed links `links[first[s]:first[s + 1]]`.
+    """Next hops towards one switch; at switch s they are the directed links `links[first[s]:first[s + 1]]`.
 
     Attributes:
         first: int64, shape (switches + 1,).
-        links: int64, ascending within a switch; none at the switch itself, nor where no path leads there.
+        links: int64, ascending within a switch; empty at the switch itself and where there is no path to it.
     """
 
     first: IntArray
@@ -38,11 +38,11 @@ class Paths:
     """Paths through one network.
 
     Attributes:
-        network: what they lead through.
-        hosts: how many there are; node numbers below this are hosts, the others switches.
-        source, target: int64, shape (2 · links,): node numbers of a directed link.
+        network: the network.
+        hosts: number of hosts; node numbers below this are hosts, the others switches.
+        source, target: int64, shape (2 · links,): nodes that a directed link leads from and to.
         port_base: int64, shape (hosts + 1,): port number of a host's first interface.
-        port_link: int64, shape (ports,): directed link that leads out of a port; `^ 1` leads in.
+        port_link: int64, shape (ports,): directed link out of a port; `^ 1` is the one into it.
     """
 
     def __init__(self, network: Network) -> None:
@@ -63,39 +63,39 @@ class Paths:
 
     @property
     def switches(self) -> int:
-        """How many there are."""
+        """Number of switches."""
         return len(self.network.switches)
 
     @property
     def ports(self) -> int:
-        """Interfaces of all hosts."""
+        """Number of interfaces of all hosts."""
         return len(self.port_link)
 
     def node_name(self, node: int) -> str:
-        """Name of a host or switch by its number."""
+        """Name of a host or switch."""
         return self._names[node]
 
     def link_name(self, directed: int) -> str:
-        """A directed link for people: `leaf0:up1 > spine1:down0`."""
+        """Name of a directed link: `leaf0:up1 > spine1:down0`."""
         one, other = self.network.links[directed >> 1].ends
         return f"{one} > {other}" if directed % 2 == 0 else f"{other} > {one}"
 
     def towards(self, switch: int) -> NextHops:
-        """Next hops towards a switch (0 … switches - 1) from every other one; kept once worked out."""
+        """Next hops from every switch towards one of them (0 … switches - 1); computed once."""
         if switch not in self._known:
             self._known[switch] = self._next_hops(switch)
         return self._known[switch]
 
     def next_hops(self, switch: str, host: str, interface: str | None = None) -> Sequence[Link]:
-        """Links on which a switch may send to a host: explicit routes, else all that lie on a shortest path.
+        """Links on which a switch may send to a host: its explicit route, else all links on a shortest path.
 
         Args:
             switch: where the packet is.
-            host: where it goes.
-            interface: to which of the host's interfaces; None = its first.
+            host: its destination.
+            interface: interface of the host; None: its first.
 
         Returns:
-            The link to the host itself at the last switch; () where no path leads there.
+            At the last switch, the link to the host; an empty sequence if there is no path.
         """
         here = self._node[switch]
         names = [port.name for port in self.network.interfaces[host]]
@@ -114,7 +114,7 @@ class Paths:
 
     @cached_property
     def pinned(self) -> dict[tuple[int, int], list[int]]:
-        """(switch, port) → directed links that the explicit routes name; of routes for one port the last counts."""
+        """(switch, port) → directed links of the explicit route; the last of several routes for one port counts."""
         found: dict[tuple[int, int], list[int]] = {}
         for route in self.network.routes:
             here, host = self._node[route.switch], self._node[route.host]
@@ -134,13 +134,13 @@ class Paths:
 
     @cached_property
     def _between_switches(self) -> IntArray:
-        """Directed links from switch to switch, ordered by where they begin."""
+        """Directed links from switch to switch, sorted by the switch they start at."""
         inner = np.flatnonzero((self.source >= self.hosts) & (self.target >= self.hosts))
         return inner[np.argsort(self.source[inner], kind="stable")]
 
     @cached_property
     def _graph(self) -> sparse.csr_array:
-        from scipy import sparse  # a fifth of a second, which only networks with switches between switches are worth
+        from scipy import sparse  # takes 0.2 s; only networks with links between switches need it
 
         inner = self._between_switches
         places = (self.source[inner] - self.hosts, self.target[inner] - self.hosts)

@@ -1,4 +1,4 @@
-"""Which rank goes to which host."""
+"""Placement policies: which host each rank runs on."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from emulator.errors import PlanError
 
 UNLIMITED = 1 << 62
-"""Capacity of a host that takes any number of ranks."""
+"""Capacity of a host without a limit on the number of ranks."""
 
 
 def place_in_blocks(ranks: int, capacities: Sequence[int]) -> list[int]:
-    """Host index per rank: neighbours together, shares as equal as the capacities allow.
+    """Host index per rank: consecutive ranks together, in shares as equal as the capacities allow.
 
     Raises:
-        PlanError: the hosts hold fewer ranks.
+        PlanError: the hosts have too few slots.
     """
     _require_room(ranks, capacities)
     placed: list[int] = []
@@ -28,10 +28,10 @@ def place_in_blocks(ranks: int, capacities: Sequence[int]) -> list[int]:
 
 
 def place_round_robin(ranks: int, capacities: Sequence[int]) -> list[int]:
-    """Host index per rank: one rank to each host in turn, passing over full hosts.
+    """Host index per rank: one rank to each host in turn, skipping full hosts.
 
     Raises:
-        PlanError: the hosts hold fewer ranks.
+        PlanError: the hosts have too few slots.
     """
     _require_room(ranks, capacities)
     placed: list[int] = []
@@ -47,11 +47,11 @@ def place_round_robin(ranks: int, capacities: Sequence[int]) -> list[int]:
 def place_on_rails(ranks: int, capacities: Sequence[int], interfaces: Sequence[int]) -> list[int]:
     """Host index per rank: one rank per interface, host after host, as on servers with a NIC for each accelerator.
 
-    With hosts of i interfaces, rank r sits at interface r modulo i: that is its rail. Only where there are more ranks
-    than interfaces does an interface get a second rank, a third, and so on.
+    With i interfaces per host, rank r uses interface r modulo i, which is its rail. An interface gets a second rank
+    only if there are more ranks than interfaces.
 
     Raises:
-        PlanError: the hosts hold fewer ranks.
+        PlanError: the hosts have too few slots.
     """
     _require_room(ranks, capacities)
     layers = max(1, -(-ranks // sum(interfaces)))
@@ -64,10 +64,10 @@ def place_on_rails(ranks: int, capacities: Sequence[int], interfaces: Sequence[i
 
 
 def place_as_mapped(ranks: int, host_of: Mapping[int, int], capacities: Sequence[int]) -> list[int]:
-    """Host index per rank, as written down for each; entries of ranks that the trace does not have are ignored.
+    """Host index per rank from an explicit mapping; ranks that the trace does not have are ignored.
 
     Raises:
-        PlanError: a rank has no host, or a host has more ranks than room.
+        PlanError: a rank has no host, or a host gets more ranks than it has slots for.
     """
     missing = next((rank for rank in range(ranks) if rank not in host_of), None)
     if missing is not None:
@@ -75,9 +75,7 @@ def place_as_mapped(ranks: int, host_of: Mapping[int, int], capacities: Sequence
     placed = [host_of[rank] for rank in range(ranks)]
     for host, count in sorted(Counter(placed).items()):
         if count > capacities[host]:
-            raise PlanError(
-                f"the placement puts {count} ranks on host {host} of the list, which holds {capacities[host]}"
-            )
+            raise PlanError(f"the placement puts {count} ranks on hosts[{host}], which has room for {capacities[host]}")
     return placed
 
 
@@ -89,4 +87,6 @@ PLACEMENTS: Mapping[str, Callable[[int, Sequence[int]], list[int]]] = {
 
 def _require_room(ranks: int, capacities: Sequence[int]) -> None:
     if ranks > sum(capacities):
-        raise PlanError(f"the trace has {ranks} ranks, the topology's hosts hold {sum(capacities)}: add hosts or slots")
+        raise PlanError(
+            f"the trace has {ranks} ranks, the topology's hosts have room for {sum(capacities)}: add hosts or slots"
+        )

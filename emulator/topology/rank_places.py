@@ -1,4 +1,4 @@
-"""From hosts and a number of ranks to the host, the interface and the address of every rank."""
+"""Host, interface and address of every rank."""
 
 from __future__ import annotations
 
@@ -13,40 +13,51 @@ from emulator.topology.network import Interface
 from emulator.topology.placement import PLACEMENTS, place_as_mapped, place_on_rails
 
 
-def place_ranks(document: Document, entries: Sequence[HostEntry], ranks: int) -> tuple[list[int], list[int]]:
-    """(host index, interface index) per rank, by the file's `placement`.
+def place_ranks(
+    document: Document, placement: str | Mapping[str, str], entries: Sequence[HostEntry], ranks: int
+) -> tuple[list[int], list[int]]:
+    """(host index, interface index) per rank.
+
+    Args:
+        document: the file, for error messages.
+        placement: a policy, or rank → host (or host:interface).
+        entries: the hosts.
+        ranks: how many to place.
 
     Raises:
-        TopologyError: the placement names a host or interface that does not exist.
-        PlanError: no room for that many ranks.
+        TopologyError: there is no such policy, rank, host or interface.
+        PlanError: the hosts have too few slots or addresses.
     """
-    placement = document.value.get("placement", "block")
     capacities = [entry.capacity for entry in entries]
     fixed: dict[int, int] = {}
     try:
         if placement == "rail":
             placed = place_on_rails(ranks, capacities, [len(entry.host.interfaces) for entry in entries])
         elif isinstance(placement, str):
+            if placement not in PLACEMENTS:
+                raise document.error("is block, round_robin, rail or a mapping from rank to host", ("placement",))
             placed = PLACEMENTS[placement](ranks, capacities)
         else:
-            host_of, fixed = _mapped(document, entries, placement)
+            host_of, fixed = _read_mapping(document, entries, placement)
             placed = place_as_mapped(ranks, host_of, capacities)
-        return placed, _interfaces(entries, placed, fixed)
+        return placed, _choose_interfaces(entries, placed, fixed)
     except PlanError as error:
         raise PlanError(f"{document.path}: {error}") from error
 
 
-def deal_addresses(entries: Sequence[HostEntry], placed: Sequence[int], interfaces: Sequence[int]) -> Iterator[str]:
-    """The address of every rank: the interface's own, or the next of those it deals out."""
+def assign_addresses(
+    entries: Sequence[HostEntry], host_index: Sequence[int], interface_index: Sequence[int]
+) -> Iterator[str]:
+    """The address of every rank: the shared one of its interface, or the next free one of it."""
     pools: dict[tuple[int, int], Iterator[str]] = {}
-    for place in zip(placed, interfaces, strict=True):
+    for place in zip(host_index, interface_index, strict=True):
         if place not in pools:
             host, interface = place
-            pools[place] = _pool(entries[host].host.interfaces[interface])
+            pools[place] = _address_pool(entries[host].host.interfaces[interface])
         yield next(pools[place])
 
 
-def _pool(interface: Interface) -> Iterator[str]:
+def _address_pool(interface: Interface) -> Iterator[str]:
     while interface.shared:
         yield interface.addresses[0]
     if interface.prefix is not None:
@@ -54,39 +65,43 @@ def _pool(interface: Interface) -> Iterator[str]:
     yield from interface.addresses
 
 
-def _mapped(
+def _read_mapping(
     document: Document, entries: Sequence[HostEntry], placement: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """(host index, interface index) by rank; the interface only where the file names one, as h0:eth1."""
-    index = {entry.host.name: at for at, entry in enumerate(entries)}
-    host_of, fixed = {}, {}
+    """(host index by rank, interface index by rank); the latter only for ranks placed as `host:interface`."""
+    index = {entry.host.name: number for number, entry in enumerate(entries)}
+    host_of, interface_of = {}, {}
     for text, place in placement.items():
+        key = ("placement", text)
+        if not text.isdecimal() or text != str(int(text)):
+            raise document.error(f"{text!r} is not a rank: write 0, 1, 2 and so on", key)
         name, _, port = (place, "", "") if place in index else place.rpartition(":")
         if name not in index:
-            raise document.error(f"there is no host {place!r}; hosts: {', '.join(index)}", ("placement", text))
+            raise document.error(f"there is no host {place!r}; hosts: {', '.join(index)}", key)
         rank, host = int(text), index[name]
         host_of[rank] = host
         if port:
             names = [interface.name for interface in entries[host].host.interfaces]
             if port not in names:
-                raise document.error(f"host {name} has no interface {port!r}", ("placement", text))
-            fixed[rank] = names.index(port)
-    return host_of, fixed
+                raise document.error(f"host {name} has no interface {port!r}", key)
+            interface_of[rank] = names.index(port)
+    return host_of, interface_of
 
 
-def _interfaces(entries: Sequence[HostEntry], placed: Sequence[int], fixed: Mapping[int, int]) -> list[int]:
-    """Interface index per rank: those of a host are taken in turn, passing over full ones."""
-    room = [entry.capacities for entry in entries]
+def _choose_interfaces(entries: Sequence[HostEntry], placed: Sequence[int], fixed: Mapping[int, int]) -> list[int]:
+    """Interface index per rank: ranks of a host take its interfaces in turn, skipping full ones."""
+    capacities = [entry.capacities for entry in entries]
     turn = [0] * len(entries)
     used: Counter[tuple[int, int]] = Counter()
     found: list[int] = []
     for rank, host in enumerate(placed):
-        count = len(room[host])
+        count = len(capacities[host])
         order = [fixed[rank]] if rank in fixed else [(turn[host] + step) % count for step in range(count)]
-        interface = next((port for port in order if used[host, port] < room[host][port]), None)
+        interface = next((port for port in order if used[host, port] < capacities[host][port]), None)
         if interface is None:
             name = entries[host].host.interfaces[order[0]].name
-            raise PlanError(f"{entries[host].host.name}:{name} has addresses for {room[host][order[0]]} ranks only")
+            room = capacities[host][order[0]]
+            raise PlanError(f"{entries[host].host.name}:{name} has addresses for only {room} ranks")
         turn[host] = interface + 1 if rank not in fixed else turn[host]
         used[host, interface] += 1
         found.append(interface)

@@ -1,4 +1,4 @@
-"""Addresses that a traffic generator may send to without being told so."""
+"""Addresses that traffic may be sent to unless the user allows more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAFE_NETWORKS: Sequence[Network] = tuple(
 
 
 def parse_networks(texts: Iterable[str]) -> list[Network]:
-    """Prefixes as `--allow-network` takes them.
+    """Prefixes, as given to `--allow-network`.
 
     Raises:
         InputError: not a prefix.
@@ -42,15 +42,22 @@ def parse_networks(texts: Iterable[str]) -> list[Network]:
         try:
             networks.append(ip_network(text))
         except ValueError as error:
-            raise InputError(f"--allow-network {text!r}: {error}; write a prefix, as 192.0.2.0/24") from error
+            raise InputError(f"--allow-network {text!r}: {error}; write a prefix such as 192.0.2.0/24") from error
     return networks
 
 
 def is_safe(network: Network, allowed: Iterable[Network] = ()) -> bool:
-    """Whether traffic may go to every address of a network; to many or to nobody never."""
+    """Whether traffic may be sent to every address of a network; never to multicast or unspecified addresses."""
     if network.is_multicast or network.is_unspecified:
         return False
     return any(_contains(outer, network) for outer in (*SAFE_NETWORKS, *allowed))
+
+
+def unsafe_problem(network: Network) -> str:
+    """The error message for a network that is not safe."""
+    shown = network if network.num_addresses > 1 else network.network_address
+    ranges = "loopback, 198.18.0.0/15, documentation and private ranges"
+    return f"{shown} is outside {ranges}: name its prefix with --allow-network"
 
 
 def _contains(outer: Network, inner: Network) -> bool:

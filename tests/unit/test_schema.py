@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -11,6 +11,8 @@ from emulator.schema import SchemaProblem, decode, format_path, json_schema
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     mtu: Annotated[int, msgspec.Meta(ge=576, le=65_535)] = 1500
+    speed: Literal["fast", "slow"] | int | None = None
+    labels: dict[str, str] = {}
 
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,9 +27,15 @@ def test_a_document_becomes_a_value_of_its_type() -> None:
 @pytest.mark.parametrize(
     ("document", "path", "problem"),
     [
-        ({}, (), "object missing required field name"),
+        ({}, (), "the key 'name' is missing"),
         ({"name": 1}, ("name",), "expected str, got int"),
         ({"name": "a", "ports": [{"name": "b"}, {"name": "c", "mtu": 9}]}, ("ports", 1, "mtu"), "expected int >= 576"),
+        (
+            {"name": "a", "ports": [{"name": "b", "speed": "high"}]},
+            ("ports", 0, "speed"),
+            "'high' is not one of fast, slow, int",
+        ),
+        ({"name": "a", "ports": [{"name": "b", "labels": {"x": 1}}]}, ("ports", 0, "labels"), "expected str, got int"),
         ({"name": "a", "prots": []}, (), "unknown key 'prots'; did you mean 'ports'?"),
         ({"name": "a", "ports": [{"name": "b", "zzz": 1}]}, ("ports", 0), "unknown key 'zzz'"),
     ],

@@ -1,189 +1,51 @@
-"""Topologies described for other tools: InfraGraph and containerlab."""
+"""Topologies of other tools as a topology file."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from emulator.errors import TopologyError
-from emulator.topology.load import load_topology
-from emulator.topology.model import Topology
-from tests.support.shared_traces import require_shared
-
-INFRAGRAPH = """name: small
-devices:
-  - name: server
-    components:
-      - {name: xpu, choice: xpu, count: 2}
-      - {name: card, choice: device, count: 2}
-      - {name: cpu, choice: cpu, count: 1}
-  - name: card
-    components:
-      - {name: port, choice: port, count: 2}
-      - {name: asic, choice: nic, count: 1}
-  - name: box
-    components:
-      - {name: asic, choice: cpu, count: 1}
-      - {name: port, choice: port, count: 8}
-instances:
-  - {name: srv, device: server, count: 2}
-  - {name: sw, device: box, count: 1}
-links:
-  - name: eth
-    physical:
-      bandwidth: {choice: gigabytes_per_second, gigabytes_per_second: 12.5}
-      latency: {choice: us, us: 1.5}
-edges:
-  - ep1: {instance: "srv[0]", component: "card[0:2].port[0]"}
-    ep2: {instance: sw, component: "port[0:2]"}
-    link: eth
-    scheme: one2one
-  - ep1: {instance: "srv[-1]", component: "card[1].port[1]"}
-    ep2: {instance: "sw[0]", component: "port[2]"}
-    link: eth
-    scheme: many2many
-"""
-CLAB = """name: clos01
-topology:
-  defaults: {kind: nokia_srlinux}
-  kinds:
-    nokia_srlinux: {image: srl, startup-config: x.cfg}
-    linux: {exec: [ip addr add 10.0.0.77/24 dev eth7]}
-  nodes:
-    leaf1:
-    br: {kind: bridge}
-    ovs1: {kind: ovs-bridge}
-    c1: {kind: linux, exec: ["ip addr add 10.0.0.1/24 dev eth1", "rm -rf /"]}
-    c2: {kind: linux}
-    c3: {kind: linux}
-    frr: {kind: linux, labels: {charkha: router}}
-  links:
-    - {endpoints: ["c1:eth1", "leaf1:e1-1"], mtu: 9000, vars: {rate: 10Gbit}}
-    - endpoints: ["leaf1:e1-2", "frr:eth1"]
-    - type: veth
-      endpoints: [{node: frr, interface: eth2}, {node: br, interface: p1}]
-    - endpoints: ["br:p2", "ovs1:p1"]
-    - endpoints: ["ovs1:p2", "c2:eth1"]
-    - endpoints: ["c1:eth9", "host:enp1"]
-    - {type: vxlan, endpoint: {node: c1, interface: eth5}}
-"""
+from emulator.topology.imported import ImportedTopology
 
 
-def load(tmp_path: Path, text: str, *, name: str = "t.clab.yml", ranks: int = 2) -> Topology:
-    path = tmp_path / name
-    path.write_text(text)
-    return load_topology(path, ranks=ranks)
-
-
-def cables(topology: Topology) -> list[str]:
-    return [str(link) for link in topology.network.links]
-
-
-def test_an_infragraph_becomes_hosts_switches_and_links(tmp_path: Path) -> None:
-    topology = load(tmp_path, INFRAGRAPH, ranks=4)
-    assert topology.name == "small"
-    assert [host.name for host in topology.hosts] == ["srv0", "srv1"]
-    assert [switch.name for switch in topology.network.switches] == ["sw0"]
-    assert cables(topology) == [
-        "srv0:card0.port0 - sw0:port0",
-        "srv0:card1.port0 - sw0:port1",
-        "srv1:card1.port1 - sw0:port2",
-    ]
-    assert {link.rate_bps for link in topology.network.links} == {100 * 10**9}
-    assert topology.network.links[0].latency_ns == 1500
-    # A rank for every xpu, and the next free benchmark address for every interface.
-    assert topology.host_index == (0, 0, 1, 1)
-    assert topology.addresses == ("198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.3")
-
-
-def test_a_bandwidth_that_is_no_bit_rate_is_noted(tmp_path: Path) -> None:
-    text = INFRAGRAPH.replace("gigabytes_per_second: 12.5", "gigatransfers_per_second: 8")
-    topology = load(tmp_path, text.replace("choice: gigabytes_per_second", "choice: gigatransfers_per_second"))
-    assert topology.network.links[0].rate_bps is None
-    assert topology.notes == (
-        "link eth has a bandwidth in gigatransfers_per_second, which is not a bit rate: it is left out",
-    )
-
-
-def test_published_blueprints_load() -> None:
-    clos = load_topology(require_shared("traces", "infragraph", "clos.yaml"), ranks=8)
-    single = load_topology(require_shared("traces", "infragraph", "single_tier_4srv.yaml"), ranks=8)
-    assert (len(clos.hosts), len(clos.network.switches), len(clos.network.links)) == (4, 7, 8 + 12)
-    assert [host.rate_bps for host in single.hosts] == [100 * 10**9] * 4
-    with pytest.raises(TopologyError, match="older draft"):
-        load_topology(require_shared("traces", "infragraph", "cx5.yaml"), ranks=8)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("edges:", "connections: [srv.0.card.0.eth.sw.0.port.0]\nedges:", "older draft"),
-        ('instance: "srv[0]"', 'instance: "srx[0]"', ", edges[0].ep1: there is no instance 'srx'"),
-        ('instance: "srv[0]"', 'instance: "srv[7]"', ", edges[0].ep1: [7] is outside 0 to 1"),
-        ('"card[0:2].port[0]"', '"nic[0]"', ", edges[0].ep1: device server has no component 'nic'"),
-        ('"card[0:2].port[0]"', '"a b"', ", edges[0].ep1: 'a b' is not an endpoint"),
-        ("scheme: one2one", "scheme: ring", ", edges[0]: scheme 'ring' is not known"),
-        ("device: box", "device: crate", ", instances[1].device: there is no device 'crate'"),
-        ("device: box, count: 1", "device: box, count: -1", ", instances[1]: count -1 is not a number"),
-        ('"port[2]"', '"port[1]"', ": a link is plugged into sw0:port1 already"),
-        ("edges:", "adges:", "without a list of edges"),
-        ("{name: xpu, choice: xpu, count: 2}", "7", "has a value of an unexpected type"),
-    ],
-)
-def test_what_an_infragraph_lacks_is_named(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    with pytest.raises(TopologyError) as caught:
-        load(tmp_path, INFRAGRAPH.replace(old, new))
-    assert problem in str(caught.value)
-    assert str(caught.value).startswith(str(tmp_path / "t.clab.yml"))
-
-
-def test_a_containerlab_file_becomes_hosts_switches_and_links(tmp_path: Path) -> None:
-    topology = load(tmp_path, CLAB)
-    assert topology.name == "clos01"
-    assert [host.name for host in topology.hosts] == ["c1", "c2"]
-    assert {switch.name: switch.kind for switch in topology.network.switches} == {
-        "leaf1": "router",
-        "br": "bridge",
-        "ovs1": "ovs",
-        "frr": "router",
+def test_ends_at_hosts_become_interfaces_with_the_next_free_address() -> None:
+    imported = ImportedTopology("lab", hosts={"a": {"eth1": "198.18.0.2"}, "b": {}}, switches={"s": "router"})
+    imported.add_link(("a:eth0", "s:1"), {"rate": "1Gbit", "mtu": None})
+    imported.add_link(("s:2", "b:eth0"), {})
+    imported.add_link(("a:eth1", "b:eth1"), {"latency": "5us"})
+    assert imported.as_topology_file() == {
+        "name": "lab",
+        "hosts": [
+            {
+                "name": "a",
+                "interfaces": [
+                    {"name": "eth1", "address": "198.18.0.2"},
+                    {"name": "eth0", "address": "198.18.0.1"},
+                ],
+            },
+            {
+                "name": "b",
+                "interfaces": [
+                    {"name": "eth0", "address": "198.18.0.3"},
+                    {"name": "eth1", "address": "198.18.0.4"},
+                ],
+            },
+        ],
+        "switches": [{"name": "s", "kind": "router"}],
+        "links": [
+            {"endpoints": ["a:eth0", "s:1"], "rate": "1Gbit"},
+            {"endpoints": ["s:2", "b:eth0"]},
+            {"endpoints": ["a:eth1", "b:eth1"], "latency": "5us"},
+        ],
     }
-    assert cables(topology) == [
-        "c1:eth1 - leaf1:e1-1",
-        "leaf1:e1-2 - frr:eth1",
-        "frr:eth2 - br:p1",
-        "br:p2 - ovs1:p1",
-        "ovs1:p2 - c2:eth1",
+    assert imported.notes == []
+
+
+def test_hosts_without_a_link_are_left_out_with_a_note_in_the_order_of_the_file() -> None:
+    imported = ImportedTopology("lab", hosts={"z": {}, "b": {"e": None}, "a": {}}, slots={"b": 3, "z": 1})
+    found = imported.as_topology_file()
+    assert found["hosts"] == [
+        {"name": "b", "interfaces": [{"name": "e", "address": "198.18.0.1"}], "slots": 3},
     ]
-    assert (topology.network.links[0].mtu, topology.network.links[0].rate_bps) == (9000, 10**10)
-    assert topology.addresses == ("10.0.0.1", "198.18.0.1")
+    assert imported.notes == ["host z has no link and is left out", "host a has no link and is left out"]
 
 
-def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
-    assert load(tmp_path, CLAB).notes == (
-        "node leaf1: startup-config is not used",
-        "c1:eth9 - host:enp1 leads out of the lab: it is left out",
-        "links[6] is of type vxlan, which leads out of the lab: it is left out",
-        "host c3 has no link and is left out",
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("topology: {}", ":1, topology: has no nodes"),
-        ("topology: {nodes: {a: 7}}", ":1, topology.nodes.a: is not a node"),
-        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [7]", ":3, topology.links[0]: is not a link"),
-        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: [x]]", ":3, topology.links[0]: has no two"),
-        ("topology:\n  nodes: {a: }\n  links:\n  - endpoints: [a, b]", ":4, topology.links[0].endpoints[0]: 'a' is no"),
-        ("topology: {nodes: {a: {kind: linux}}}", "has no hosts that are linked"),
-        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: ['a:0', 'b:0']]", "there is no node 'b'"),
-        (CLAB.replace("10Gbit", "fast"), "'fast' is not a rate"),
-        (CLAB.replace("10.0.0.1/24", "8.8.8.8/24"), "8.8.8.8 is outside"),
-    ],
-)
-def test_what_containerlab_lacks_is_named(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(TopologyError) as caught:
-        load(tmp_path, text)
-    assert problem in str(caught.value)
-    assert str(caught.value).startswith(str(tmp_path / "t.clab.yml"))
+def test_parts_without_entries_are_left_out() -> None:
+    assert ImportedTopology("lab", slots={"x": 0}).as_topology_file() == {"name": "lab"}

@@ -25,8 +25,8 @@ def test_the_error_it_shows_is_the_real_one(tmp_path: Path, monkeypatch: pytest.
     assert f"    {caught.value}\n" in PAGE
 
 
-def test_the_network_it_draws_loads(tmp_path: Path) -> None:
-    text = PAGE.split("or to raise one in a lab, draw it:\n")[1].split("\nRate and MTU")[0]
+def test_the_network_it_describes_loads(tmp_path: Path) -> None:
+    text = PAGE.split("to bring one up as a lab, describe it:\n")[1].split("\nRate and MTU")[0]
     path = tmp_path / "lab.yaml"
     path.write_text("".join(line[4:] if line.startswith("    ") else line for line in text.splitlines(keepends=True)))
     topology = load_topology(path, ranks=3)
@@ -35,7 +35,9 @@ def test_the_network_it_draws_loads(tmp_path: Path) -> None:
     assert [str(port) for port in topology.dut.ports] == ["leaf0:p0", "leaf0:p1", "leaf0:p2"]
 
 
-def test_it_lists_what_is_shipped() -> None:
+def test_it_lists_the_shipped_topologies() -> None:
     shipped = {path.stem for path in (Path(__file__).parents[3] / "topologies").glob("*.yaml")}
-    rows = [line.split("|")[1] for line in PAGE.split("## Ready ones")[1].splitlines() if line.startswith("| ")][1:]
+    rows = [
+        line.split("|")[1] for line in PAGE.split("## Shipped topologies")[1].splitlines() if line.startswith("| ")
+    ][1:]
     assert {name.strip() for row in rows for name in row.split(",")} == shipped

@@ -1,0 +1,140 @@
+"""The keys of a topology file, as types. `json_schema(TopologyFile)` exports them as JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+Name = Annotated[str, Meta(min_length=1)]
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+Rate = Annotated[str, Meta(description="with its unit: 100Gbit")]
+Mtu = Annotated[int, Meta(ge=576, le=65_535, description="bytes of an IP packet")]
+End = Annotated[str, Meta(description="node:port")]
+
+
+class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping in which misspelt keys are refused."""
+
+
+class _Port(_Section, frozen=True, kw_only=True):
+    """What a host with one interface and an entry of `interfaces` have in common."""
+
+    name: Name
+    address: Annotated[str, Meta(description="one numeric IP address, shared by all ranks here")] | None = None
+    addresses: Annotated[Names, Meta(description="numeric IP addresses, one rank each")] | None = None
+    per_rank: Annotated[str, Meta(description="a prefix; every rank gets its own address from it")] | None = None
+    rate: Rate | None = None
+    mtu: Mtu | None = None
+
+
+class InterfaceSection(_Port, frozen=True, kw_only=True):
+    """An interface of a host that has several."""
+
+    def __post_init__(self) -> None:
+        _require_one_of(self, "address", "addresses", "per_rank")
+
+
+class HostSection(_Port, frozen=True, kw_only=True):
+    """A host."""
+
+    interfaces: Annotated[tuple[InterfaceSection, ...], Meta(min_length=1)] | None = None
+    slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
+
+    def __post_init__(self) -> None:
+        _require_one_of(self, "address", "addresses", "per_rank", "interfaces")
+
+
+class SwitchSection(_Section, frozen=True, kw_only=True):
+    """A switch."""
+
+    name: Name
+    kind: Literal["bridge", "ovs", "router", "physical"] = "bridge"
+    queue: Annotated[str, Meta(description="depth of each port's queue in a lab: 1M; default: 8 ms")] | None = None
+
+
+class LinkSection(_Section, frozen=True, kw_only=True):
+    """A cable."""
+
+    endpoints: tuple[End, End]
+    rate: Rate | None = None
+    mtu: Mtu | None = None
+    latency: Annotated[str, Meta(description="one way, with its unit: 5us")] | None = None
+
+
+class RouteSection(_Section, frozen=True, kw_only=True):
+    """Next hops that take precedence over equal-cost paths."""
+
+    at: Annotated[str, Meta(description="the switch")]
+    to: Annotated[str, Meta(description="a host, or one of its interfaces: host:eth1")]
+    via: Annotated[str | Names, Meta(description="the neighbour, or several")]
+
+
+class EcmpSection(_Section, frozen=True, kw_only=True):
+    """How switches choose among equal-cost paths."""
+
+    seed: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF, description="seed of the flow hash")] = 0
+
+
+class FabricSection(_Section, frozen=True, kw_only=True):
+    """A regular leaf-spine network; stands in place of hosts, switches and links."""
+
+    leaves: Annotated[int, Meta(ge=1, le=100_000)]
+    spines: Annotated[int, Meta(ge=1, le=10_000)]
+    hosts_per_leaf: Annotated[int, Meta(ge=1, le=10_000)]
+    rate: Rate
+    interfaces: Annotated[int, Meta(ge=1, le=64, description="of each host")] = 1
+    rails: Annotated[bool, Meta(description="interface i of a host is connected to leaf i of its pod")] = False
+    uplink_rate: Annotated[str, Meta(description="of a link from leaf to spine; default: rate")] | None = None
+    mtu: Mtu | None = None
+    kind: Annotated[Literal["router", "physical"], Meta(description="of the switches")] = "router"
+    addresses: Annotated[str, Meta(description="the prefix that addresses are taken from")] = "198.18.0.0/15"
+
+
+class GnmiSection(_Section, frozen=True, kw_only=True):
+    """A switch that reports the counters of its interfaces over gNMI."""
+
+    device: Annotated[str, Meta(description="its name in this file")]
+    address: Annotated[str, Meta(description="HOST:PORT")]
+    username_env: Annotated[str, Meta(description="environment variable that holds the user name")] | None = None
+    password_env: Annotated[str, Meta(description="environment variable that holds the password")] | None = None
+    insecure: Annotated[bool, Meta(description="no TLS")] = False
+    ca: Annotated[str, Meta(description="PEM file of the authority that signed its certificate")] | None = None
+
+
+class DutSection(_Section, frozen=True, kw_only=True):
+    """The device under test."""
+
+    kind: Literal["nic", "switch", "fabric"]
+    vendor: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    nodes: Names | None = None
+    ports: Annotated[tuple[End, ...], Meta(min_length=1)] | None = None
+    gnmi: Annotated[tuple[GnmiSection, ...], Meta(min_length=1)] | None = None
+
+
+class TopologyFile(_Section, frozen=True, kw_only=True):
+    """A Charkha topology."""
+
+    name: Annotated[str, Meta(description="default: the name of the file")] | None = None
+    hosts: Annotated[tuple[HostSection, ...], Meta(min_length=1)] | None = None
+    switches: Annotated[tuple[SwitchSection, ...], Meta(min_length=1)] | None = None
+    links: Annotated[tuple[LinkSection, ...], Meta(min_length=1)] | None = None
+    routes: tuple[RouteSection, ...] | None = None
+    ecmp: EcmpSection = EcmpSection()
+    fabric: FabricSection | None = None
+    dut: DutSection | None = None
+    agents: Annotated[dict[str, Name], Meta(description="host: name of the agent that serves it")] = {}
+    transport: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="name of the transport and its parameters; the command line overrides them"),
+    ] = {}
+    placement: Annotated[
+        str | dict[str, str], Meta(description="block, round_robin, rail, or a mapping from rank to host")
+    ] = "block"
+
+
+def _require_one_of(section: Any, *names: str) -> None:
+    if sum(getattr(section, name) is not None for name in names) != 1:
+        raise ValueError(f"needs exactly one of {', '.join(names[:-1])} and {names[-1]}")

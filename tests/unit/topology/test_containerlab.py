@@ -1,0 +1,103 @@
+"""Topologies described for containerlab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import TopologyError
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+
+CLAB = """name: clos01
+topology:
+  defaults: {kind: nokia_srlinux}
+  kinds:
+    nokia_srlinux: {image: srl, startup-config: x.cfg}
+    linux: {exec: [ip addr add 10.0.0.77/24 dev eth7]}
+  nodes:
+    leaf1:
+    br: {kind: bridge}
+    ovs1: {kind: ovs-bridge}
+    c1: {kind: linux, exec: ["ip addr add 10.0.0.1/24 dev eth1", "rm -rf /"]}
+    c2: {kind: linux}
+    c3: {kind: linux}
+    frr: {kind: linux, labels: {charkha: router}}
+  links:
+    - {endpoints: ["c1:eth1", "leaf1:e1-1"], mtu: 9000, vars: {rate: 10Gbit}}
+    - endpoints: ["leaf1:e1-2", "frr:eth1"]
+    - type: veth
+      endpoints: [{node: frr, interface: eth2}, {node: br, interface: p1}]
+    - endpoints: ["br:p2", "ovs1:p1"]
+    - endpoints: ["ovs1:p2", "c2:eth1"]
+    - endpoints: ["c1:eth9", "host:enp1"]
+    - {type: vxlan, endpoint: {node: c1, interface: eth5}}
+"""
+
+
+def load(tmp_path: Path, text: str, *, name: str = "t.clab.yml", ranks: int = 2) -> Topology:
+    path = tmp_path / name
+    path.write_text(text)
+    return load_topology(path, ranks=ranks)
+
+
+def cables(topology: Topology) -> list[str]:
+    return [str(link) for link in topology.network.links]
+
+
+def test_a_containerlab_file_becomes_hosts_switches_and_links(tmp_path: Path) -> None:
+    topology = load(tmp_path, CLAB)
+    assert topology.name == "clos01"
+    assert [host.name for host in topology.hosts] == ["c1", "c2"]
+    assert {switch.name: switch.kind for switch in topology.network.switches} == {
+        "leaf1": "router",
+        "br": "bridge",
+        "ovs1": "ovs",
+        "frr": "router",
+    }
+    assert cables(topology) == [
+        "c1:eth1 - leaf1:e1-1",
+        "leaf1:e1-2 - frr:eth1",
+        "frr:eth2 - br:p1",
+        "br:p2 - ovs1:p1",
+        "ovs1:p2 - c2:eth1",
+    ]
+    assert (topology.network.links[0].mtu, topology.network.links[0].rate_bps) == (9000, 10**10)
+    assert topology.addresses == ("10.0.0.1", "198.18.0.1")
+
+
+def test_what_containerlab_has_and_we_have_not_is_noted(tmp_path: Path) -> None:
+    assert load(tmp_path, CLAB).notes == (
+        "node leaf1: startup-config is not used",
+        "c1:eth9 - host:enp1 leads out of the lab: it is left out",
+        "links[6] is of type vxlan, which leads out of the lab: it is left out",
+        "host c3 has no link and is left out",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("topology: {}", ":1, topology: has no nodes"),
+        ("topology: {nodes: {a: 7}}", ":1, topology.nodes.a: is not a node"),
+        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [7]", ":3, topology.links[0]: is not a link"),
+        (
+            "topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: [x]]",
+            ":3, topology.links[0]: needs two endpoints",
+        ),
+        (
+            "topology:\n  nodes: {a: }\n  links:\n  - endpoints: [a, b]",
+            ":4, topology.links[0].endpoints[0]: 'a' is not an endpoint",
+        ),
+        ("topology: {nodes: {a: {kind: linux}}}", "no host has a link"),
+        ("topology:\n  nodes: {a: {kind: linux}}\n  links: [endpoints: ['a:0', 'b:0']]", "there is no node 'b'"),
+        (CLAB.replace("10Gbit", "fast"), "'fast' is not a rate"),
+        (CLAB.replace("10.0.0.1/24", "8.8.8.8/24"), "8.8.8.8 is outside"),
+    ],
+)  # fmt: skip
+def test_what_containerlab_lacks_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        load(tmp_path, text)
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "t.clab.yml"))

@@ -1,0 +1,99 @@
+"""YAML as plain values whose lines are known; what YAML would read in two ways is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import TopologyError
+from emulator.topology.document import Document, read_document
+from emulator.units import parse_size
+
+
+def document(tmp_path: Path, text: str) -> Document:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    return read_document(path)
+
+
+def test_all_keys_are_text(tmp_path: Path) -> None:
+    found = document(tmp_path, "placement: {0: h0, 1.5: h1}\nlist: [{2: x}, 3]\n")
+    assert found.value == {"placement": {"0": "h0", "1.5": "h1"}, "list": [{"2": "x"}, 3]}
+    assert found.digest == hashlib.sha256(b"placement: {0: h0, 1.5: h1}\nlist: [{2: x}, 3]\n").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        ((), "t.yaml:1"),
+        (("a",), "t.yaml:2, a"),
+        (("a", 1, "c"), "t.yaml:4, a[1].c"),
+        (("a", 1, "missing"), "t.yaml:3, a[1].missing"),
+        (("a", 7), "t.yaml:2, a[7]"),
+        (("z", 0), "t.yaml:1, z[0]"),
+    ],
+)
+def test_an_error_names_the_line_of_the_nearest_key_that_exists(
+    tmp_path: Path, key: tuple[str | int, ...], where: str
+) -> None:
+    error = document(tmp_path, "a:\n- b: 1\n- b: 2\n  c: 3\n").error("is wrong", key)
+    assert str(error) == f"{tmp_path}/{where}: is wrong"
+
+
+def test_after_conversion_an_error_names_the_key_without_a_line(tmp_path: Path) -> None:
+    found = replace(document(tmp_path, "a: 1\n"), is_converted=True)
+    assert str(found.error("is wrong", ("hosts", 0))) == f"{tmp_path}/t.yaml: is wrong (at hosts[0] after conversion)"
+    assert str(found.error("is wrong")) == f"{tmp_path}/t.yaml: is wrong"
+
+
+def test_quantities_are_parsed_and_may_be_left_out(tmp_path: Path) -> None:
+    found = document(tmp_path, "queue: 1M\n")
+    assert found.parse(parse_size, "1M", ("queue",)) == 1 << 20
+    assert found.parse(parse_size, None, ("queue",)) is None
+    with pytest.raises(TopologyError, match=r"t.yaml:1, queue: 'deep' is not a size"):
+        found.parse(parse_size, "deep", ("queue",))
+
+
+def test_an_unknown_name_is_reported_with_at_most_twelve_that_exist(tmp_path: Path) -> None:
+    found = document(tmp_path, "dut: x\n")
+    names = {f"n{number:02}" for number in range(13)}
+    found.require("n12", names, "node", ("dut",))
+    with pytest.raises(TopologyError) as caught:
+        found.require("n13", names, "node", ("dut",))
+    assert caught.value.problem == "there is no node 'n13'; there are " + ", ".join(sorted(names)[:12])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "problem"),
+    [
+        ("", None, None, "is empty"),
+        ("# nothing\n", None, None, "is empty"),
+        ("hosts: 1\nhosts: 2", 2, "hosts", "appears twice"),
+        ("a: [{b: 1},\n {c: 1, c: 2}]", 2, "c", "appears twice"),
+        ("a: [\n]]", 2, None, "is not YAML"),
+        ("a: !!python/object:os.system x", 1, None, "is not YAML"),
+        ("a: \0", None, None, "is not YAML"),
+        ("[" * 1000, None, None, "is nested too deeply"),
+        ("&a [*a]", 1, None, "uses an alias here or below: write the value out"),
+        ("x: 1\na: &a [1]\nb: &b [*a, *a]\nc: &c [*b, *b]", 2, None, "uses an alias"),
+        ("? [a]\n: b", 1, None, "is not YAML"),
+    ],
+)
+def test_what_cannot_be_read_in_one_way_is_refused(
+    tmp_path: Path, text: str, line: int | None, key: str | None, problem: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        document(tmp_path, text)
+    assert caught.value.problem.startswith(problem)
+    assert "\n" not in str(caught.value)
+    assert (caught.value.line, caught.value.key) == (line, key)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_bytes(b"a: \xff\xfe")
+    with pytest.raises(TopologyError, match="is not YAML"):
+        read_document(path)

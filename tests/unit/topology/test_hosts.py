@@ -1,0 +1,128 @@
+"""Hosts, interfaces and addresses of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.topology.hosts import common_rate_bps, interface_capacity
+from emulator.topology.network import Interface
+from emulator.topology.placement import UNLIMITED
+from tests.support.topologies import topology_error, write_topology
+
+GBIT = 10**9
+FIRST = "hosts:\n- name: h0\n  address: 10.0.0.1\n"
+UNSAFE = "is outside loopback, 198.18.0.0/15, documentation and private ranges: name its prefix with --allow-network"
+ONE_OF_FOUR = "needs exactly one of address, addresses, per_rank and interfaces"
+
+
+def hosts(*entries: str) -> str:
+    return "hosts:\n" + "".join(f"- {{name: h{number}, {entry}}}\n" for number, entry in enumerate(entries))
+
+
+def interfaces(*entries: str) -> str:
+    return hosts("interfaces: [" + ", ".join(f"{{{entry}}}" for entry in entries) + "]")
+
+
+def test_a_host_has_one_interface_unless_it_lists_several(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, hosts("address: 10.0.0.1, rate: 100Gbit, mtu: 9000"))
+    assert topology.hosts[0].interfaces == (Interface("eth0", 100 * GBIT, 9000, ("10.0.0.1",), shared=True),)
+    assert topology.hosts[0].rate_bps == 100 * GBIT
+
+
+def test_addresses_are_normalised_and_may_be_of_both_versions(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, hosts("addresses: ['10.0.0.8', 'FD00:0::09']"))
+    assert topology.addresses == ("10.0.0.8", "fd00::9")
+    assert topology.is_ipv6
+
+
+def test_interfaces_take_rate_and_mtu_of_their_host_unless_they_have_their_own(tmp_path: Path) -> None:
+    text = hosts(
+        "rate: 1Gbit, mtu: 9000, interfaces: [{name: a, address: 10.0.0.1},"
+        " {name: b, address: 10.0.0.2, rate: 2Gbit, mtu: 1500}]"
+    )
+    (host,) = write_topology(tmp_path, text).hosts
+    assert [(port.rate_bps, port.mtu) for port in host.interfaces] == [(GBIT, 9000), (2 * GBIT, 1500)]
+    assert host.rate_bps is None
+
+
+@pytest.mark.parametrize(
+    ("interface", "capacity"),
+    [
+        (Interface("e", addresses=("10.0.0.1",), shared=True), UNLIMITED),
+        (Interface("e", addresses=("10.0.0.1", "10.0.0.2")), 2),
+        (Interface("e", prefix="10.0.0.0/24"), 254),
+        (Interface("e", prefix="10.0.0.0/30"), 2),
+        (Interface("e", prefix="10.0.0.0/31"), 2),
+        (Interface("e", prefix="10.0.0.1/32"), 1),
+        (Interface("e", prefix="fd00::/126"), 3),
+        (Interface("e", prefix="fd00::/127"), 2),
+    ],
+)
+def test_capacity_of_an_interface(interface: Interface, capacity: int) -> None:
+    assert interface_capacity(interface) == capacity
+
+
+@pytest.mark.parametrize(
+    ("rates", "common"), [([5, 5], 5), ([5, 6], None), ([5, None], None), ([None], None), ([], None)]
+)
+def test_a_common_rate_is_one_that_all_have(rates: list[int | None], common: int | None) -> None:
+    assert common_rate_bps(Interface("e", rate) for rate in rates) == common
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x\nhosts:\n- {name: h0}", f"t.yaml:3, hosts[0]: {ONE_OF_FOUR}"),
+        (hosts("address: 10.0.0.1, per_rank: 10.0.0.0/8"), f"t.yaml:2, hosts[0]: {ONE_OF_FOUR}"),
+        (interfaces("name: e"),
+         "t.yaml:2, hosts[0].interfaces[0]: needs exactly one of address, addresses and per_rank"),
+        (interfaces("name: e, addres: 10.0.0.1"),
+         "t.yaml:2, hosts[0].interfaces[0]: unknown key 'addres'; did you mean 'address'?"),
+        (interfaces("name: e, address: 10.0.0.1", "name: e, address: 10.0.0.2"),
+         "t.yaml:2, hosts[0].interfaces[1].name: there is already an interface named 'e'"),
+        ("hosts:\n- {address: 10.0.0.1}", "t.yaml:2, hosts[0]: the key 'name' is missing"),
+        ("hosts:\n- {name: '', address: 10.0.0.1}", "t.yaml:2, hosts[0].name: expected str of length >= 1"),
+        ("hosts:\n- {name: h, address: 10.0.0.1}\n- {name: h, address: 10.0.0.2}",
+         "t.yaml:3, hosts[1].name: there is already a host named 'h'"),
+        (FIRST.replace("10.0.0.1", "lab7"), "t.yaml:3, hosts[0].address: 'lab7' is not a numeric IP address"),
+        ("hosts:\n- name: h0\n  addresses:\n  - 10.0.0.1\n  - x",
+         "t.yaml:5, hosts[0].addresses[1]: 'x' is not a numeric IP address"),
+        ("hosts:\n- name: h0\n  per_rank: 10.0.0.1/8",
+         ("t.yaml:3, hosts[0].per_rank: '10.0.0.1/8' is not a prefix (10.0.0.1/8 has host bits set);"
+         " write one such as 127.1.0.0/16")),
+        (FIRST + "  rate: fast",
+         "t.yaml:4, hosts[0].rate: 'fast' is not a rate: write one with its unit, such as 100Gbit or 400Mbit"),
+        (FIRST + "  rate: 100", "t.yaml:4, hosts[0].rate: expected str, got int"),
+        (FIRST + "  rate: 0bit",
+         "t.yaml:4, hosts[0].rate: a port with rate 0 carries nothing; delete the rate if it is unknown"),
+        (FIRST + "  rat: 1Gbit", "t.yaml:2, hosts[0]: unknown key 'rat'; did you mean 'rate'?"),
+        (FIRST + "  mtu: 575", "t.yaml:4, hosts[0].mtu: expected int >= 576"),
+        (FIRST + "  mtu: 65536", "t.yaml:4, hosts[0].mtu: expected int <= 65535"),
+        (FIRST + "  slots: 0", "t.yaml:4, hosts[0].slots: expected int >= 1"),
+        (hosts("address: 10.0.0.1", "address: 8.8.8.8"), f"t.yaml:3, hosts[1]: 8.8.8.8 {UNSAFE}"),
+        (hosts("per_rank: 8.0.0.0/8"), f"t.yaml:2, hosts[0]: 8.0.0.0/8 {UNSAFE}"),
+    ],
+)  # fmt: skip
+def test_a_wrong_host_is_reported_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    assert topology_error(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("address: 10.0.0.1", "address: 10.0.0.1"),
+        ("per_rank: 10.0.0.0/8", "address: 10.3.0.1"),
+        ("address: 10.3.0.1", "per_rank: 10.0.0.0/8"),
+        ("per_rank: 10.0.0.0/8", "per_rank: 10.1.0.0/16"),
+        ("addresses: [10.0.0.1, 10.0.0.2]", "addresses: [10.0.0.3, 10.0.0.2]"),
+    ],
+)
+def test_two_hosts_cannot_share_an_address(tmp_path: Path, one: str, other: str) -> None:
+    message = "t.yaml:3, hosts[1]: host h1 and h0 have addresses in common"
+    assert topology_error(tmp_path, hosts(one, other)) == message
+
+
+def test_an_allowed_prefix_makes_an_address_usable(tmp_path: Path) -> None:
+    assert write_topology(tmp_path, hosts("address: 8.8.8.8"), allow=("8.8.8.0/24",)).addresses == ("8.8.8.8",) * 2

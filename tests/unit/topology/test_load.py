@@ -1,0 +1,87 @@
+"""A topology file as a whole: what is shipped loads, and a mistake is reported with file, line and key."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import InputError, TopologyError
+from emulator.topology.load import load_topology
+from tests.support.topologies import SHIPPED, topology_error, write_topology
+
+HOST = "hosts:\n- {name: h0, address: 10.0.0.1}\n"
+FABRIC = "fabric: {leaves: 1, spines: 1, hosts_per_leaf: 1, rate: 1Gbit}\n"
+PATHS = sorted(SHIPPED.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_every_shipped_topology_loads_and_has_a_picture(path: Path) -> None:
+    topology = load_topology(path, ranks=8)
+    assert topology.name == path.stem
+    assert len(set(topology.addresses)) == 8
+    assert path.read_text().startswith("#")
+    assert "+--" in path.read_text()
+
+
+def test_topologies_are_shipped() -> None:
+    assert {path.name for path in PATHS} >= {"loopback.yaml", "two-hosts.yaml"}
+
+
+def test_name_source_and_digest_come_from_the_file(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, HOST)
+    assert (topology.name, topology.source) == ("t", str(tmp_path / "t.yaml"))
+    assert topology.digest == hashlib.sha256(HOST.encode()).hexdigest()
+    assert write_topology(tmp_path, "name: lab-7\n" + HOST).name == "lab-7"
+
+
+def test_agents_and_transport_are_taken_as_written(tmp_path: Path) -> None:
+    topology = write_topology(
+        tmp_path, HOST + "agents: {h0: west}\ntransport: {name: roce, mtu: 1024, cap: 0.5, credits: false}\n"
+    )
+    assert topology.agents == {"h0": "west"}
+    assert topology.transport == {"name": "roce", "mtu": 1024, "cap": 0.5, "credits": False}
+    assert (topology.dut, topology.drawn, topology.notes) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "t.yaml:1: expected object, got array"),
+        ("name: x\n", "t.yaml:1: needs either hosts or a fabric"),
+        (HOST + FABRIC, "t.yaml:1: needs either hosts or a fabric"),
+        ("hosts: []", "t.yaml:1, hosts: expected array of length >= 1"),
+        (HOST + "cables: []", "t.yaml:1: unknown key 'cables'"),
+        (HOST + "linkz: []", "t.yaml:1: unknown key 'linkz'; did you mean 'links'?"),
+        (HOST + "name:\n", "t.yaml:3, name: has no value: write one, or delete the key"),
+        (HOST + "links:\n-\n", "t.yaml:4, links[0]: has no value: write one, or delete the key"),
+        (HOST + "agents: {h9: x}\n", "t.yaml:3, agents.h9: there is no host 'h9'; there are h0"),
+        (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected str of length >= 1"),
+        (HOST + "transport: {qps: 2}\n", "t.yaml:3, transport.name: write the name of a transport: roce or zmq"),
+        (HOST + "transport: {name: pigeon}\n", "t.yaml:3, transport.name: write the name of a transport: roce or zmq"),
+        (HOST + "ecmp: {seed: -1}\n", "t.yaml:3, ecmp.seed: expected int >= 0"),
+        (HOST + "ecmp: {seed: 4294967296}\n", "t.yaml:3, ecmp.seed: expected int <= 4294967295"),
+        *(
+            (FABRIC + f"{name}: {entries}\n",
+             f"t.yaml:2, {name}: the fabric already defines it: delete it, or list hosts instead")
+            for name, entries in (
+                ("links", "[{endpoints: ['a:b', 'c:d']}]"),
+                ("switches", "[{name: s}]"),
+                ("routes", "[]"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_reported_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    assert topology_error(tmp_path, text) == message
+
+
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=r"none.yaml: cannot be read \(No such file or directory\)"):
+        load_topology(tmp_path / "none.yaml", ranks=1)
+
+
+def test_allowed_networks_must_be_prefixes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--allow-network 'lab': .*; write a prefix such as 192\.0\.2\.0/24"):
+        write_topology(tmp_path, HOST, allow=("lab",))

@@ -1,0 +1,100 @@
+"""Host, interface and address of every rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import PlanError
+from emulator.topology.model import Topology
+from tests.support.topologies import shipped_topology, topology_error, write_topology
+
+TWO = """hosts:
+  - {name: h0, address: 10.0.0.1}
+  - {name: h1, interfaces: [{name: eth0, address: 10.0.0.2}, {name: eth1, addresses: [10.0.0.3, 10.0.0.4]}]}
+"""
+ONE = "hosts:\n- {name: h0, address: 10.0.0.1, slots: 3}\n"
+
+
+def places(topology: Topology) -> list[str]:
+    return [f"{topology.host_of(rank).name}:{topology.interface_of(rank).name}" for rank in range(topology.ranks)]
+
+
+def test_ranks_of_a_host_take_its_interfaces_in_turn_and_skip_full_ones(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, TWO.replace("10.0.0.1}", "10.0.0.1, slots: 1}"), ranks=6)
+    assert places(topology) == ["h0:eth0", "h1:eth0", "h1:eth1", "h1:eth0", "h1:eth1", "h1:eth0"]
+    assert topology.addresses == ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.2", "10.0.0.4", "10.0.0.2")
+    assert topology.port_of(4) == (1, 1)
+
+
+def test_a_prefix_gives_addresses_from_its_first_usable_one(tmp_path: Path) -> None:
+    text = "hosts:\n- {name: a, per_rank: 192.168.7.0/24}\n- {name: b, per_rank: 'fd00::/64'}\n"
+    assert write_topology(tmp_path, text, ranks=4).addresses == ("192.168.7.1", "192.168.7.2", "fd00::1", "fd00::2")
+
+
+@pytest.mark.parametrize(
+    ("placement", "hosts"),
+    [
+        ("block", "h0 h0 h1 h1"),
+        ("round_robin", "h0 h1 h0 h1"),
+        ("rail", "h0 h0 h1 h1"),
+        ("{0: h1, 1: h0, 2: h0, 3: h1, 9: h0}", "h1 h0 h0 h1"),
+    ],
+)
+def test_the_file_chooses_the_policy(tmp_path: Path, placement: str, hosts: str) -> None:
+    text = "hosts:\n- {name: h0, per_rank: 10.0.1.0/24}\n- {name: h1, per_rank: 10.0.2.0/24}\n"
+    topology = write_topology(tmp_path, f"{text}placement: {placement}\n", ranks=4)
+    assert [topology.host_of(rank).name for rank in range(4)] == hosts.split()
+    assert len(set(topology.addresses)) == 4
+
+
+def test_a_mapping_may_name_the_interface(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, TWO + "placement: {0: 'h1:eth1', 1: h1, 2: 'h1:eth1'}\n", ranks=3)
+    assert places(topology) == ["h1:eth1", "h1:eth0", "h1:eth1"]
+    with pytest.raises(PlanError, match=r"t\.yaml: h1:eth1 has addresses for only 2 ranks"):
+        write_topology(tmp_path, TWO + "placement: {0: 'h1:eth1', 1: 'h1:eth1', 2: 'h1:eth1'}\n", ranks=3)
+
+
+def test_an_interface_that_a_mapping_names_does_not_shift_the_turn_of_the_others(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, TWO + "placement: {0: 'h1:eth0', 1: h1, 2: h1}\n", ranks=3)
+    assert places(topology) == ["h1:eth0", "h1:eth0", "h1:eth1"]
+
+
+@pytest.mark.parametrize(("ranks", "first_of_h1"), [(3, None), (6, 4), (16, 4), (24, 8)])
+def test_on_rails_a_rank_modulo_interfaces_is_its_rail(ranks: int, first_of_h1: int | None) -> None:
+    topology = shipped_topology("rail-4x4", ranks=ranks)
+    assert [topology.port_of(rank)[1] for rank in range(ranks)] == [rank % 4 for rank in range(ranks)]
+    hosts = [topology.host_of(rank).name for rank in range(ranks)]
+    assert (hosts.index("h1") if "h1" in hosts else None) == first_of_h1
+    assert hosts == sorted(hosts)
+
+
+@pytest.mark.parametrize(
+    ("placement", "message"),
+    [
+        ("diagonal", "placement: is block, round_robin, rail or a mapping from rank to host"),
+        ("7", "placement: expected str | object, got int"),
+        ("{x: h0}", "placement.x: 'x' is not a rank: write 0, 1, 2 and so on"),
+        ("{-1: h0}", "placement.-1: '-1' is not a rank: write 0, 1, 2 and so on"),
+        ("{'01': h0}", "placement.01: '01' is not a rank: write 0, 1, 2 and so on"),
+        ("{0: h0, 1: h7}", "placement.1: there is no host 'h7'; hosts: h0"),
+        ("{0: 'h0:eth9'}", "placement.0: host h0 has no interface 'eth9'"),
+    ],
+)
+def test_a_wrong_placement_is_reported_with_its_key(tmp_path: Path, placement: str, message: str) -> None:
+    assert topology_error(tmp_path, f"{ONE}placement: {placement}\n") == f"t.yaml:3, {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks", "problem"),
+    [
+        (ONE, 4, "the trace has 4 ranks, the topology's hosts have room for 3: add hosts or slots"),
+        ("hosts:\n- {name: a, per_rank: 10.0.0.0/30}\n", 3, "the topology's hosts have room for 2"),
+        (ONE + "placement: {0: h0}\n", 2, "rank 1 has no host"),
+        (ONE + "placement: {0: h0, 1: h0, 2: h0, 3: h0}\n", 4, r"puts 4 ranks on hosts\[0\], which has room for 3"),
+    ],
+)
+def test_too_few_slots_are_reported_with_the_file(tmp_path: Path, text: str, ranks: int, problem: str) -> None:
+    with pytest.raises(PlanError, match=rf"t\.yaml: .*{problem}"):
+        write_topology(tmp_path, text, ranks=ranks)
