@@ -1,7 +1,7 @@
-"""Whether runs may be compared: what must be the same in all of them, and what only deserves a word.
+"""Whether runs are comparable: what must be equal in all of them, and what is only noted if it differs.
 
-Refused is what changes the work or the tester: then a difference in time says nothing of the device. Noted is what can
-change the times, but is either what the comparison is about or nothing that the runs can be blamed for.
+A comparison is refused if the work or the tester differs, because then a difference in time does not come from the
+device. A note names what can affect the times but is either the subject of the comparison or outside anybody's control.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from emulator.comparison.groups import MeasuredRun, RunGroup
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.store import firmware_of
-from emulator.statistics.classes import ClassKey
 
 NOTED_PARAMETERS = ("iterations", "warmup")
-"""They change how much was measured, not what."""
+"""They change how much is measured, not what."""
 _IGNORED_PARAMETERS = ("timeout", "window")
-"""They end a run that hangs, or follow from the trace."""
+"""They only end a run that hangs, or follow from the trace."""
 _ALGORITHM = "algorithm."
 _SHOWN_CHARACTERS = 60
+
+Fact = Callable[[Manifest], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not the same in all runs.
+    """Something that is not equal in all runs.
 
     Attributes:
-        what: in words.
-        values: value as text → where it holds: groups, or runs of one group.
+        what: its name.
+        values: each value as text → the groups that have it, or the runs if it differs within a group.
     """
 
     what: str
@@ -43,29 +44,26 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparability:
-    """What stands in the way of a comparison (`refused`), and what a reader should know (`notes`)."""
+    """Differences that forbid a comparison (`refused`), and notes for the reader."""
 
     refused: Sequence[Difference]
     notes: Sequence[str]
 
 
-def compared_parameters(manifest: Manifest) -> Mapping[str, Parameter]:
-    """Parameters that must be equal in runs that are compared."""
-    known = manifest.parameters.items()
-    return {name: value for name, value in known if name not in (*NOTED_PARAMETERS, *_IGNORED_PARAMETERS)}
-
-
 def check_comparability(groups: Sequence[RunGroup]) -> Comparability:
-    """Compare the manifests of all runs, and the classes they measured."""
-    refused = [*_differences(groups, _REQUIRED), *_parameter_differences(groups)]
-    refused += [one for group in groups for one in _mixed(group)]
-    refused += [] if refused else _class_differences(groups)  # they follow from other differences
-    notes = [str(one) for one in _differences(groups, _NOTED)]
-    notes += [str(one) for name in NOTED_PARAMETERS for one in _differences(groups, {name: _parameter(name)})]
+    """Compare the manifests of all runs, and the classes that they measured."""
+    refused = [*_differences(groups, _REQUIRED), *_parameter_differences(groups), *_mixed_groups(groups)]
+    if not refused:  # other differences usually change the classes, too
+        refused = list(_class_differences(groups))
+    noted = _NOTED | {name: _parameter(name) for name in NOTED_PARAMETERS}
+    notes = [str(one) for one in _differences(groups, noted)]
     return Comparability(refused, [*notes, *_tester_notes(groups), *_order_notes(groups), *_early_notes(groups)])
 
 
-Fact = Callable[[Manifest], Any]
+def compared_parameters(manifest: Manifest) -> Mapping[str, Parameter]:
+    """Parameters that must be equal in the runs of a comparison."""
+    known = manifest.parameters.items()
+    return {name: value for name, value in known if name not in (*NOTED_PARAMETERS, *_IGNORED_PARAMETERS)}
 
 
 def _parameter(name: str) -> Fact:
@@ -77,22 +75,27 @@ def _parameter(name: str) -> Fact:
 
 
 def _network(manifest: Manifest) -> Any:
-    """Hosts, their ports and rates, and the links between them; addresses are only names."""
-    hosts = manifest.topology.get("hosts") or ()
-    ports = [
-        {
-            **{name: value for name, value in host.items() if name != "interfaces"},
-            "interfaces": [
-                {name: port.get(name) for name in ("name", "rate_bps", "mtu")} for port in host.get("interfaces") or ()
-            ],
-        }
-        for host in hosts
-    ]
-    return {"hosts": ports, "network": manifest.topology.get("network")}
+    """Hosts, their ports and rates, and the links between them, without addresses."""
+    return {
+        "hosts": [
+            host | {"interfaces": [_port(port) for port in host.get("interfaces") or ()]}
+            for host in manifest.topology.get("hosts") or ()
+        ],
+        "network": manifest.topology.get("network"),
+    }
+
+
+def _port(port: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: port.get(name) for name in ("name", "rate_bps", "mtu")}
 
 
 def _placement(manifest: Manifest) -> Any:
     return [manifest.topology.get(name) or None for name in ("host_index", "interface_index")]
+
+
+def _device(manifest: Manifest) -> Any:
+    profile = manifest.dut.get("profile") or {}
+    return [manifest.dut.get("vendor"), manifest.dut.get("model"), firmware_of(manifest), profile.get("digest")]
 
 
 _REQUIRED: Mapping[str, Fact] = {
@@ -106,7 +109,7 @@ _REQUIRED: Mapping[str, Fact] = {
     "observation point": lambda manifest: manifest.observation_point,
     "Charkha's version": lambda manifest: manifest.versions.get("charkha"),
 }
-_NOTED: Mapping[str, Fact] = {
+_NOTED: dict[str, Fact] = {
     "clock": lambda manifest: manifest.clock.source,
     "tester hosts": lambda manifest: sorted({host.facts.get("hostname", host.agent) for host in manifest.hosts}),
     "kernel": lambda manifest: sorted({host.facts.get("kernel", "unknown") for host in manifest.hosts}),
@@ -115,15 +118,26 @@ _NOTED: Mapping[str, Fact] = {
 
 
 def _differences(groups: Sequence[RunGroup], facts: Mapping[str, Fact]) -> Iterator[Difference]:
+    """The facts that are not equal in all runs, with the groups that have each value."""
+    runs = [(group.name, run) for group in groups for run in group.runs]
     for what, fact in facts.items():
-        values: dict[str, list[str]] = {}
-        for group in groups:
-            for run in group.runs:
-                where = values.setdefault(_text(fact(run.manifest)), [])
-                if group.name not in where:
-                    where.append(group.name)
-        if len(values) > 1:
-            yield Difference(what, _shortened(values))
+        yield from _difference(what, [(fact(run.manifest), name) for name, run in runs])
+
+
+def _mixed_groups(groups: Sequence[RunGroup]) -> Iterator[Difference]:
+    """Groups with several versions of the device, whose difference would be counted as spread between runs."""
+    for group in groups:
+        devices = [(_device(run.manifest), run.folder.name) for run in group.runs]
+        yield from _difference(f"device under test within group {group.name}", devices)
+
+
+def _difference(what: str, found: Sequence[tuple[Any, str]]) -> Iterator[Difference]:
+    """At most one difference between (value, where) pairs."""
+    values: dict[str, dict[str, None]] = {}
+    for value, where in found:
+        values.setdefault(_text(value), {})[where] = None
+    if len(values) > 1:
+        yield Difference(what, _shorten({text: list(where) for text, where in values.items()}))
 
 
 def _text(value: Any) -> str:
@@ -132,20 +146,21 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
 
 
-def _shortened(values: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """Long values from where they begin to differ."""
+def _shorten(values: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """Long values, cut around the place where they start to differ; unchanged if the cuts are equal."""
     if max(map(len, values)) <= _SHOWN_CHARACTERS:
         return values
-    same = next((n for n, letters in enumerate(zip(*values, strict=False)) if len(set(letters)) > 1), 0)
-    first = max(0, same - _SHOWN_CHARACTERS // 3)
+    columns = enumerate(zip(*values, strict=False))
+    common = next((n for n, letters in columns if len(set(letters)) > 1), min(map(len, values)))
+    first = max(0, common - _SHOWN_CHARACTERS // 3)
     shown = {f"{'…' * (first > 0)}{text[first : first + _SHOWN_CHARACTERS]}…": where for text, where in values.items()}
     return shown if len(shown) == len(values) else values
 
 
 def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
-    """Any that is not known to be harmless: a parameter that a later release adds is one.
+    """Every parameter that is not known to be harmless, including those that a later release adds.
 
-    Where transports differ, so do their parameters: that need not be said.
+    If transports differ, their own parameters do too, and are not listed.
     """
     transport = list(_differences(groups, {"transport": _parameter("transport")}))
     yield from transport
@@ -156,66 +171,48 @@ def _parameter_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
 
 
 def _class_differences(groups: Sequence[RunGroup]) -> Iterator[Difference]:
-    """Classes that some group has not measured at all, as where another algorithm was chosen."""
+    """Classes that a group did not measure at all, for example because another algorithm was chosen."""
     classes = {group.name: {key for run in group.runs for key in run.measurements.classes} for group in groups}
     for key in sorted(set().union(*classes.values())):
-        lacking = [name for name, found in classes.items() if key not in found]
-        if lacking:
-            having = [name for name in classes if name not in lacking]
-            yield Difference(f"class {key}", {"measured": having, "not measured": lacking})
-
-
-def _mixed(group: RunGroup) -> Iterator[Difference]:
-    """A group is one version of the device: runs of several would hide in its spread."""
-    values: dict[str, list[str]] = {}
-    for run in group.runs:
-        values.setdefault(_text(_device(run.manifest)), []).append(run.folder.name)
-    if len(values) > 1:
-        yield Difference(f"device under test within group {group.name}", _shortened(values))
-
-
-def _device(manifest: Manifest) -> Any:
-    profile = manifest.dut.get("profile") or {}
-    named = [manifest.dut.get(name) for name in ("vendor", "model")]
-    return [*named, firmware_of(manifest), profile.get("digest")]
+        missing = [name for name, found in classes.items() if key not in found]
+        if missing:
+            measured = [name for name in classes if name not in missing]
+            yield Difference(f"class {key}", {"measured": measured, "not measured": missing})
 
 
 def _tester_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    # No refusal: what became slower is less limited by the tester than what it is compared with.
-    limited = sorted({key for group in groups for run in group.runs for key in run.limited})
+    # Not refused: the group that became slower is limited less by the tester than the other one.
+    limited = sorted({key for group in groups for run in group.runs for key in run.tester_limited})
     if limited:
-        yield f"the tester is the limit, and may hide a difference of the device, in {'; '.join(map(str, limited))}"
+        yield f"the tester is the limit, and can hide a difference of the device, in {'; '.join(map(str, limited))}"
     if all(firmware_of(run.manifest) is None for group in groups for run in group.runs):
-        yield "no run names a firmware: the groups are told apart by their folders alone"
+        yield "no run names a firmware: only their folders distinguish the groups"
 
 
 def _order_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    """Runs one group after the other: then a drift of the machine looks like a difference of the device."""
-    for other in groups[1:]:
-        first, second = groups[0].runs, other.runs
-        if min(len(first), len(second)) < 2:
+    """Groups that did not take turns: a drift of the machine looks like a difference of the device."""
+    baseline, *others = groups
+    for other in others:
+        if min(len(baseline.runs), len(other.runs)) < 2:
             continue
-        if _span(first)[1] < _span(second)[0] or _span(second)[1] < _span(first)[0]:
+        first, second = _time_span(baseline.runs), _time_span(other.runs)
+        if first[1] < second[0] or second[1] < first[0]:
             yield (
-                f"{groups[0].name} and {other.name} were measured one after the other, not in turns: "
+                f"{baseline.name} and {other.name} were measured one after the other, not in turns: "
                 "a drift of the machine would look like a difference of the device"
             )
 
 
-def _span(runs: Sequence[MeasuredRun]) -> tuple[str, str]:
+def _time_span(runs: Sequence[MeasuredRun]) -> tuple[str, str]:
     created = sorted(run.manifest.created for run in runs)
     return created[0], created[-1]
 
 
 def _early_notes(groups: Sequence[RunGroup]) -> Iterator[str]:
-    early: dict[ClassKey, int] = {}
-    for group in groups:
-        for run in group.runs:
-            for key, times in run.measurements.classes.items():
-                early[key] = early.get(key, 0) + times.early
-    count = sum(1 for number in early.values() if number)
-    if count:
+    runs = [run for group in groups for run in group.runs]
+    early = {key for run in runs for key, times in run.measurements.classes.items() if times.early}
+    if early:
         yield (
-            f"in {count} class{'es' * (count != 1)} payload came before a rank had posted (credits are off): "
-            "their times are not pure network times"
+            f"in {len(early)} class{'es' * (len(early) != 1)} payload arrived before a rank had posted "
+            "(credits are off): their times are not pure network times"
         )

@@ -1,7 +1,8 @@
-"""From the medians of runs to what can be said of two groups of runs.
+"""Statistical inference on two groups of runs: effect, interval, test, and how many runs are needed.
 
-A run is the unit: iterations of one run share its connections, its processes and the machine's mood, so a thousand of
-them are not a thousand trials. Each run stands for a class with one number (its median, or another percentile).
+The unit is the run. Iterations of one run share its connections, its processes and the state of the machine, so a
+thousand of them are not a thousand independent trials. Each run contributes one number per class: its median, or
+another percentile.
 """
 
 from __future__ import annotations
@@ -17,94 +18,98 @@ import numpy.typing as npt
 from emulator.statistics.bootstrap import CONFIDENCE, RESAMPLES, Interval, bootstrap_interval
 
 SIGNIFICANCE = 0.05
-MOST_RUNS = 100
-"""Beyond so many runs a side, needing more is as good as never."""
-FEWEST_RUNS = 2
-_MOST_PERMUTATIONS = 200_000
+MIN_RUNS = 2
+MAX_RUNS = 100
+"""A class that needs more runs a side cannot be decided in practice."""
+_MAX_PERMUTATIONS = 200_000
 
 Floats = npt.NDArray[np.floating[Any]]
 
 
 def ratio(baseline: Floats, other: Floats) -> float:
-    """Hodges-Lehmann: the median of the ratios of every run of `other` to every run of `baseline`.
+    """Hodges-Lehmann estimate: the median of the ratios of every run of `other` to every run of `baseline`.
 
-    As robust as the ratio of the two medians, and at six runs a side nearly as sure as that of the means.
+    It is as robust as the ratio of the two medians, and with six runs a side nearly as precise as that of the means.
 
     Args:
-        baseline, other: a number per run, above 0, at least one each.
+        baseline: one number per run, above 0, at least one.
+        other: likewise.
     """
-    return float(np.exp(_shift(np.log(baseline), np.log(other), axis=-1)))
+    return float(np.exp(_log_shift(np.log(baseline), np.log(other), axis=-1)))
 
 
 def ratio_interval(baseline: Floats, other: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
-    """95 % bootstrap interval of `ratio`, runs resampled within their group; None with fewer than two runs in one."""
-    if min(len(baseline), len(other)) < FEWEST_RUNS:
+    """95 % bootstrap interval of `ratio`, runs resampled within their group; None with fewer than MIN_RUNS in one."""
+    if min(len(baseline), len(other)) < MIN_RUNS:
         return None
     logs = np.log(baseline), np.log(other)
     pairs = len(baseline) * len(other)
-    found = bootstrap_interval(logs, _shift, seed=seed, resamples=resamples, values_per_resample=pairs)
+    found = bootstrap_interval(logs, _log_shift, seed=seed, resamples=resamples, values_per_resample=pairs)
     return Interval(math.exp(found.low), math.exp(found.high))
 
 
-def _shift(baseline: Floats, other: Floats, axis: int) -> Floats:
+def _log_shift(baseline: Floats, other: Floats, axis: int) -> Floats:
     pairs = other[..., :, None] - baseline[..., None, :]
     shift: Floats = np.median(pairs.reshape(*pairs.shape[:-2], -1), axis=axis)
     return shift
 
 
-def rank_p(baseline: Floats, other: Floats) -> float:
-    """Two-sided Mann-Whitney test; exact, but for ties in groups so large that it makes no difference."""
-    from scipy import stats  # half of what a command takes to start
+def rank_test_p(baseline: Floats, other: Floats) -> float:
+    """p of the two-sided Mann-Whitney test: exact, except with ties in groups so large that it makes no difference."""
+    from scipy import stats  # takes half of the start-up time of a command
 
     values = np.concatenate([baseline, other])
     if len(np.unique(values)) == len(values):
         return float(stats.mannwhitneyu(baseline, other, method="exact").pvalue)
-    if math.comb(len(values), len(baseline)) > _MOST_PERMUTATIONS:
+    if math.comb(len(values), len(baseline)) > _MAX_PERMUTATIONS:
         return float(stats.mannwhitneyu(baseline, other, method="asymptotic").pvalue)
-    every = stats.PermutationMethod(n_resamples=_MOST_PERMUTATIONS)
-    return min(1.0, float(stats.mannwhitneyu(baseline, other, method=every).pvalue))
+    permutations = stats.PermutationMethod(n_resamples=_MAX_PERMUTATIONS)
+    return min(1.0, float(stats.mannwhitneyu(baseline, other, method=permutations).pvalue))
 
 
-def least_p(baseline: int, other: int) -> float:
-    """The smallest p that the exact two-sided rank test can give with so many runs."""
+def smallest_p(baseline: int, other: int) -> float:
+    """The smallest p that the exact two-sided rank test can give with these numbers of runs."""
     return min(1.0, 2 / math.comb(baseline + other, other)) if baseline and other else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values, in the order given: below 0.05 with at most 5 % chance of any false one among them.
+    """Holm's adjusted p values, in the same order.
+
+    Rejecting where they are below 0.05 rejects any true hypothesis with a probability of at most 5 %.
 
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 6 (1979).
     """
-    count = len(p_values)
-    order = sorted(range(count), key=p_values.__getitem__)
-    steps = itertools.accumulate(((count - n) * p_values[at] for n, at in enumerate(order)), max)
-    adjusted = dict(zip(order, steps, strict=True))
-    return [min(1.0, adjusted[at]) for at in range(count)]
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * np.asarray(p_values, np.float64)[order]))
+    return [float(one) for one in adjusted]
 
 
 def runs_to_decide(classes: int) -> int:
-    """Fewest runs a side with which every one one in classes can pass Holm's correction: 4 decide 1, 6 up to 23."""
-    return next(n for n in itertools.count(2) if least_p(n, n) * max(classes, 1) < SIGNIFICANCE)
+    """Smallest number of runs a side with which all classes can pass Holm's correction: 4 for 1, 6 for up to 23."""
+    return next(n for n in itertools.count(MIN_RUNS) if smallest_p(n, n) * max(classes, 1) < SIGNIFICANCE)
 
 
-def runs_to_narrow(baseline: Floats, other: Floats, *, gap: float) -> int | None:
-    """Runs a side with which the interval's half width would be below `gap`, judged by the spread between runs so far.
+def runs_to_narrow(baseline: Floats, other: Floats, *, half_width: float) -> int | None:
+    """Runs a side that bring the half width of the interval down to a bound, if the spread between runs stays the same.
 
     Args:
-        baseline, other: a number per run, at least two each.
-        gap: of the logarithm.
+        baseline: one number per run, at least two.
+        other: likewise.
+        half_width: bound, as a difference of natural logarithms.
 
     Returns:
-        None for more than MOST_RUNS.
+        None for more than MAX_RUNS.
     """
-    from scipy import stats  # half of what a command takes to start
+    from scipy import stats  # takes half of the start-up time of a command
 
-    spread = math.sqrt((_variance(baseline) + _variance(other)) / 2)
-    for n in range(FEWEST_RUNS, MOST_RUNS + 1):
-        if float(stats.t.ppf(0.5 + CONFIDENCE / 2, 2 * n - 2)) * spread * math.sqrt(2 / n) <= gap:
+    spread = math.sqrt((_log_variance(baseline) + _log_variance(other)) / 2)
+    for n in range(MIN_RUNS, MAX_RUNS + 1):
+        if float(stats.t.ppf(0.5 + CONFIDENCE / 2, 2 * n - 2)) * spread * math.sqrt(2 / n) <= half_width:
             return n
     return None
 
 
-def _variance(values: Floats) -> float:
+def _log_variance(values: Floats) -> float:
     return float(np.var(np.log(values), ddof=1))

@@ -1,8 +1,8 @@
-"""What is said of two groups of runs, class by class: effect and interval first, then the verdict."""
+"""Comparison of groups of runs, class by class: effect and interval first, then the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -15,13 +15,12 @@ from emulator.comparison.inference import Floats
 from emulator.statistics.bootstrap import RESAMPLES, Interval
 from emulator.statistics.classes import JCT, ClassKey
 from emulator.statistics.descriptive import samples_needed, variation
-from emulator.statistics.measurements import Times
 
 MEDIAN, TAIL = 0.5, 0.99
 
 
 class Verdict(Enum):
-    """Of a class. "No difference shown": the interval lies within the margin; it is not a proof of equality."""
+    """Verdict on a class. "No difference shown": the interval lies within the margin. It does not prove equality."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -31,11 +30,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How verdicts are made.
+    """How verdicts are reached.
 
     Attributes:
-        margin: what does not matter in practice, as a fraction: 0.03 = 3 %; of a ratio, from 1 / 1.03 to 1.03.
-        quantile: of a run's measurements, what stands for the run; 0.5 = its median.
+        margin: largest difference that does not matter in practice, as a fraction. 0.03 allows ratios from 1 / 1.03 to
+            1.03, both included.
+        quantile: of the measurements of a run, the number that represents the run; 0.5 is the median.
         seed, resamples: of the bootstrap.
     """
 
@@ -58,34 +58,37 @@ class Side:
     """A class in one group.
 
     Attributes:
-        values_ns: a number per run that has one, in the order of the group's runs.
+        values_ns: one number per run that has one, in the order of the runs of the group.
         samples: measurements behind them.
-        median_ns: the median of `values_ns`; the mean of the two in the middle of an even count.
-        variation: coefficient of variation between runs; None with fewer than two.
     """
 
     values_ns: tuple[float, ...]
     samples: int
 
     @property
+    def array(self) -> Floats:
+        """`values_ns` as an array."""
+        return np.array(self.values_ns)
+
+    @property
     def runs(self) -> int:
-        """How many runs have a number."""
+        """Number of runs that have a number."""
         return len(self.values_ns)
 
     @property
     def median_ns(self) -> float | None:
-        """Of the runs."""
+        """Median over runs; for an even number of runs, the mean of the two in the middle."""
         return float(np.median(self.values_ns)) if self.values_ns else None
 
     @property
     def variation(self) -> float | None:
-        """Between runs."""
-        return variation(np.array(self.values_ns))
+        """Coefficient of variation between runs; None for fewer than two."""
+        return variation(self.array)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How much slower: `ratio` of times, other over baseline, above 1 = slower; `interval` at 95 %."""
+    """Times of the other group over those of the baseline: above 1 is slower; `interval` at 95 %."""
 
     ratio: float
     interval: Interval | None
@@ -96,12 +99,13 @@ class ClassComparison:
     """One class in two groups.
 
     Attributes:
-        effect: of the percentile that the verdict is about; None if a side has no number.
-        p: two-sided exact rank test on runs; `holm_p` corrected for all classes of the pair.
-        tail: effect on the 99th percentile of runs; None if runs have too few measurements.
-        needs: runs a side that would decide; None if it is decided, or where that would take more than 100.
+        effect: on the quantile that the verdict is about; None if a side has no number.
+        p: two-sided exact rank test on runs; `holm_p` is corrected for all classes of the pair.
+        tail: effect on the 99th percentiles of runs; None if runs have too few measurements.
+        verdict: as the rules say.
+        needs: runs a side that would decide; None if it is decided, or if more than 100 would be needed.
         why: what an inconclusive verdict lacks.
-        is_too_few: there are fewer runs than the rank test wants; `needs` is what that wants, at least.
+        is_too_few: there are fewer runs than the rank test needs; `needs` is the smallest number that it can use.
     """
 
     key: ClassKey
@@ -119,20 +123,20 @@ class ClassComparison:
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """A group against the baseline; the iteration first, then the classes that take most time."""
+    """A group against the baseline: the iteration first, then the classes that take most time."""
 
     baseline: RunGroup
     other: RunGroup
     classes: Sequence[ClassComparison]
 
     def count(self, verdict: Verdict) -> int:
-        """Classes of that verdict."""
+        """Number of classes with this verdict."""
         return sum(one.verdict is verdict for one in self.classes)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Every group against the first one. `is_forced`: it was refused, and made all the same."""
+    """Every group against the first one."""
 
     rules: Rules
     groups: Sequence[RunGroup]
@@ -145,8 +149,12 @@ class Comparison:
         return bool(self.comparability.refused)
 
     def has(self, verdict: Verdict) -> bool:
-        """Whether any class of any pair has that verdict."""
+        """Whether any class of any pair has this verdict."""
         return any(pair.count(verdict) for pair in self.pairs)
+
+    def passes_gate(self, *, is_strict: bool) -> bool:
+        """Whether nothing is slower; a strict gate does not pass inconclusive classes either."""
+        return not self.has(Verdict.SLOWER) and not (is_strict and self.has(Verdict.INCONCLUSIVE))
 
 
 def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rules) -> Comparison:
@@ -154,8 +162,8 @@ def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rul
 
     Args:
         groups: two or more.
-        comparability: of these groups; that it permits the comparison is the caller's business.
-        rules: how verdicts are made.
+        comparability: of these groups. The caller decides whether to compare groups that are not comparable.
+        rules: for the verdicts.
     """
     pairs = [compare_pair(groups[0], other, rules) for other in groups[1:]]
     return Comparison(rules, groups, pairs, comparability)
@@ -163,29 +171,30 @@ def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rul
 
 def compare_pair(baseline: RunGroup, other: RunGroup, rules: Rules) -> PairComparison:
     """Compare two groups in every class that both measured and that takes time."""
-    keys = [key for key in _measured(baseline) if key.takes_time and key in set(_measured(other))]
-    drafts = [_draft(key, baseline, other, rules) for key in keys]
-    tested = [one.p for one in drafts if one.p is not None]
-    adjusted = iter(inference.holm(tested))
-    classes = [replace(one, holm_p=next(adjusted)) if one.p is not None else one for one in drafts]
-    decided = [_decided(one, rules, classes=len(tested)) for one in classes]
-    return PairComparison(baseline, other, sorted(decided, key=_weight))
+    keys = sorted(key for key in _measured(baseline) & _measured(other) if key.takes_time)
+    classes = [_compare_class(key, baseline, other, rules) for key in keys]
+    adjusted = iter(inference.holm([one.p for one in classes if one.p is not None]))
+    classes = [one if one.p is None else replace(one, holm_p=next(adjusted)) for one in classes]
+    tests = sum(one.p is not None for one in classes)
+    return PairComparison(baseline, other, sorted((_decide(one, rules, tests=tests) for one in classes), key=_sort_key))
 
 
-def _measured(group: RunGroup) -> list[ClassKey]:
-    return sorted({key for run in group.runs for key in run.measurements.classes})
+def _measured(group: RunGroup) -> set[ClassKey]:
+    return {key for run in group.runs for key in run.measurements.classes}
 
 
-def _weight(one: ClassComparison) -> tuple[bool, float, ClassKey]:
-    times = one.baseline.samples / max(one.baseline.runs, 1) * (one.baseline.median_ns or 0.0)
-    return one.key.collective != JCT, -times, one.key
+def _sort_key(one: ClassComparison) -> tuple[bool, float, ClassKey]:
+    """JCT first, then by time spent in the class."""
+    time_ns = one.baseline.samples / max(one.baseline.runs, 1) * (one.baseline.median_ns or 0.0)
+    return one.key.collective != JCT, -time_ns, one.key
 
 
-def _draft(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules) -> ClassComparison:
+def _compare_class(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules) -> ClassComparison:
+    """Everything but the verdict, which depends on the number of classes."""
     sides = _side(key, baseline, rules.quantile), _side(key, other, rules.quantile)
     tails = _side(key, baseline, TAIL), _side(key, other, TAIL)
     effect = _effect(*sides, rules)
-    p = None if effect is None else inference.rank_p(*map(_array, sides))
+    p = None if effect is None else inference.rank_test_p(sides[0].array, sides[1].array)
     tail = _effect(*tails, rules) if [side.runs for side in sides] == [tail.runs for tail in tails] else None
     return ClassComparison(key, *sides, effect, p, None, tail, Verdict.INCONCLUSIVE)
 
@@ -193,56 +202,47 @@ def _draft(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules) -> 
 def _side(key: ClassKey, group: RunGroup, quantile: float) -> Side:
     times = [run.measurements.classes[key] for run in group.runs if key in run.measurements.classes]
     values = [value for one in times if (value := one.percentile_ns(quantile))]
-    return Side(tuple(values), sum(map(_count, times)))
-
-
-def _count(times: Times) -> int:
-    return len(times)
+    return Side(tuple(values), sum(len(one) for one in times))
 
 
 def _effect(baseline: Side, other: Side, rules: Rules) -> Effect | None:
     if not baseline.runs or not other.runs:
         return None
-    values = _array(baseline), _array(other)
+    values = baseline.array, other.array
     interval = inference.ratio_interval(*values, seed=rules.seed, resamples=rules.resamples)
     return Effect(inference.ratio(*values), interval)
 
 
-def _array(side: Side) -> Floats:
-    return np.array(side.values_ns)
+def _decide(one: ClassComparison, rules: Rules, *, tests: int) -> ClassComparison:
+    """Add the verdict.
 
-
-def _decided(draft: ClassComparison, rules: Rules, *, classes: int) -> ClassComparison:
-    """The verdict, once it is known how many classes are judged together."""
-    if draft.effect is None:
+    Args:
+        one: an inconclusive comparison.
+        rules: for the verdict.
+        tests: number of classes that are tested together.
+    """
+    if one.effect is None:
         needed = samples_needed(rules.quantile)
-        return replace(draft, why=f"a run needs {needed} measurements for this percentile")
-    interval = draft.effect.interval
-    enough = inference.least_p(draft.baseline.runs, draft.other.runs) * classes < inference.SIGNIFICANCE
-    if interval is None or not enough:
-        needs = inference.runs_to_decide(classes)
-        plural = f"{classes} classes" if classes != 1 else "1 class"
-        return replace(draft, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
-    if draft.holm_p is not None and draft.holm_p < inference.SIGNIFICANCE and rules.excludes(interval):
-        return replace(draft, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
+        return replace(one, why=f"a run needs {needed} measurements for this percentile")
+    interval = one.effect.interval
+    is_enough = inference.smallest_p(one.baseline.runs, one.other.runs) * tests < inference.SIGNIFICANCE
+    if interval is None or not is_enough:
+        needs = inference.runs_to_decide(tests)
+        plural = f"{tests} classes" if tests != 1 else "1 class"
+        return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
+    is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
+    if is_significant and rules.excludes(interval):
+        return replace(one, verdict=Verdict.SLOWER if interval.low > 1 else Verdict.FASTER)
     if rules.contains(interval):
-        return replace(draft, verdict=Verdict.NO_DIFFERENCE)
-    why = "the interval crosses the margin" if not rules.excludes(interval) else "the rank test does not pass"
-    return replace(draft, needs=_needs(draft, rules, classes=classes), why=why)
+        return replace(one, verdict=Verdict.NO_DIFFERENCE)
+    why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
+    return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests), why=why)
 
 
-def _needs(draft: ClassComparison, rules: Rules, *, classes: int) -> int | None:
-    """Runs a side that would decide, were the ratio and the spread between runs what they seem to be."""
-    assert draft.effect is not None
-    gap = abs(abs(np.log(draft.effect.ratio)) - np.log1p(rules.margin))
-    narrow = inference.runs_to_narrow(_array(draft.baseline), _array(draft.other), gap=float(gap))
+def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int) -> int | None:
+    """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
+    gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
+    narrow = inference.runs_to_narrow(one.baseline.array, one.other.array, half_width=float(gap))
     if narrow is None:
         return None
-    more = min(draft.baseline.runs, draft.other.runs) + 1
-    return max(narrow, more, inference.runs_to_decide(classes))
-
-
-def gate(comparison: Comparison, *, is_strict: bool) -> bool:
-    """Whether a gate lets this pass: nothing slower; a strict one wants nothing inconclusive either."""
-    closed_by: Callable[[Verdict], bool] = comparison.has
-    return not closed_by(Verdict.SLOWER) and not (is_strict and closed_by(Verdict.INCONCLUSIVE))
+    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, inference.runs_to_decide(tests))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from emulator.comparison.groups import RunGroup
-from emulator.comparison.inference import MOST_RUNS
+from emulator.comparison.inference import MAX_RUNS
 from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, Rules, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
@@ -56,7 +56,7 @@ def needs_text(one: ClassComparison) -> str:
     if one.verdict is not Verdict.INCONCLUSIVE or one.effect is None:
         return NONE
     if one.needs is None:
-        return f"> {MOST_RUNS}"
+        return f"> {MAX_RUNS}"
     # With too few runs the spread is hardly known: `needs` is then only the minimum of the rank test.
     return f"≥ {one.needs}" if one.is_too_few else str(one.needs)
 
@@ -129,8 +129,8 @@ def fact_lines(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from (("Inconclusive", text) for text in _reasons(comparison))
     yield "Rules", _rules_text(comparison)
     for group in comparison.groups:
-        for one in group.left_out:
-            yield "Left out", f"{one.folder}: {one.why}"
+        for one in group.excluded:
+            yield "Left out", f"{one.folder}: {one.reason}"
     for note in comparison.comparability.notes:
         yield "Note", note
 
@@ -145,7 +145,7 @@ def _group_text(group: RunGroup) -> str:
     created = [run.manifest.created[:16].replace("T", " ") for run in group.runs]
     when = created[0] if created[0] == created[-1] else f"{created[0]} to {created[-1]}"
     runs = count_of(len(group.runs), "run")
-    counted = f"{len(group.runs)} of {group.attempted} runs count" if group.left_out else runs
+    counted = f"{len(group.runs)} of {group.attempted} runs count" if group.excluded else runs
     return ", ".join(filter(None, [group.name, firmware and f"firmware {firmware}", counted, when]))
 
 

@@ -11,12 +11,12 @@ from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.comparison.comparability import Comparability, check_comparability
 from emulator.comparison.groups import groups_to_compare
-from emulator.comparison.machine import to_json
-from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare, gate
+from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
 from emulator.errors import InputError
 from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.run_folder.stream import write_text
 from emulator.units import parse_fraction
+from emulator.views.as_json.comparison import comparison_to_json
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
 
@@ -96,10 +96,10 @@ def _run(args: argparse.Namespace) -> int:
     comparison = compare(groups, comparability, rules)
     _write_files(comparison, args)
     if args.json:
-        print_json(to_json(comparison))
+        print_json(comparison_to_json(comparison))
     else:
         print_tables(render_trend(comparison) if args.trend else render(comparison))
-    is_passed = args.gate is None or gate(comparison, is_strict=args.gate == "strict")
+    is_passed = args.gate is None or comparison.passes_gate(is_strict=args.gate == "strict")
     return exit_codes.DONE if is_passed else exit_codes.REGRESSION
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from junitparser import Failure, Skipped, TestCase, TestSuite
 
-from emulator.comparison.machine import to_json
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.units import NS_PER_S
 from emulator.views.comparison_text import interval_text, p_text, ratio_text, verdict_text
@@ -28,8 +27,9 @@ def comparison_to_xml(comparison: Comparison, *, is_strict: bool = False) -> str
 def _suite(pair: PairComparison, comparison: Comparison, *, is_strict: bool) -> TestSuite:
     suite = TestSuite(f"{pair.other.name} against {pair.baseline.name}")
     suite.timestamp = pair.other.runs[-1].manifest.created
-    for name in ("margin", "quantile", "forced"):
-        suite.add_property(name, str(to_json(comparison)[name]))
+    suite.add_property("margin", str(comparison.rules.margin))
+    suite.add_property("quantile", str(comparison.rules.quantile))
+    suite.add_property("forced", str(comparison.is_forced))
     for one in pair.classes:
         suite.add_testcase(_case(one, is_strict=is_strict))
     return suite

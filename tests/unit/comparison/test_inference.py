@@ -6,12 +6,12 @@ from scipy import stats
 
 from emulator.comparison.inference import (
     holm,
-    least_p,
-    rank_p,
+    rank_test_p,
     ratio,
     ratio_interval,
     runs_to_decide,
     runs_to_narrow,
+    smallest_p,
 )
 from tests.support.full import IS_FULL
 
@@ -63,15 +63,15 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(runs: int, shape: str)
 
 @pytest.mark.parametrize(("runs", "p"), [(4, 0.0286), (5, 0.00794), (6, 0.00216), (8, 0.000155)])
 def test_so_many_runs_a_side_bound_the_p_that_can_be_reached(runs: int, p: float) -> None:
-    assert least_p(runs, runs) == pytest.approx(p, rel=0.01)
-    apart = rank_p(np.arange(1.0, runs + 1), np.arange(101.0, runs + 101))
-    assert apart == pytest.approx(least_p(runs, runs))
+    assert smallest_p(runs, runs) == pytest.approx(p, rel=0.01)
+    apart = rank_test_p(np.arange(1.0, runs + 1), np.arange(101.0, runs + 101))
+    assert apart == pytest.approx(smallest_p(runs, runs))
 
 
 def test_ties_are_tested_exactly_too() -> None:
-    assert rank_p(np.array([1.0, 1, 2, 2]), np.array([3.0, 3, 4, 4])) == pytest.approx(2 / 70)
-    assert rank_p(np.full(6, 5.0), np.full(6, 5.0)) == 1
-    many = rank_p(np.repeat([1.0, 2, 3], 20), np.repeat([1.0, 2, 4], 20))
+    assert rank_test_p(np.array([1.0, 1, 2, 2]), np.array([3.0, 3, 4, 4])) == pytest.approx(2 / 70)
+    assert rank_test_p(np.full(6, 5.0), np.full(6, 5.0)) == 1
+    many = rank_test_p(np.repeat([1.0, 2, 3], 20), np.repeat([1.0, 2, 4], 20))
     assert many == pytest.approx(
         stats.mannwhitneyu(np.repeat([1, 2, 3], 20), np.repeat([1, 2, 4], 20), method="asymptotic").pvalue
     )
@@ -91,17 +91,17 @@ def test_holm_as_in_r() -> None:
 def test_how_many_runs_decide_so_many_classes(classes: int, runs: int) -> None:
     assert runs_to_decide(classes) == runs
     if classes:
-        assert least_p(runs, runs) * classes < 0.05
+        assert smallest_p(runs, runs) * classes < 0.05
 
 
 def test_runs_needed_grow_with_the_square_of_the_spread() -> None:
     few, many = (
-        runs_to_narrow(np.exp(spread * np.arange(6)), np.exp(spread * np.arange(6)), gap=0.012)
+        runs_to_narrow(np.exp(spread * np.arange(6)), np.exp(spread * np.arange(6)), half_width=0.012)
         for spread in (0.01, 0.02)
     )
     assert few is not None
     assert many is not None
     assert many / few == pytest.approx(4, rel=0.1)
-    assert runs_to_narrow(np.exp(0.1 * np.arange(6)), np.exp(0.1 * np.arange(6)), gap=0.001) is None
+    assert runs_to_narrow(np.exp(0.1 * np.arange(6)), np.exp(0.1 * np.arange(6)), half_width=0.001) is None
     deviation = float(np.std(0.01 * np.arange(6), ddof=1))
     assert stats.t.ppf(0.975, 2 * few - 2) * deviation * math.sqrt(2 / few) <= 0.012

@@ -180,7 +180,7 @@ def test_a_trend_has_a_column_per_version(store: Path, capsys: pytest.CaptureFix
     assert [float(ratio) for ratio in ratios] == pytest.approx([1.0, 1.1, 0.9], abs=0.02)
     assert [word for word in jct.split() if word in ("=", "?", "slower", "faster")] == ["=", "slower", "faster"]
     assert "fw-same" in out
-    assert "two groups are needed for a comparison" in refused(capsys, store / "a", "--trend")
+    assert "a comparison needs two groups" in refused(capsys, store / "a", "--trend")
 
 
 def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,8 +190,8 @@ def test_versions_in_one_group_are_refused(store: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("nowhere", "nowhere-else"), "nowhere: no such run folder, and no pattern that matches one"),
-        (("{store}/a",), "two groups are needed for a comparison"),
+        (("nowhere", "nowhere-else"), "nowhere: neither a run folder nor a pattern that matches one"),
+        (("{store}/a",), "a comparison needs two groups"),
     ],
 )
 def test_missing_groups_are_one_line(

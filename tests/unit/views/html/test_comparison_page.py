@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import LeftOut, RunGroup
+from emulator.comparison.groups import ExcludedRun, RunGroup
 from emulator.comparison.verdicts import Comparison, Rules, compare
 from emulator.run_folder.manifest import Scaling
 from emulator.views.html.comparison_page import comparison_page
@@ -20,7 +20,7 @@ def comparison() -> Comparison:
     runs = recorded("paced")
     return compared(
         RunGroup("fw-a", runs[0:12:2]),
-        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [LeftOut(runs[20].folder, "aborted: lost")]),
+        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [ExcludedRun(runs[20].folder, "aborted: lost")]),
     )
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from emulator.comparison.comparability import check_comparability
-from emulator.comparison.groups import LeftOut, RunGroup
+from emulator.comparison.groups import ExcludedRun, RunGroup
 from emulator.comparison.verdicts import Comparison, Rules, Verdict, compare
 from emulator.run_folder.manifest import Scaling
 from emulator.views.comparison_text import (
@@ -37,7 +37,7 @@ def slower() -> Comparison:
     runs = recorded("paced")
     return compared(
         RunGroup("fw-a", runs[0:12:2]),
-        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [LeftOut(runs[20].folder, "aborted: lost")]),
+        RunGroup("fw-b", [slowed(run, 1.2) for run in runs[1:12:2]], [ExcludedRun(runs[20].folder, "aborted: lost")]),
     )
 
 

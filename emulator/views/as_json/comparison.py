@@ -1,4 +1,4 @@
-"""A comparison for machines: units in the names, nothing rounded, null if the table has a dash."""
+"""A comparison as a JSON document: units in the keys, nothing rounded, null for an unknown value."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ import dataclasses
 from typing import Any
 
 from emulator.comparison.groups import RunGroup
-from emulator.comparison.verdicts import (
-    ClassComparison,
-    Comparison,
-    Effect,
-    PairComparison,
-    Side,
-    Verdict,
-    gate,
-)
+from emulator.comparison.verdicts import ClassComparison, Comparison, Effect, PairComparison, Side, Verdict
 from emulator.run_folder.store import firmware_of
 
 
-def to_json(comparison: Comparison) -> dict[str, Any]:
-    """Everything that the table says, and the runs it is made of."""
+def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything that the table shows, and the runs behind it."""
     return {
         "margin": comparison.rules.margin,
         "quantile": comparison.rules.quantile,
         "seed": comparison.rules.seed,
         "forced": comparison.is_forced,
-        "differences": [{"what": one.what, "values": one.values} for one in comparison.comparability.refused],
+        "differences": [dataclasses.asdict(one) for one in comparison.comparability.refused],
         "notes": list(comparison.comparability.notes),
-        "passes_gate": gate(comparison, is_strict=False),
-        "passes_strict_gate": gate(comparison, is_strict=True),
+        "passes_gate": comparison.passes_gate(is_strict=False),
+        "passes_strict_gate": comparison.passes_gate(is_strict=True),
         "groups": [_group(one) for one in comparison.groups],
         "pairs": [_pair(one) for one in comparison.pairs],
     }
@@ -40,7 +32,7 @@ def _group(group: RunGroup) -> dict[str, Any]:
         "firmware": firmware_of(group.runs[0].manifest),
         "attempted": group.attempted,
         "runs": [{"folder": str(run.folder), "run_id": run.manifest.run_id} for run in group.runs],
-        "left_out": [{"folder": str(one.folder), "why": one.why} for one in group.left_out],
+        "left_out": [{"folder": str(one.folder), "why": one.reason} for one in group.excluded],
     }
 
 
