@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.table_columns import block_starts, labels_and_codes, to_ints
+from emulator.trace.model import IntArray
 
 DROPS = {
     "profile_drops": "by its profile",
@@ -21,6 +23,26 @@ DROPS = {
 MARKS = "ecn_marked"
 
 
+class CounterName(NamedTuple):
+    """A counter of an interface of a device."""
+
+    device: str
+    interface: str
+    counter: str
+
+
+class Readings(NamedTuple):
+    """Readings of one counter, in order of time."""
+
+    time_ns: IntArray
+    value: IntArray
+
+    @property
+    def increase(self) -> int:
+        """Last value - first value."""
+        return int(self.value[-1] - self.value[0])
+
+
 def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int]:
     """Counter → increase during the run, summed over the ports of the device under test.
 
@@ -28,23 +50,23 @@ def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int
     """
     devices = _device_nodes(manifest)
     total: Counter[str] = Counter()
-    for (device, _, counter), increase in counter_increases(counters).items():
-        if device in devices and increase > 0:
-            total[counter] += increase
+    for name, readings in counter_series(counters).items():
+        if name.device in devices and readings.increase > 0:
+            total[name.counter] += readings.increase
     return {name: total[name] for name in (*DROPS, MARKS) if total[name]}
 
 
-def counter_increases(counters: pa.Table) -> Mapping[tuple[str, str, str], int]:
-    """(device, interface, counter) → last value - first value."""
-    columns = [labels_and_codes(counters[name]) for name in ("device", "interface", "counter")]
+def counter_series(counters: pa.Table) -> Mapping[CounterName, Readings]:
+    """Every series with at least one reading, by device, interface and counter."""
+    columns = [labels_and_codes(counters[name]) for name in CounterName._fields]
     time_ns, value = to_ints(counters["time_ns"]), to_ints(counters["value"])
     order = np.lexsort((time_ns, *(codes for _, codes in reversed(columns))))
-    value = value[order]
-    first = block_starts(*(codes[order] for _, codes in columns))
-    last = np.append(first[1:], len(value))[: len(first)] - 1
-    names = ([labels[code] for code in codes[order][first]] for labels, codes in columns)
-    increases = (value[last] - value[first]).tolist()
-    return dict(zip(zip(*names, strict=True), increases, strict=True))
+    starts = block_starts(*(codes[order] for _, codes in columns))
+    blocks = np.split(order, starts[1:]) if len(starts) else []
+    return {
+        CounterName(*(labels[codes[rows[0]]] for labels, codes in columns)): Readings(time_ns[rows], value[rows])
+        for rows in blocks
+    }
 
 
 def describe_dut_counters(counts: Mapping[str, int]) -> str:

@@ -62,7 +62,7 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete = _complete_iterations(columns["iteration"], ranks=manifest.trace.ranks)
+    complete = complete_iterations(columns["iteration"], ranks=manifest.trace.ranks)
     if not complete:
         return None
     jct = np.array([_duration_ns(columns, rows) for rows in complete], np.int64)
@@ -86,11 +86,11 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
 def iteration_durations(table: pa.Table, *, ranks: int) -> dict[int, int]:
     """Iteration → JCT in ns, for the iterations that all ranks completed, ascending."""
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete = _complete_iterations(columns["iteration"], ranks=ranks)
+    complete = complete_iterations(columns["iteration"], ranks=ranks)
     return {int(columns["iteration"][rows[0]]): _duration_ns(columns, rows) for rows in complete}
 
 
-def _complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
+def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     """The rows of each iteration that has one per rank, by iteration."""
     order = np.argsort(iteration, kind="stable")
     _, starts = np.unique(iteration[order], return_index=True)

@@ -19,6 +19,7 @@ class TransportFacts:
 
     Attributes:
         name: on the command line, in topologies and run specs.
+        title: as reports name it.
         message_bytes: default payload of a message, at most.
         options: the type of its options; None: it has none besides message_bytes.
         is_paced: it keeps a rate cap per port, and is told which ranks share one.
@@ -26,6 +27,7 @@ class TransportFacts:
     """
 
     name: str
+    title: str
     message_bytes: int
     options: type[RoceOptions] | None = None
     is_paced: bool = False
@@ -33,9 +35,14 @@ class TransportFacts:
 
 
 ROCE = TransportFacts(
-    "roce", message_bytes=DEFAULT_MESSAGE_BYTES, options=RoceOptions, is_paced=True, is_routed_by_flow=True
+    "roce",
+    "RoCEv2 over UDP",
+    message_bytes=DEFAULT_MESSAGE_BYTES,
+    options=RoceOptions,
+    is_paced=True,
+    is_routed_by_flow=True,
 )
-ZMQ = TransportFacts("zmq", message_bytes=1 << 20)
+ZMQ = TransportFacts("zmq", "ZeroMQ over TCP", message_bytes=1 << 20)
 
 REGISTRY: Mapping[str, TransportFacts] = {one.name: one for one in (ROCE, ZMQ)}
 """By name; the first is the default."""

@@ -16,7 +16,8 @@ GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1)]
 _EXAMPLE = """example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
 
-Sizes are counted as nccl-tests does: of all_gather, the whole gathered array. The run folder holds every sample.
+Sizes are counted as nccl-tests does: of all_gather, the whole gathered array.
+The run folder holds every sample.
 """
 
 
@@ -29,7 +30,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_options(parser, GROUPS)
     add_output_options(parser)
-    parser.add_explain("sweep", advanced=True)
+    parser.add_explain("sweep", "campaign_table", advanced=True)
     parser.set_defaults(handler=run)
 
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 STEADY = 0.25
-"""Coefficient of variation of large collectives on a machine that does nothing else, at most."""
+"""Largest coefficient of variation of large collectives on an idle machine."""
 _EXAMPLE = """example:
   charkha calibrate --topology topologies/two-hosts-switch.yaml
 
-Later runs on that topology say which collectives were as slow as the tester itself. docs/calibrate.md explains it.
+Later runs on that topology mark collectives whose time is set by the tester itself.
+docs/calibrate.md explains it.
 """
 
 
@@ -48,7 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--ranks", metavar="N", type=at_least(2, most=1024), help="default: one per host, or two per core"
     )
     parser.add_argument("--calibration", metavar="FILE", type=Path, help="file to write (default: where run looks)")
-    parser.add_argument("--json", action="store_true", help="the content of the file as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="print the content of the file as JSON")
     parser.add_explain("calibration_table")
     parser.set_defaults(handler=run)
 
@@ -83,8 +84,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _problems(topology: Topology | None, made: Calibration) -> Iterator[str]:
     if topology is not None and can_be_cabled(topology) and made.where == LOOPBACK:
-        yield "measured over loopback, where frames need not be cut: as root it would be measured as in a lab"
+        yield (
+            "measured over loopback, where the kernel does not segment frames, so rates are too high: "
+            "run as root to measure between network namespaces, as in a lab"
+        )
     for one in made.transports:
         if one.variation is not None and one.variation > STEADY:
             percent = number_cell(100 * one.variation)
-            yield f"{one.transport} varied by {percent} %: something else uses this machine; calibrate when it is idle"
+            yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"

@@ -25,7 +25,8 @@ _EPILOG = """example:
   charkha compare runs/fw-a runs/fw-b --gate --junit compare.xml
 
 How to make the runs:
-  charkha run lab/examples/transformer-8r --repeat 6 --out runs/fw-a      now install the other firmware
+  charkha run lab/examples/transformer-8r --repeat 6 --out runs/fw-a
+  install the other firmware, then
   charkha run lab/examples/transformer-8r --repeat 6 --out runs/fw-b
 
 Runs are the unit of the statistics: 4 per group can decide one class, 6 up to 23 classes.

@@ -34,8 +34,8 @@ _EXAMPLE = """example:
   charkha plan --collective all_to_all -n 8 -b 8M --topology topologies/leaf-spine-2x2.yaml
 
   charkha plan lab/examples/transformer-8r --topology topologies/leaf-spine-2x2.yaml
-  charkha plan --transformer layers=96,hidden=12288,tensor=8,pipeline=8,data=1563 --algorithm all_reduce=ring \\
-      --topology topologies/leaf-spine-large.yaml
+  charkha plan --transformer layers=96,hidden=12288,tensor=8,pipeline=8,data=1563 \\
+      --algorithm all_reduce=ring --topology topologies/leaf-spine-large.yaml
 
 Sizes of --collective are counted as nccl-tests does. docs/plan.md explains every number.
 """

@@ -48,7 +48,7 @@ def add_run_options(parser: Parser) -> None:
     source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
     source.add_argument("--again", metavar="RUN", type=Path, help="repeat the run of a run folder")
     add_output_options(parser)
-    parser.add_explain("summary_table", advanced=True)
+    parser.add_explain("summary_table", "campaign_table", advanced=True)
 
 
 def run(args: argparse.Namespace, *, by_hand: bool = False) -> int:

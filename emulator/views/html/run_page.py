@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from emulator.statistics.dut_counters import counter_series
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
-from emulator.views.html.sections.counters import device_counters, series_of
+from emulator.views.html.sections.counters import device_counters
 from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
@@ -53,7 +54,7 @@ def facts_to_json(facts: RunFacts) -> dict[str, Any]:
         "pairs": list(_pairs(facts)),
         "counters": [
             {**name._asdict(), "first": int(one.value[0]), "last": int(one.value[-1]), "largest": int(one.value.max())}
-            for name, one in series_of(facts.counters).items()
+            for name, one in counter_series(facts.counters).items()
         ],
         "manifest": asdict(facts.manifest),
         "reported_after": DRAFT,

@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 
 from emulator.run_folder.schema import COUNTERS_SCHEMA, to_batch
-from emulator.statistics.dut_counters import counter_increases, describe_dut_counters, sum_dut_counters
+from emulator.statistics.dut_counters import counter_series, describe_dut_counters, sum_dut_counters
 from tests.support.runs import manifest
 
 
@@ -31,8 +31,8 @@ ROWS = table(
 
 
 def test_a_counter_grows_from_its_first_reading_to_its_last() -> None:
-    assert counter_increases(ROWS)["sw0", "p0", "qdisc_drops"] == 5
-    assert counter_increases(table()) == {}
+    assert counter_series(ROWS)["sw0", "p0", "qdisc_drops"].increase == 5
+    assert counter_series(table()) == {}
 
 
 def test_frames_that_the_device_lost_and_marked_are_counted_and_no_others() -> None:
@@ -45,3 +45,11 @@ def test_switches_are_the_device_where_none_is_named() -> None:
     network = {"network": {"switches": [{"name": "sw0", "kind": "bridge"}]}}
     assert sum_dut_counters(ROWS, replace(manifest(), topology=network))["qdisc_drops"] == 5
     assert sum_dut_counters(ROWS, manifest()) == {}
+
+
+def test_series_are_separate_by_device_interface_and_counter_and_ordered_by_time() -> None:
+    series = counter_series(ROWS)
+    assert series["sw0", "p0", "qdisc_drops"].time_ns.tolist() == [1, 9]
+    assert series["sw0", "p0", "qdisc_drops"].value.tolist() == [2, 7]
+    assert series["sw0", "p1", "qdisc_drops"].value.tolist() == [4, 4]
+    assert len(series) == 6

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emulator.statistics.descriptive import median_index
+from emulator.statistics.iterations import complete_iterations
 from emulator.trace.model import IntArray
 from emulator.units import format_duration
 from emulator.views.html.facts import RunFacts
@@ -62,12 +63,10 @@ class Chosen:
 def whole_iterations(facts: RunFacts) -> Iterator[Iteration]:
     """Iterations that every rank reported, including warm-up and excluded ones."""
     usage = facts.usage
-    for number in np.unique(usage["iteration"]).tolist():
-        rows = np.flatnonzero(usage["iteration"] == number)
-        if len(rows) == facts.manifest.trace.ranks:
-            rows = rows[np.argsort(usage["rank"][rows], kind="stable")]
-            start, end = int(usage["start_ns"][rows].min()), int(usage["end_ns"][rows].max())
-            yield Iteration(number, rows, start, end - start)
+    for rows in complete_iterations(usage["iteration"], ranks=facts.manifest.trace.ranks):
+        start, end = int(usage["start_ns"][rows].min()), int(usage["end_ns"][rows].max())
+        by_rank = rows[np.argsort(usage["rank"][rows], kind="stable")]
+        yield Iteration(int(usage["iteration"][rows[0]]), by_rank, start, end - start)
 
 
 def choose(facts: RunFacts, counted: Sequence[Iteration]) -> Chosen:

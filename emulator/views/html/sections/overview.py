@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from emulator.run_folder.manifest import ABORTED, Manifest
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.iterations import IterationSummary
+from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
 from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
 
-_TRANSPORTS = {"roce": "RoCEv2 over UDP", "zmq": "ZeroMQ over TCP"}
 _COUNTERS = (
     ("Retransmissions", "retransmits", "packets sent again"),
     ("Timeouts", "timeouts", "sender received no acknowledgement in time"),
@@ -27,8 +27,9 @@ _COUNTERS = (
 def transport_name(manifest: Manifest) -> str:
     """The transport by its usual name."""
     name = manifest.parameters.get("transport")
-    known = str(name.value) if name is not None else NONE
-    return _TRANSPORTS.get(known, known)
+    if name is None:
+        return NONE
+    return REGISTRY[str(name.value)].title if name.value in REGISTRY else str(name.value)
 
 
 def sentence(facts: RunFacts) -> str:

@@ -5,7 +5,7 @@ from emulator.run_folder.reader import read_run
 from emulator.run_folder.writer import RunWriter
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Chart, Section, Table, Text
-from emulator.views.html.sections.counters import count_drops, device_counters, series_of
+from emulator.views.html.sections.counters import count_drops, device_counters
 from tests.support.runs import collective, columns, manifest, ranks
 
 SECOND = 1_000_000_000
@@ -55,16 +55,6 @@ def test_cumulative_counters_are_drawn_as_increase_per_second_and_levels_as_they
         ["leaf0", "p0", "tx_bytes", "800", ""],
         ["leaf0", "p0", "qdisc_backlog_bytes", "", "3"],
     ]
-
-
-def test_series_are_kept_apart_by_device_interface_and_counter(tmp_path: Path) -> None:
-    readings = [(1, "p0", "rx_packets", 1), (1, "p1", "rx_packets", 2), (1, "p0", "tx_packets", 3)]
-    series = series_of(facts(tmp_path / "run", *readings).counters)
-    assert {(name.interface, name.counter): one.value.tolist() for name, one in series.items()} == {
-        ("p0", "rx_packets"): [1],
-        ("p1", "rx_packets"): [2],
-        ("p0", "tx_packets"): [3],
-    }
 
 
 def _chart(section: Section) -> Chart:
