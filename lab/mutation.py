@@ -86,7 +86,7 @@ def mutants(source: Path) -> list[MutationSpec]:
     return sorted(kept, key=lambda one: (str(one.module_path), one.start_pos, one.operator_name, one.occurrence))
 
 
-def test_mutants(chosen: Sequence[MutationSpec], tests: Sequence[str]) -> tuple[Counter[str], list[Survivor]]:
+def try_mutants(chosen: Sequence[MutationSpec], tests: Sequence[str]) -> tuple[Counter[str], list[Survivor]]:
     """Run the tests on each mutant; gives how many were killed and survived, and the survivors."""
     command = f"{sys.executable} -m pytest -x -q -p no:cacheprovider {' '.join(tests)}"
     outcomes: Counter[str] = Counter()
@@ -97,9 +97,6 @@ def test_mutants(chosen: Sequence[MutationSpec], tests: Sequence[str]) -> tuple[
         if result.test_outcome is TestOutcome.SURVIVED:
             survivors.append(Survivor(f"{mutant.module_path}:{mutant.start_pos[0]}", result.diff or ""))
     return outcomes, survivors
-
-
-test_mutants.__test__ = False  # type: ignore[attr-defined]  # for pytest: this is not a test
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         every = mutants(Path(room.source))
         chosen = random.Random(args.seed).sample(every, min(args.sample or len(every), len(every)))
-        outcomes, survivors = test_mutants(chosen, room.tests)
+        outcomes, survivors = try_mutants(chosen, room.tests)
     for one in survivors:
         print(f"{one.where} survived\n{one.diff}\n")
     print(f"{args.room}: {outcomes['killed']} of {len(chosen)} mutants killed ({len(every)} in all)")
