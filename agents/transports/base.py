@@ -20,13 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emulator.control.observations import FlowCounters as FlowCounters
-from emulator.roce import constants as roce
 
 if TYPE_CHECKING:
     from emulator.control.parameter import Parameter
-
-DEFAULT_MESSAGE_BYTES = {"roce": roce.DEFAULT_MESSAGE_BYTES, "zmq": 1 << 20}
-"""Payload per message, at most, by transport: a RoCE message costs packets of its own, one of ZeroMQ memory."""
 
 
 class Address(NamedTuple):

@@ -1,17 +1,19 @@
-"""Transports by the name used on the command line."""
+"""Loads a transport by its name.
+
+Each transport is a folder of this package whose module `transport` has a function `make`. The rest of Charkha knows it
+from emulator/transports/registry.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from emulator.errors import PlanError
+from emulator.transports.registry import transport_named
 
 if TYPE_CHECKING:
     from agents.transports.base import Transport
-
-TRANSPORTS = ("roce", "zmq")
-"""The first is the default."""
 
 
 def make_transport(
@@ -23,29 +25,21 @@ def make_transport(
     options: Mapping[str, str] | None = None,
     devices: Mapping[str, str] | None = None,
 ) -> Transport:
-    """A transport for the ranks of one agent.
+    """A transport for the ranks of one agent. Only the one that is used is imported.
 
     Args:
+        name: in the registry of transports.
         message_bytes: payload per message, at most.
-        run: tells agents of this run from strangers.
+        run: sets agents of this run apart from others.
         seed: random seed.
         options: of the transport, as text.
-        devices: address → interface that its sockets are bound to; others may leave anywhere.
+        devices: address → interface that its sockets are bound to; others may leave by any interface.
 
     Raises:
         PlanError: no such transport, or options it does not have.
     """
-    # Only the transport that is used is loaded, and none where only names are wanted.
-    if name == "roce":
-        from agents.transports.roce.transport import RoceTransport
-        from emulator.roce.options import RoceOptions
-
-        chosen = RoceOptions.parse(options or {})
-        return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)
-    if name != "zmq":
-        raise PlanError(f"there is no transport {name!r}; there are: {', '.join(TRANSPORTS)}")
-    if options:
-        raise PlanError(f"the transport {name} has no options, but got {', '.join(options)}")
-    from agents.transports.zmq import ZmqTransport
-
-    return ZmqTransport(message_bytes=message_bytes, run=run, devices=devices)
+    module = import_module(f"agents.transports.{transport_named(name).name}.transport")
+    made: Transport = module.make(
+        message_bytes=message_bytes, run=run, seed=seed, options=options or {}, devices=devices or {}
+    )
+    return made

@@ -16,8 +16,9 @@ from typing import Any
 
 import zmq
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, Endpoint
-from agents.transports.zmq import ZmqTransport
+from agents.transports.base import Address, Endpoint
+from agents.transports.zmq.transport import ZmqTransport
+from emulator.transports.registry import ZMQ
 from emulator.units import parse_size
 
 TIMEOUT_S = 300
@@ -194,7 +195,7 @@ def main() -> None:
     parser.add_argument("--size", type=parse_size, default=1024, help="bytes per transfer in the ring")
     parser.add_argument("--uvloop", action="store_true")
     options = parser.parse_args()
-    for size in (1 << 10, 1 << 16, DEFAULT_MESSAGE_BYTES["zmq"]):
+    for size in (1 << 10, 1 << 16, ZMQ.message_bytes):
         compare_streams(size=size, total=min(options.bytes, size * 200_000), uvloop=options.uvloop)
     shape = {"processes": options.processes, "ranks": options.ranks, "steps": options.steps, "size": options.size}
     seconds = measure(functools.partial(run_on_loop, ring, uvloop=options.uvloop, **shape), options.processes)

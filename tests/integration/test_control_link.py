@@ -11,8 +11,7 @@ import grpc
 
 from agents.link import ControlLink
 from emulator.control import conversation as control
-from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control.codec import decode
+from emulator.wire.control.codec import decode_agent
 
 MESSAGES = 20
 
@@ -20,17 +19,15 @@ MESSAGES = 20
 def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
     heard: list[Any] = []
 
-    async def read_slowly(requests: AsyncIterator[pb.AgentMessage], context: Any) -> None:
+    async def read_slowly(requests: AsyncIterator[bytes], context: Any) -> None:
         async for message in requests:
-            heard.append(decode(message))
+            heard.append(decode_agent(message))
             await asyncio.sleep(0.01)
 
     async def scenario() -> None:
         service, method = control.METHOD.strip("/").split("/")
         handler = grpc.stream_stream_rpc_method_handler(
             read_slowly,
-            request_deserializer=pb.AgentMessage.FromString,
-            response_serializer=pb.ControllerMessage.SerializeToString,
         )
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))

@@ -25,7 +25,6 @@ from emulator.controller.session import RunSession
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
-from emulator.wire._pb import control_pb2 as pb
 from emulator.wire.control.codec import encode_agent
 from emulator.wire.trace.load import load_trace
 from tests.support.trace_files import collective, write
@@ -210,18 +209,16 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
 def test_the_first_message_must_be_a_hello(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         assert await opened.refusal(control.Ready(), opened.hello) == "the first message must be a Hello"
-        assert await _say(opened.target, pb.AgentMessage()) == "the first message must be a Hello"
+        assert await _say(opened.target, b"") == "the first message must be a Hello"
 
     run_check(check)
 
 
-async def _say(target: str, *messages: pb.AgentMessage) -> str:
+async def _say(target: str, *messages: bytes) -> str:
     """How the controller ends the conversation with who says this."""
     async with grpc.aio.insecure_channel(target) as channel:
         method = channel.stream_stream(
             control.METHOD,
-            request_serializer=pb.AgentMessage.SerializeToString,
-            response_deserializer=pb.ControllerMessage.FromString,
         )
         call = method()
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -263,7 +260,7 @@ def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> N
 
 def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        await _say(opened.target, encode_agent(opened.hello), pb.AgentMessage())
+        await _say(opened.target, encode_agent(opened.hello), b"")
         error = await opened.ended()
         assert isinstance(error, AgentLost)
         assert "agent-0" in str(error)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.transports.catalogue import TRANSPORTS
+from emulator.transports.registry import TRANSPORTS
 from lab.benchmarks.peers.children import MARK, MeasurementFailed, marked, run, running
 from tests.support.command import ROOT
 from tests.support.full import measures

@@ -10,9 +10,9 @@ import pytest
 import uvloop
 import zmq
 
-from agents.transports import zmq_flows
 from agents.transports.base import Address
-from agents.transports.zmq import ZmqTransport
+from agents.transports.zmq import flows as zmq_flows
+from agents.transports.zmq.transport import ZmqTransport
 from emulator.errors import HostError, LocalProtocolError
 from tests.integration.socket_bed import DEADLINE_S, SocketBed, play
 from tests.integration.transport_conformance import CASES, Case, Listener, directory

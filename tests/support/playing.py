@@ -25,8 +25,7 @@ from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
-from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control.codec import decode, encode_controller
+from emulator.wire.control.codec import decode_controller, encode_controller
 from tests.support import traces as write
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.virtual_clock import VirtualClock
@@ -153,10 +152,9 @@ class _Stage:
 
     def _feed(self, rank: int) -> None:
         for chunk in self.streams[rank].chunks():
-            message = pb.ControllerMessage.FromString(encode_controller(chunk).SerializeToString())
             self._held[rank] += len(chunk)
             assert self._held[rank] <= self.windows[rank]
-            self.players[rank].deliver(decode(message))
+            self.players[rank].deliver(decode_controller(encode_controller(chunk)))
 
     def completed(self, completion: Completion) -> None:
         self.played.completions.append(completion)

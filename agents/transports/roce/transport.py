@@ -16,7 +16,6 @@ from agents.transports.roce.sockets import Listener, Senders
 from emulator.control.parameter import Parameter
 from emulator.errors import LocalProtocolError
 from emulator.host.timer import TimerfdClock
-from emulator.roce.constants import DEFAULT_MESSAGE_BYTES
 from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import (
     MOST_SINGLES,
@@ -25,6 +24,7 @@ from emulator.roce.tuning import (
     SEND_BUFFER_BYTES,
     SINGLES_SHARE,
 )
+from emulator.transports.registry import ROCE
 
 
 class RoceTransport(Transport):
@@ -43,7 +43,7 @@ class RoceTransport(Transport):
     def __init__(
         self,
         *,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES,
+        message_bytes: int = ROCE.message_bytes,
         options: RoceOptions | None = None,
         seed: int = 0,
         run: str = "",
@@ -162,3 +162,11 @@ class RoceTransport(Transport):
         self.passes.close()
         self._clock.close()
         self.context.senders.close()
+
+
+def make(
+    *, message_bytes: int, run: str, seed: int, options: Mapping[str, str], devices: Mapping[str, str]
+) -> RoceTransport:
+    """See `agents.transports.catalogue.make_transport`."""
+    chosen = RoceOptions.parse(options)
+    return RoceTransport(message_bytes=message_bytes, options=chosen, seed=seed, run=run, devices=devices)

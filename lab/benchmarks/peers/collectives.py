@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from agents.transports.catalogue import TRANSPORTS
 from emulator.trace.model import IntArray
+from emulator.transports.registry import TRANSPORTS
 from lab.benchmarks.peers.children import MeasurementFailed, run, run_python
 from lab.benchmarks.peers.quantities import Quantity
 from lab.benchmarks.peers.subjects import INSTALL, PROGRAMS, Reading, lacking_command, last_json

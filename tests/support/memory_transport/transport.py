@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, EndpointEvents, FlowCounters, Transport
+from agents.transports.base import Address, EndpointEvents, FlowCounters, Transport
 from emulator.errors import LocalProtocolError
+from emulator.transports.registry import ZMQ
 from emulator.units import NS_PER_S
 from tests.support.memory_transport.flows import Message, Receiver, Sender
 from tests.support.virtual_clock import VirtualClock
@@ -46,7 +47,7 @@ class MemoryNetwork(Transport):
         loss: float = 0.0,
         duplication: float = 0.0,
         reordering: float = 0.0,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES["zmq"],
+        message_bytes: int = ZMQ.message_bytes,
         window_messages: int = 8,
         retry_limit: int = 64,
     ) -> None:

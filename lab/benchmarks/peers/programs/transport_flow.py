@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 from agents.transports.base import Address, Endpoint, Transport
 from agents.transports.roce.transport import RoceTransport
-from agents.transports.zmq import ZmqTransport
+from agents.transports.zmq.transport import ZmqTransport
 from emulator.roce.options import RoceOptions
 from emulator.units import NS_PER_S
 

@@ -16,8 +16,8 @@ from hashlib import blake2b
 
 import zmq
 
-from agents.transports.base import DEFAULT_MESSAGE_BYTES, Address, EndpointEvents, FlowCounters, Silence, Transport
-from agents.transports.zmq_flows import (
+from agents.transports.base import Address, EndpointEvents, FlowCounters, Silence, Transport
+from agents.transports.zmq.flows import (
     HEADER,
     LAST,
     Exchange,
@@ -27,8 +27,9 @@ from agents.transports.zmq_flows import (
     outgoing_name,
     parse_incoming_name,
 )
-from agents.transports.zmq_monitor import RETRY_MS, ConnectionMonitor
-from emulator.errors import HostError, LocalProtocolError
+from agents.transports.zmq.monitor import RETRY_MS, ConnectionMonitor
+from emulator.errors import HostError, LocalProtocolError, PlanError
+from emulator.transports.registry import ZMQ
 
 DEFAULT_WINDOW_MESSAGES = 8
 DEFAULT_BUDGET_BYTES = 64 << 20
@@ -58,7 +59,7 @@ class ZmqTransport(Transport):
     def __init__(
         self,
         *,
-        message_bytes: int = DEFAULT_MESSAGE_BYTES["zmq"],
+        message_bytes: int = ZMQ.message_bytes,
         window_messages: int = DEFAULT_WINDOW_MESSAGES,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         run: str = "",
@@ -420,3 +421,12 @@ def _bracketed(host: str) -> str:
 def _remote(local: Address, remote: Address) -> str:
     """ZeroMQ's name for a connection that also leaves from the rank's own address."""
     return f"tcp://{_bracketed(local.host)}:0;{_bracketed(remote.host)}:{remote.port}"
+
+
+def make(
+    *, message_bytes: int, run: str, seed: int, options: Mapping[str, str], devices: Mapping[str, str]
+) -> ZmqTransport:
+    """See `agents.transports.catalogue.make_transport`; nothing in it is random."""
+    if options:
+        raise PlanError(f"the transport zmq has no options, but got {', '.join(options)}")
+    return ZmqTransport(message_bytes=message_bytes, run=run, devices=devices)
