@@ -13,8 +13,7 @@ import grpc
 
 from emulator.control import conversation as control
 from emulator.errors import ControllerRefusal, RunAborted
-from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control.codec import decode, encode_agent
+from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.tls import TlsFiles
 
 _AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
@@ -51,11 +50,7 @@ class ControlLink:
         else:
             credentials = self._tls.channel_credentials()
             self._channel = _AIO.secure_channel(self._target, credentials, options=options)
-        method = self._channel.stream_stream(
-            control.METHOD,
-            request_serializer=pb.AgentMessage.SerializeToString,
-            response_deserializer=pb.ControllerMessage.FromString,
-        )
+        method = self._channel.stream_stream(control.METHOD)
         self._call = method(wait_for_ready=self._is_patient)
         self._writer = asyncio.create_task(self._write())
         return self
@@ -94,7 +89,7 @@ class ControlLink:
             raise _why(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._ended())
-        return decode(message)
+        return decode_controller(message)
 
     async def drained(self) -> None:
         """The controller has read everything queued, and ended the conversation, or is gone.

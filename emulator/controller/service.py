@@ -14,8 +14,7 @@ import grpc
 
 from emulator.control import conversation as control
 from emulator.errors import RemoteProtocolError
-from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control.codec import decode, encode_controller
+from emulator.wire.control.codec import decode_agent, encode_controller
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +82,13 @@ class ControlService:
         """The server is about to stop: let go of those who wait."""
         self._is_over.set()
 
-    def handler(self) -> grpc.GenericRpcHandler[pb.AgentMessage, pb.ControllerMessage]:
+    def handler(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """What a gRPC server needs to route calls here."""
         service, method = control.METHOD.strip("/").split("/")
-        rpc = grpc.stream_stream_rpc_method_handler(
-            self._session,
-            request_deserializer=pb.AgentMessage.FromString,
-            response_serializer=pb.ControllerMessage.SerializeToString,
-        )
+        rpc = grpc.stream_stream_rpc_method_handler(self._session)
         return grpc.method_handlers_generic_handler(service, {method: rpc})
 
-    async def _session(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> None:
+    async def _session(self, requests: AsyncIterator[bytes], context: Any) -> None:
         channel = AgentChannel(await self._greet(requests, context))
         refusal = self._listener.admit(channel)
         if refusal is not None:
@@ -114,7 +109,7 @@ class ControlService:
         finally:
             self._listener.lost(channel, reason)
 
-    async def _greet(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> control.Hello:
+    async def _greet(self, requests: AsyncIterator[bytes], context: Any) -> control.Hello:
         """The agent's Hello, token and version checked."""
         hello = await self._first(requests)
         if not isinstance(hello, control.Hello):
@@ -137,7 +132,7 @@ class ControlService:
         return sum(hmac.compare_digest(said.encode(), token) for token in self._tokens) > 0
 
     async def _turn_away(
-        self, hello: control.Hello, refusal: str, requests: AsyncIterator[pb.AgentMessage], context: Any
+        self, hello: control.Hello, refusal: str, requests: AsyncIterator[bytes], context: Any
     ) -> None:
         if not hello.stays:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
@@ -148,17 +143,17 @@ class ControlService:
         leaving.cancel()
         over.cancel()
 
-    async def _first(self, requests: AsyncIterator[pb.AgentMessage]) -> Any:
+    async def _first(self, requests: AsyncIterator[bytes]) -> Any:
         """The first value, None if there is none that can be understood."""
         async for message in requests:
             with contextlib.suppress(RemoteProtocolError):
-                return decode(message)
+                return decode_agent(message)
             break
         return None
 
-    async def _read(self, requests: AsyncIterator[pb.AgentMessage], channel: AgentChannel) -> None:
+    async def _read(self, requests: AsyncIterator[bytes], channel: AgentChannel) -> None:
         async for message in requests:
-            self._listener.heard(channel, decode(message))
+            self._listener.heard(channel, decode_agent(message))
 
     async def _write(self, channel: AgentChannel, context: Any) -> None:
         async for value in channel.outgoing():
@@ -167,7 +162,7 @@ class ControlService:
             await context.write(encode_controller(value))
 
 
-async def _drain(requests: AsyncIterator[pb.AgentMessage]) -> None:
+async def _drain(requests: AsyncIterator[bytes]) -> None:
     """Until the agent hangs up."""
     with contextlib.suppress(grpc.aio.BaseError):
         async for _ in requests:

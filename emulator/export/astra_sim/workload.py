@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.exclusive import exclusive_micros
 from emulator.trace.model import CommKind
-from emulator.wire._pb import et_pb2
-from emulator.wire.trace.attributes import attribute_value
+from emulator.wire.trace.astra_sim import Node, is_cpu_op, make_compute, replace_attributes, takes_time
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.files import find_trace
 from emulator.wire.trace.records import read_nodes
@@ -33,7 +31,6 @@ TRUE_TYPE = "charkha.comm_type"
 """The collective that a node is, where ASTRA-sim gets another one."""
 _KNOWN = (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL, CommKind.REDUCE_SCATTER, CommKind.BROADCAST)
 _SAME = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
-_REPLACED = frozenset({"comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "is_cpu_op"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ class _Encoder:
     ) -> None:
         self._rank, self._played, self._micros, self._changes = rank, played, micros, changes
 
-    def encode(self, node: et_pb2.Node) -> et_pb2.Node:
+    def encode(self, node: Node) -> Node:
         self._drop_dangling(node)
         played = self._played.get(node.id)
         if played is None:
@@ -140,61 +137,37 @@ class _Encoder:
             src, dst = self._rank, played.peer
             src, dst = (src, dst) if played.kind is CommKind.SEND else (dst, src)
             facts = {"comm_size": played.size_bytes, "comm_src": src, "comm_dst": dst, "comm_tag": played.pair}
-            _replace(node, is_cpu_op=False, **facts)
+            replace_attributes(node, {"is_cpu_op": False, **facts})
         return node
 
-    def _drop_dangling(self, node: et_pb2.Node) -> None:
+    def _drop_dangling(self, node: Node) -> None:
         for dependencies in (node.ctrl_deps, node.data_deps):
             there = [one for one in dependencies if one in self._micros]
             self._changes["dependency on a node that is not there: dropped"] += len(dependencies) - len(there)
             dependencies[:] = there
 
-    def _encode_compute(self, node: et_pb2.Node) -> None:
+    def _encode_compute(self, node: Node) -> None:
         """Whatever is not traffic takes its time, as it was played, on the CPU or the device."""
-        is_cpu = _is_cpu_op(node) or node.type == et_pb2.METADATA_NODE
-        if node.type in (et_pb2.METADATA_NODE, et_pb2.INVALID_NODE):
-            node.duration_micros = 0
-        else:
+        is_cpu = is_cpu_op(node)
+        if takes_time(node):
             self._changes["duration as played: without that of called operators, scaled"] += int(
                 node.duration_micros != self._micros[node.id]
             )
             node.duration_micros = self._micros[node.id]
-        if node.type != et_pb2.COMP_NODE:
-            self._changes[f"{et_pb2.NodeType.Name(node.type)} that is not traffic: a COMP_NODE of its duration"] += 1
-            node.type = et_pb2.COMP_NODE
-        _replace(node, is_cpu_op=is_cpu)
+        else:
+            node.duration_micros = 0
+        kind = make_compute(node)
+        if kind is not None:
+            self._changes[f"{kind} that is not traffic: a COMP_NODE of its duration"] += 1
+        replace_attributes(node, {"is_cpu_op": is_cpu})
 
-    def _encode_collective(self, node: et_pb2.Node, played: Played) -> None:
+    def _encode_collective(self, node: Node, played: Played) -> None:
         kind = _SAME.get(played.kind, played.kind)
-        facts: dict[str, Any] = {"is_cpu_op": False, "comm_size": played.size_bytes}
+        facts: dict[str, bool | int | str] = {"is_cpu_op": False, "comm_size": played.size_bytes}
         if played.group:
             facts["pg_name"] = str(played.group)
         if kind not in _KNOWN or played.size_bytes < played.members:  # it waits for ever for shares of no bytes
             what = played.kind.label + (" of fewer bytes than ranks" if kind in _KNOWN else "")
             self._changes[f"{what}: a broadcast, whose measured duration is replayed"] += 1
             facts[TRUE_TYPE], kind = int(played.kind), CommKind.BROADCAST
-        _replace(node, comm_type=int(kind), **facts)
-
-
-def _replace(node: et_pb2.Node, **facts: Any) -> None:
-    """Give attributes their values, in the types that ASTRA-sim reads; earlier ones of these names go."""
-    kept = [one for one in node.attr if one.name not in _REPLACED and one.name not in facts]
-    del node.attr[:]
-    node.attr.extend(kept)
-    for name, value in facts.items():
-        node.attr.append(_attribute(name, value))
-
-
-def _attribute(name: str, value: Any) -> et_pb2.Attribute:
-    if isinstance(value, bool):
-        return et_pb2.Attribute(name=name, bool_val=value)
-    if isinstance(value, str):
-        return et_pb2.Attribute(name=name, string_val=value)
-    if name in ("comm_src", "comm_dst", "comm_tag"):
-        return et_pb2.Attribute(name=name, int32_val=value)
-    return et_pb2.Attribute(name=name, int64_val=value)
-
-
-def _is_cpu_op(node: et_pb2.Node) -> bool:
-    """Whether a node says that it runs on the CPU."""
-    return any(one.name == "is_cpu_op" and bool(attribute_value(one)) for one in node.attr)
+        replace_attributes(node, {"comm_type": int(kind), **facts})

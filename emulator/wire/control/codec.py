@@ -1,7 +1,7 @@
 """Control values into protobuf (proto/control.proto) and back.
 
-`encode_agent`, `encode_controller` and `decode` are inverse for every value. A message that cannot be understood is the
-peer's fault.
+What is encoded decodes to an equal value. A message that cannot be understood is the peer's fault. gRPC carries the
+bytes as they are: protobuf is not seen outside this module.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from emulator.control.conversation import (
     Abort,
@@ -47,26 +47,40 @@ from emulator.wire._pb import control_pb2 as pb
 NO_ROOT = 0xFFFFFFFF
 
 
-def encode_agent(value: AgentValue) -> pb.AgentMessage:
+def encode_agent(value: AgentValue) -> bytes:
     """The message an agent sends for a value."""
-    message = pb.AgentMessage()
-    _fill(message, value)
-    return message
+    return _encode(pb.AgentMessage(), value)
 
 
-def encode_controller(value: ControllerValue) -> pb.ControllerMessage:
+def encode_controller(value: ControllerValue) -> bytes:
     """The message the controller sends for a value."""
-    message = pb.ControllerMessage()
-    _fill(message, value)
-    return message
+    return _encode(pb.ControllerMessage(), value)
 
 
-def decode(message: pb.AgentMessage | pb.ControllerMessage) -> Any:
-    """The value in a message.
+def decode_agent(data: bytes) -> Any:
+    """The value in an agent's message.
 
     Raises:
-        RemoteProtocolError: it holds nothing known here, columns that do not fit each other, or impossible numbers.
+        RemoteProtocolError: it is damaged, of an unknown kind, or has columns that do not fit or impossible numbers.
     """
+    return _decode(pb.AgentMessage(), data)
+
+
+def decode_controller(data: bytes) -> Any:
+    """The value in a message of the controller; errors as of `decode_agent`."""
+    return _decode(pb.ControllerMessage(), data)
+
+
+def _encode(message: Message, value: Any) -> bytes:
+    _fill(message, value)
+    return message.SerializeToString()
+
+
+def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> Any:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise RemoteProtocolError("the peer sent a control message that is damaged") from error
     kind = message.WhichOneof("message")
     if kind is None:
         raise RemoteProtocolError("the peer sent a control message that this version does not know")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from emulator.errors import RemoteProtocolError
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
-from emulator.wire.control.codec import NO_ROOT, decode, encode_agent, encode_controller
+from emulator.wire.control.codec import NO_ROOT, decode_agent, decode_controller, encode_agent, encode_controller
 
 
 def chunk_message(**changes: Any) -> pb.ControllerMessage:
@@ -52,7 +53,7 @@ def completion_message(**changes: Any) -> pb.AgentMessage:
 
 
 def test_a_chunk_as_it_should_be() -> None:
-    chunk = decode(chunk_message())
+    chunk = decode_controller(chunk_message().SerializeToString())
     assert isinstance(chunk, Chunk)
     assert chunk.communications[6] == PlannedCommunication(CommKind.BARRIER, 0, 0, 0, peer=-1, root=-1, algorithm=0)
     assert (chunk.distance.tolist(), chunk.duration_ns.dtype) == ([1], np.uint64)
@@ -77,11 +78,11 @@ def test_a_chunk_as_it_should_be() -> None:
 )
 def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(RemoteProtocolError, match=f"the peer sent a malformed chunk message: {problem}"):
-        decode(chunk_message(**changes))
+        decode_controller(chunk_message(**changes).SerializeToString())
 
 
 def test_completions_as_they_should_be() -> None:
-    done = decode(completion_message())
+    done = decode_agent(completion_message().SerializeToString())
     assert isinstance(done, Completions)
     assert (done.iteration, done.node_id.tolist(), done.early.tolist()) == (-1, [2**64 - 1], [True])
 
@@ -89,30 +90,35 @@ def test_completions_as_they_should_be() -> None:
 @pytest.mark.parametrize("column", ["rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "early"])
 def test_completions_with_a_short_column_are_the_peers_fault(column: str) -> None:
     with pytest.raises(RemoteProtocolError, match="malformed completions message: columns of unequal length"):
-        decode(completion_message(**{column: []}))
+        decode_agent(completion_message(**{column: []}).SerializeToString())
 
 
 @pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
 def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> None:
     with pytest.raises(RemoteProtocolError, match="malformed completions message"):
-        decode(completion_message(**{column: [2**64 - 1]}))
+        decode_agent(completion_message(**{column: [2**64 - 1]}).SerializeToString())
 
 
+@pytest.mark.parametrize("decode", [decode_agent, decode_controller])
 @pytest.mark.parametrize(
-    "message", [pb.AgentMessage(), pb.ControllerMessage(), pb.AgentMessage.FromString(b"\xfa\x01\x00")]
+    ("data", "problem"),
+    [(b"", "this version does not know"), (b"\xfa\x01\x00", "this version does not know"), (b"\x0a\x7f", "is damaged")],
+    ids=["empty", "unknown", "cut short"],
 )
-def test_a_message_of_a_kind_that_is_not_known_is_the_peers_fault(message: Any) -> None:
-    with pytest.raises(RemoteProtocolError, match="this version does not know"):
-        decode(message)
+def test_a_message_that_cannot_be_understood_is_the_peers_fault(
+    decode: Callable[[bytes], Any], data: bytes, problem: str
+) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        decode(data)
 
 
 def test_what_comes_out_is_plain_values() -> None:
     hello = control.Hello(1, 1, "t", "a", 5, "h", "0.1", 9, {"kernel": "6"})
-    facts = decode(encode_agent(hello)).facts
+    facts = decode_agent(encode_agent(hello)).facts
     assert type(facts) is dict
     settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
     setup = control.Setup([control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
-    decoded = decode(encode_controller(setup))
+    decoded = decode_controller(encode_controller(setup))
     assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
     assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
 
