@@ -15,15 +15,12 @@ from emulator.experiment.testbed import topology_without_host
 from emulator.experiment.workload import load_from_files
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
-from emulator.planner.network.packet_simulation import Sending
+from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
-from emulator.planner.traffic.operation import (
-    Traffic,
-    traffic_of_collective,
-    traffic_of_transformer,
-    traffic_of_workload,
-)
+from emulator.planner.traffic.from_trace import traffic_of_workload
+from emulator.planner.traffic.from_transformer import traffic_of_transformer
+from emulator.planner.traffic.operation import Traffic, traffic_of_collective
 from emulator.planner.workloads.transformer import Transformer
 from emulator.roce.constants import LEAST_WINDOW_PACKETS
 from emulator.topology.model import Topology

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from emulator.planner.algorithms import choose
+from emulator.planner.algorithms import POINT_TO_POINT, choose
 from emulator.trace.model import CommKind, Communication, Workload
-
-POINT_TO_POINT = "direct"
-"""What a send or receive is listed as: there is nothing to choose."""
 
 
 class AlgorithmChoice:

@@ -21,6 +21,7 @@ from emulator.trace.model import CommKind
 __all__ = [
     "BUILT_IN",
     "ENTRY_POINT_GROUP",
+    "POINT_TO_POINT",
     "BuiltIn",
     "algorithms_for",
     "bytes_per_member",
@@ -32,6 +33,8 @@ __all__ = [
     "schedule",
 ]
 ENTRY_POINT_GROUP = "charkha.collectives"
+POINT_TO_POINT = "direct"
+"""The algorithm that sends and receives are listed with; there is no other."""
 ByteCount: TypeAlias = Callable[[Collective], tuple[int, int]]
 
 

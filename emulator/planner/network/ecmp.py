@@ -1,7 +1,7 @@
-"""Which of several equal-cost next hops a flow takes: as Linux routers choose, or by a hash of our own.
+"""ECMP hashes: which of several equal-cost next hops a flow takes, as in Linux or by a generic hash.
 
-Linux's choice (`fib_multipath_hash_policy` 1, `fib_multipath_hash_seed`) is a SipHash-2-4 over the kernel's flow keys,
-here of a little-endian machine with Linux 6.11 or later; a test asks the kernel that it runs on.
+Linux (`fib_multipath_hash_policy` 1, `fib_multipath_hash_seed`) chooses by a SipHash-2-4 over the kernel's flow keys.
+The order of bytes is that of a little-endian machine with Linux 6.11 or later; a test compares with the running kernel.
 
 Source: Aumasson & Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
 """
@@ -21,7 +21,7 @@ from emulator.trace.model import IntArray
 
 HashArray: TypeAlias = npt.NDArray[np.uint64]
 SourcePorts: TypeAlias = Callable[[IntArray, IntArray], IntArray]
-"""UDP source ports of flows, by their senders and receivers (world ranks)."""
+"""(senders, receivers), world ranks → UDP source port of each flow."""
 
 ROUTER = "router"
 _UDP = 17
@@ -31,31 +31,34 @@ _FIRST_QPN, _QPNS_PER_PEER = 16, 2
 _SEED_STEP, _SEED_BITS = 2_654_435_761, 32
 _SIPHASH_START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _KEY_BYTES = 48
-"""Of the kernel's flow keys with IPv4 addresses, from the protocol to the addresses."""
+"""Length of the kernel's flow keys with IPv4 addresses, from the protocol to the addresses."""
 
 
 class FlowHash(Protocol):
     """Chooses next hops for whole flows.
 
     Attributes:
-        name: `linux`, or `own`.
+        name: `linux` or `own`, as in JSON output.
     """
 
     name: str
 
     def tuples(self, senders: IntArray, receivers: IntArray) -> HashArray:
-        """What is hashed of each flow, shape (flows, …)."""
+        """The fields of each flow that are hashed, shape (flows, …)."""
         ...
 
     def choose(self, tuples: HashArray, switches: IntArray, counts: IntArray) -> IntArray:
-        """The choice of each flow, 0 … counts - 1, at the switch of that number."""
+        """The choice of each flow at its switch, 0 … counts - 1."""
         ...
 
 
-class OwnHash:
-    """A hash that serves for any number of flows; its collisions are as many as any other's, but others.
+class GenericHash:
+    """A fast hash for any number of flows. It collides about as often as that of a switch, for other flows.
 
-    Source ports are drawn by the seed.
+    Args:
+        addresses: IP address of each rank.
+        switches: number of switches.
+        seed: seed of the hash, and of the source ports of flows.
     """
 
     name = "own"
@@ -81,12 +84,12 @@ class OwnHash:
 
 
 class LinuxHash:
-    """The kernel's choice at routers, IPv4.
+    """The hash of Linux routers, for IPv4.
 
     Args:
-        addresses: of the ranks, IPv4.
+        addresses: IPv4 address of each rank.
         seeds: `fib_multipath_hash_seed` of each switch.
-        source_ports: of the flows.
+        source_ports: returns the source ports of flows.
     """
 
     name = "linux"
@@ -102,8 +105,9 @@ class LinuxHash:
             self._start.take(np.full(len(seed), word, dtype=np.uint64))
 
     def tuples(self, senders: IntArray, receivers: IntArray) -> HashArray:
-        """See FlowHash: the words that differ, shape (flows, 3). Both directions of a flow have the same addresses and
-        ports here, each pair in the order that the kernel's byte order makes of it.
+        """See FlowHash: the 64-bit words that differ between flows, shape (flows, 3).
+
+        The kernel sorts each pair of addresses and ports, so both directions of a flow have equal words.
         """
         source, target = self._address[senders], self._address[receivers]
         ours = self._source_ports(senders, receivers).astype(">u2").view("<u2").astype(np.uint64)
@@ -130,20 +134,20 @@ class _SipHash:
     """SipHash-2-4 of many messages at once.
 
     Attributes:
-        state: four words of each.
+        state: the four words of state of each message.
     """
 
     def __init__(self, state: list[HashArray]) -> None:
         self.state = state
 
     def take(self, word: HashArray) -> None:
-        """The next eight bytes of each message, as little-endian numbers."""
+        """Add the next eight bytes of each message, as little-endian numbers."""
         self.state[3] = self.state[3] ^ word
         self._rounds(2)
         self.state[0] = self.state[0] ^ word
 
     def digest(self, length: int) -> HashArray:
-        """Of messages of that many bytes, a multiple of 8."""
+        """The hashes, for messages of that many bytes, a multiple of 8."""
         self.take(np.full(len(self.state[0]), (length & 0xFF) << 56, dtype=np.uint64))
         self.state[2] = self.state[2] ^ np.uint64(0xFF)
         self._rounds(4)
@@ -166,12 +170,12 @@ class _SipHash:
 
 
 def hash_seed(ecmp_seed: int, router: int) -> int:
-    """The kernel's seed at the router of that number: never 0, which means a random one, and another at each router."""
+    """`fib_multipath_hash_seed` of a router, different for each; never 0, which the kernel takes as random."""
     return ((ecmp_seed + router + 1) * _SEED_STEP) % (1 << _SEED_BITS) or 1
 
 
 def linux_hash(topology: Topology, *, seed: int, source_ports: SourcePorts) -> LinuxHash | None:
-    """As routers of a lab choose; None if not all switches are routers, or addresses are IPv6."""
+    """The hash of the routers of a lab; None if not all switches are routers, or addresses are IPv6."""
     switches = topology.network.switches
     if topology.is_ipv6 or any(switch.kind != ROUTER for switch in switches):
         return None
@@ -180,7 +184,7 @@ def linux_hash(topology: Topology, *, seed: int, source_ports: SourcePorts) -> L
 
 
 def roce_source_ports(policy: str, *, qps: int) -> SourcePorts | None:
-    """Ports that the RoCE transport sends payload from; None if a flow has several, or they are drawn in a run."""
+    """Source ports of the RoCE transport; None if a flow has several, or they are chosen at random during a run."""
     if policy == "fixed":
         return lambda senders, receivers: np.full(len(senders), _FIRST_SOURCE_PORT, dtype=np.int64)
     return _folded_ports if policy == "fold" and qps == 1 else None
@@ -201,7 +205,7 @@ def _payload_qpn(peers: IntArray) -> IntArray:
 
 
 def _next_hop(hashes: IntArray, counts: IntArray) -> IntArray:
-    """Each of `counts` next hops has an equal part of the 31-bit hashes, its end rounded to the nearest."""
+    """Each of `counts` next hops has an equal range of 31-bit hashes; ends are rounded to the nearest integer."""
 
     def end(number: IntArray) -> IntArray:
         ends: IntArray = ((number + 1 << 31) + counts // 2) // counts
@@ -218,7 +222,7 @@ def _rotated(values: HashArray, bits: int) -> HashArray:
 
 
 def _mix(values: HashArray) -> HashArray:
-    """A bijection of 64 bits in which every bit of the input changes half of the output.
+    """A bijection of 64 bits in which every input bit changes half of the output bits.
 
     Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (variant 13 of Stafford).
     """

@@ -1,4 +1,4 @@
-"""What headers cost: how many bytes pass on the wire for the payload of a full message."""
+"""Header overhead: bytes on the wire per byte of payload."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from fractions import Fraction
 
 from emulator.errors import PlanError
 from emulator.roce.constants import BTH_BYTES, DEFAULT_MESSAGE_BYTES, ICRC_BYTES, PATH_MTUS, RETH_BYTES
+from emulator.transports.registry import ROCE, transport_named
 
 ETHERNET_BYTES = 14 + 4 + 8 + 12
-"""Header, frame check sequence, preamble and start, and the gap to the next frame (IEEE 802.3)."""
+"""Header, frame check sequence, preamble with start delimiter, and inter-frame gap. Source: IEEE 802.3."""
 DEFAULT_MTU = 1500
 _IPV4, _IPV6, _TCP, _TCP_TIMESTAMPS, _UDP = 20, 40, 20, 12, 8
 
 
 @dataclass(frozen=True, slots=True)
 class WireOverhead:
-    """How much a full packet (or message) carries, and the time it takes on the wire in bytes."""
+    """Payload of a full packet or message, and the bytes that it takes on the wire."""
 
     payload_bytes: int
     wire_bytes: int
@@ -28,12 +29,10 @@ class WireOverhead:
 
 
 def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
-    """TCP with timestamps over IP over Ethernet in full segments.
-
-    Acknowledgements and the few bytes of framing per message are left out.
+    """Full segments of TCP with timestamps, over IP over Ethernet. Acknowledgements and framing are left out.
 
     Raises:
-        PlanError: the MTU has no room for payload.
+        PlanError: the MTU leaves no room for payload.
     """
     payload = mtu - (_IPV6 if ipv6 else _IPV4) - _TCP - _TCP_TIMESTAMPS
     if payload <= 0:
@@ -42,15 +41,14 @@ def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
 
 
 TCP_1500 = tcp_overhead(DEFAULT_MTU)
-"""TCP over IPv4 over Ethernet at MTU 1,500: 20 bytes IP, 20 TCP, 12 timestamps; 14 Ethernet, 4 FCS, 8 preamble, 12 gap.
-"""
+"""TCP over IPv4 at an MTU of 1,500 bytes."""
 
 
 def roce_path_mtu(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> int:
-    """The largest RoCE path MTU whose packets, the first one with its RETH, fit into an IP packet of `mtu` bytes.
+    """The largest RoCE path MTU whose first packet, which has a RETH, fits into an IP packet of `mtu` bytes.
 
     Raises:
-        PlanError: none does.
+        PlanError: not even the smallest path MTU fits.
     """
     room = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - BTH_BYTES - RETH_BYTES - ICRC_BYTES
     fitting = [size for size in PATH_MTUS if size <= room]
@@ -68,16 +66,16 @@ def roce_overhead(
 ) -> WireOverhead:
     """RDMA WRITEs of full messages over RoCEv2: every packet has Ethernet, IP, UDP, BTH and ICRC, the first a RETH.
 
-    Acknowledgements, which go the other way, are left out.
+    Acknowledgements, which take the opposite direction, are left out.
 
     Args:
         mtu: of an IP packet, bytes.
         message_bytes: payload of a message.
-        path_mtu: payload of a packet; None = the largest that fits.
+        path_mtu: payload of a packet; None: the largest that fits.
         ipv6: IP headers of 40 bytes instead of 20.
 
     Raises:
-        PlanError: no packet fits into the MTU.
+        PlanError: the MTU leaves no room for a packet.
     """
     packet_bytes = path_mtu or roce_path_mtu(mtu, ipv6=ipv6)
     packets = -(-message_bytes // packet_bytes)
@@ -86,20 +84,18 @@ def roce_overhead(
 
 
 def roce_packet_bytes(payload_bytes: int, *, ipv6: bool = False) -> int:
-    """The time that a RoCEv2 packet without extension headers takes on the wire, in bytes."""
+    """Bytes on the wire of a RoCEv2 packet without extension headers."""
     return ETHERNET_BYTES + (_IPV6 if ipv6 else _IPV4) + _UDP + BTH_BYTES + payload_bytes + ICRC_BYTES
 
 
 def transport_overhead(
     name: str, *, mtu: int, message_bytes: int, path_mtu: int | None = None, ipv6: bool = False
 ) -> WireOverhead:
-    """Overhead of a transport by its name on the command line; arguments as `roce_overhead`.
+    """Header overhead of a transport by its name; arguments as for `roce_overhead`.
 
     Raises:
-        PlanError: no such transport, or nothing fits into the MTU.
+        PlanError: there is no such transport, or the MTU leaves no room for payload.
     """
-    if name == "roce":
+    if transport_named(name) is ROCE:
         return roce_overhead(mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=ipv6)
-    if name == "zmq":
-        return tcp_overhead(mtu, ipv6=ipv6)
-    raise PlanError(f"the header overhead of a transport {name!r} is unknown; there are zmq and roce")
+    return tcp_overhead(mtu, ipv6=ipv6)

@@ -1,8 +1,8 @@
-"""Ideal times: how long the ports need to carry a plan's bytes, were there nothing else.
+"""Ideal times: how long the ports of the hosts need at least to carry the bytes of a collective.
 
-The bound is serialisation: of every port the larger of what leaves and what enters, headers included, over its rate.
-Traffic between ranks of one host does not cross a port. Latency, dependencies between steps and the network
-behind the ports are left out, so no measurement on such ports is faster.
+The bound is serialisation: for every port, the larger of the bytes out and in, with headers, over its rate. Traffic
+between ranks of one host does not cross a port. Latency, dependencies between steps and the network behind the ports
+are left out, so no measurement can be faster.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 __all__ = ["TCP_1500", "UNKNOWN_NS", "IdealTimes", "WireOverhead", "ideal_per_instance", "serialisation_ns"]
 UNKNOWN_NS = -1
 Port: TypeAlias = tuple[int, int]
-"""Payload bytes (out, in) of a port."""
+"""(payload bytes out, payload bytes in) of a port."""
 
 
 def serialisation_ns(ports: Sequence[Port], rates_bps: Sequence[int | None], overhead: WireOverhead) -> int | None:
-    """Time until the busiest port is done, rounded up; None if a rate is missing.
+    """Time until the busiest port is done, ns, rounded up; None if a rate is missing.
 
     Args:
-        ports: payload bytes (out, in) per port; the directions do not disturb each other.
-        rates_bps: of the ports, bit/s.
-        overhead: of the transport.
+        ports: payload bytes of each port; ports are full duplex.
+        rates_bps: rate of each port, bit/s.
+        overhead: header overhead of the transport.
     """
     if any(rate is None for rate in rates_bps):
         return None
@@ -47,11 +47,11 @@ def _ceil(value: Fraction) -> int:
 
 
 class IdealTimes:
-    """Ideal times of collectives and pairs on a topology; equal ones are worked out once.
+    """Ideal times of collectives and pairs on a topology; equal ones are computed once.
 
     Args:
-        topology: with a place for every rank.
-        overhead: of the transport.
+        topology: the topology with all ranks placed.
+        overhead: header overhead of the transport.
     """
 
     def __init__(self, topology: Topology, overhead: WireOverhead = TCP_1500) -> None:
@@ -59,7 +59,7 @@ class IdealTimes:
         self._known: dict[object, int | None] = {}
 
     def pair_ns(self, *, size_bytes: int, src: int, dst: int) -> int | None:
-        """Of `size_bytes` from world rank `src` to `dst`: 0 within a host, None if a port has no rate."""
+        """Ideal time of `size_bytes` from world rank `src` to `dst`: 0 within a host, None if a port has no rate."""
         index = self._topology.host_index
         size = size_bytes if index[src] != index[dst] else 0
         return serialisation_ns(
@@ -67,15 +67,15 @@ class IdealTimes:
         )
 
     def collective_ns(self, algorithm: str, members: Sequence[Collective], *, ranks: Sequence[int]) -> int | None:
-        """Of a collective: 0 if nothing leaves a host, None if a port of a member has no rate.
+        """Ideal time of a collective: 0 if nothing leaves a host, None if a port of a member has no rate.
 
         Args:
-            algorithm: what it is played with.
+            algorithm: name of the algorithm.
             members: the collective as each member sees it, in group order.
             ranks: world ranks of the members.
 
         Raises:
-            PlanError: no such algorithm for this collective.
+            PlanError: the collective has no such algorithm.
         """
         rates = [self._topology.rate_bps(rank) for rank in ranks]
         if None in rates:
@@ -93,7 +93,7 @@ class IdealTimes:
 
 
 def _renumbered(places: Sequence[Hashable]) -> list[int]:
-    """Places numbered in the order they first appear: equal patterns of places become equal."""
+    """Places numbered in the order of first appearance, which makes equal patterns equal."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(place, len(numbers)) for place in places]
 
@@ -129,16 +129,16 @@ def ideal_per_instance(
     """Ideal times of all merged collectives and pairs of a workload.
 
     Args:
-        workload: what is played, scaled as it is played.
-        topology: with a place for every rank.
-        algorithm_of: name of the algorithm that plays a collective.
-        overhead: of the transport.
+        workload: the workload, with scaled sizes.
+        topology: the topology with all ranks placed.
+        algorithm_of: returns the algorithm of a collective.
+        overhead: header overhead of the transport.
 
     Returns:
-        ns, shape (workload.instances,); UNKNOWN_NS where a port has no rate.
+        ns, shape (workload.instances,); UNKNOWN_NS if a port has no rate.
 
     Raises:
-        PlanError: an algorithm that does not exist.
+        PlanError: there is no such algorithm.
     """
     plan = _WorkloadTimes(workload, IdealTimes(topology, overhead), algorithm_of)
     ideal = np.full(workload.instances, UNKNOWN_NS, np.int64)
@@ -157,7 +157,7 @@ def ideal_per_instance(
 
 
 class _WorkloadTimes:
-    """Ideal times of the communications of a workload, those of one class looked at once."""
+    """Ideal times of the communications of a workload; each class is computed once."""
 
     def __init__(self, workload: Workload, times: IdealTimes, algorithm_of: Callable[[Communication], str]) -> None:
         self._workload, self._times, self._algorithm_of = workload, times, algorithm_of
@@ -176,7 +176,7 @@ class _WorkloadTimes:
         return self._known[key]
 
     def uneven_ns(self, nodes: Mapping[int, Communication]) -> int | None:
-        """Of an all-to-all with a communication per member, keyed by world rank."""
+        """Ideal time of an uneven all-to-all; `nodes` holds the communication of each world rank."""
         ranks = self._workload.groups[next(iter(nodes.values())).group].ranks
         members = [
             Collective(

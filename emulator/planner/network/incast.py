@@ -1,4 +1,4 @@
-"""Incast: how many send to one receiver, and through one port, in a step of a collective."""
+"""Incast: how many ranks send to one rank, and through one port, in a step of a collective."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ import numpy as np
 
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
-from emulator.planner.traffic.phases import Phase
+from emulator.planner.traffic.phase import Phase
 from emulator.trace.model import IntArray
 
 
 class Incast(NamedTuple):
-    """Most senders in a step: to one rank (those within its host included), and from other hosts to one port."""
+    """Most senders in a step.
+
+    Attributes:
+        rank: to one rank, including senders on its host.
+        port: from other hosts to one port.
+    """
 
     rank: int
     port: int
 
 
 def incast_of(operation: Operation, router: Router) -> Incast:
-    """Of the group where it is largest. Groups whose ranks share hosts and ports in the same way are looked at once."""
+    """Incast of the group where it is largest. Groups with the same pattern of hosts and ports are computed once."""
     patterns = _patterns(operation.ranks, router)
     ranks = ports = 0
     for phase in operation.phases():
@@ -33,7 +38,7 @@ def incast_of(operation: Operation, router: Router) -> Incast:
 
 
 def _pairs(phase: Phase, members: int) -> tuple[IntArray, IntArray]:
-    """Every pair of the phase once."""
+    """Every (sender, receiver) pair of the phase once."""
     keys = np.unique(phase.senders * members + phase.receivers)
     return keys // members, keys % members
 
@@ -43,7 +48,7 @@ def _most(receivers: IntArray) -> int:
 
 
 def _patterns(ranks: IntArray, router: Router) -> list[tuple[IntArray, IntArray]]:
-    """(host, port) of each member, numbered in the order they first appear; each pattern once."""
+    """Distinct patterns of (host, port) of each member, numbered in the order of first appearance."""
     found: dict[bytes, tuple[IntArray, IntArray]] = {}
     for members in ranks:
         host, port = _renumbered(router.rank_host[members]), _renumbered(router.rank_port[members])

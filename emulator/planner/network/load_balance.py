@@ -1,4 +1,4 @@
-"""How evenly a network is loaded: tiers of links, groups of equal-cost links, oversubscription of switches."""
+"""How evenly links are loaded: by tier, among equal-cost links, and oversubscription of switches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.plan import Plan
-from emulator.planner.network.routing import FloatArray
 from emulator.topology.paths import Paths
 from emulator.trace.model import IntArray
 
@@ -18,12 +18,13 @@ HOSTS = "hosts"
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Loads of some links. Bytes; ratios are None if nothing is loaded.
+    """Summary of the loads of some links, in bytes; ratios are None if no link is loaded.
 
     Attributes:
-        mean, most: of the links, idle ones included.
-        mmr: most loaded / mean.
-        jain: (Σx)² / (n Σx²): 1 when all are alike, 1/n when one carries everything.
+        links: number of links.
+        mean, most: mean and largest load, including idle links.
+        mmr: max-to-mean ratio.
+        jain: Jain's index (Σx)² / (n Σx²): 1 if all loads are equal, 1/n if one link carries everything.
     """
 
     links: int
@@ -34,7 +35,7 @@ class Balance:
 
 
 def balance_of(loads: FloatArray) -> Balance:
-    """Of links with these loads.
+    """The balance of links with these loads.
 
     Source: Jain, Chiu, Hawe, DEC-TR-301 (1984); MMR as in draft-calabria-bmwg-ai-fabric-training-bench.
     """
@@ -50,9 +51,9 @@ class Tier:
     """Directed links between the same two levels of the network.
 
     Attributes:
-        source, target: `hosts`, or what the names of a level's switches have in common.
-        rate_bps: of each; None if they differ or nobody says.
-        even, hashed: with equal-cost paths shared evenly, and with a hash.
+        source, target: `hosts`, or the common part of the names of a level's switches.
+        rate_bps: rate of each link; None if rates differ or are not specified.
+        even, hashed: with equal-cost paths shared evenly, and with hashing.
     """
 
     source: str
@@ -64,14 +65,14 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class EqualCost:
-    """The links of one switch among which a hash chooses.
+    """The equal-cost links of one switch, among which the hash chooses.
 
     Attributes:
-        switch: its name.
-        links: their names.
-        hashed: bytes.
-        flows: on each link.
-        collisions: flows beyond the even share of each link, rounded up: those that a perfect spread would move.
+        switch: name of the switch.
+        links: names of the links.
+        hashed: their loads.
+        flows: number of flows on each link.
+        collisions: flows in excess of each link's even share, rounded up: those that a perfect spread would move.
     """
 
     switch: str
@@ -83,7 +84,7 @@ class EqualCost:
 
 @dataclass(frozen=True, slots=True)
 class Oversubscription:
-    """Rates of a switch that has hosts: towards them and towards other switches, bit/s."""
+    """Rates of a switch with hosts: towards its hosts and towards other switches, bit/s."""
 
     switch: str
     down_bps: float
@@ -91,12 +92,12 @@ class Oversubscription:
 
     @property
     def ratio(self) -> float:
-        """Above 1 the hosts can send more than the uplinks carry."""
+        """Above 1, the hosts can send more than the uplinks can carry."""
         return self.down_bps / self.up_bps
 
 
 def tiers(plan: Plan) -> list[Tier]:
-    """Links by the levels they join, hosts first."""
+    """Loads of links by the levels that they connect, hosts first."""
     paths, loads = plan.paths, plan.loads
     names = level_names(paths)
     node_level = np.concatenate([np.full(paths.hosts, -1, dtype=np.int64), levels(paths)])
@@ -117,13 +118,13 @@ def tiers(plan: Plan) -> list[Tier]:
 
 
 def equal_cost(plan: Plan) -> list[EqualCost]:
-    """Every switch at which paths parted, the most uneven first."""
+    """Every switch with equal-cost next hops in use, the most uneven first."""
     found = [_equal_cost(plan, plan.paths.node_name(switch), links) for switch, links in _choices(plan)]
     return sorted(found, key=lambda group: -(group.hashed.mmr or 0))
 
 
 def _choices(plan: Plan) -> Iterator[tuple[int, IntArray]]:
-    """Switches at which paths parted, and their links of equal cost."""
+    """Switches with equal-cost next hops in use, and their equal-cost links."""
     by_switch: dict[int, list[int]] = defaultdict(list)
     for link in np.flatnonzero(plan.loads.is_choice).tolist():
         by_switch[int(plan.paths.source[link])].append(link)
@@ -132,8 +133,12 @@ def _choices(plan: Plan) -> Iterator[tuple[int, IntArray]]:
 
 
 def observed_difference(plan: Plan) -> float | None:
-    """How far the hash is from the link loads that were given: the largest difference between shares that a link has of
-    what its switch sends over equal-cost links; None if none were given, or paths do not part."""
+    """How far the hash is from observed link loads.
+
+    Returns:
+        The largest difference between the observed and the hashed share of a link in what its switch sends over
+        equal-cost links; None without observed loads or equal-cost paths.
+    """
     if not plan.is_observed:
         return None
     found = []
@@ -145,7 +150,7 @@ def observed_difference(plan: Plan) -> float | None:
 
 
 def oversubscription(paths: Paths) -> list[Oversubscription]:
-    """Of every switch that has both hosts and other switches, where all rates are known."""
+    """Oversubscription of every switch that has both hosts and other switches, if all rates are known."""
     rates = np.repeat(np.array([link.rate_bps or np.nan for link in paths.network.links]), 2)
     nodes = paths.hosts + paths.switches
     to_host = paths.target < paths.hosts
@@ -156,7 +161,7 @@ def oversubscription(paths: Paths) -> list[Oversubscription]:
 
 
 def levels(paths: Paths) -> IntArray:
-    """Level of each switch: 0 with hosts, else one more than the lowest neighbour; int64, shape (switches,)."""
+    """Level of each switch: 0 with hosts, else one more than its lowest neighbour; int64, shape (switches,)."""
     level = np.full(paths.switches, -1, dtype=np.int64)
     between = (paths.source >= paths.hosts) & (paths.target >= paths.hosts)
     source, target = paths.source[between] - paths.hosts, paths.target[between] - paths.hosts
@@ -167,12 +172,12 @@ def levels(paths: Paths) -> IntArray:
             break
         level[reached] = number
         reached = np.unique(target[np.isin(source, reached)])
-    level[level < 0] = level.max(initial=0) + 1  # nothing leads there from any host
+    level[level < 0] = level.max(initial=0) + 1  # not connected to any host
     return level
 
 
 def level_names(paths: Paths) -> dict[int, str]:
-    """Names of levels: what the names of their switches begin with, else `level 1`; -1 is the hosts."""
+    """Names of levels: the common start of the names of their switches, else `level 1`; level -1 is the hosts."""
     begins: dict[int, set[str]] = defaultdict(set)
     for switch, level in zip(paths.network.switches, levels(paths).tolist(), strict=True):
         begins[level].add(switch.name.rstrip("0123456789-_."))

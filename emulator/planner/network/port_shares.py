@@ -1,4 +1,4 @@
-"""How much the ranks at a port may send together, and an agent's share of it."""
+"""Rate caps of ports, divided among the agents whose ranks share a port."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from emulator.topology.model import Topology
 
 
 class PortShare(NamedTuple):
-    """What a rank's agent has to know of the rank's port.
+    """The port of a rank, as its agent sees it.
 
     Attributes:
-        number: ranks with the same number share it.
-        line_rate_bps: of the port, bit/s; 0 if not specified.
-        cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
+        number: ranks with the same number share the port.
+        line_rate_bps: rate of the port, bit/s; 0 if not specified.
+        cap_bps: most that the agent's ranks at the port may send together, with headers; 0: no cap.
     """
 
     number: int
@@ -27,7 +27,13 @@ class PortShare(NamedTuple):
 def port_shares(
     topology: Topology, ranks_of: Mapping[str, Iterable[int]], *, asked_bps: int
 ) -> Mapping[int, PortShare]:
-    """Per rank; a port's cap is divided among the agents at it by how many ranks they have there."""
+    """The port of every rank. The cap of a port is divided among agents in proportion to their ranks at it.
+
+    Args:
+        topology: the topology with all ranks placed.
+        ranks_of: agent → its ranks.
+        asked_bps: rate cap that the user requested, bit/s; 0: the rate of the port.
+    """
     numbers: dict[tuple[int, int], int] = {}
     for rank in range(topology.ranks):
         numbers.setdefault(topology.port_of(rank), len(numbers))

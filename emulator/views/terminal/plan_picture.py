@@ -8,9 +8,9 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.planner.network.arrays import FloatArray
 from emulator.planner.network.load_balance import level_names, levels
 from emulator.planner.network.plan import Plan
-from emulator.planner.network.routing import FloatArray
 from emulator.trace.model import IntArray
 from emulator.units import format_size
 

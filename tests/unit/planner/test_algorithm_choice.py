@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emulator.planner.algorithm_choice import POINT_TO_POINT, AlgorithmChoice
-from emulator.planner.algorithms import parse_overrides
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.algorithms import POINT_TO_POINT, parse_overrides
 from emulator.planner.default_algorithms import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
 from emulator.trace.model import CommKind, Workload
 from emulator.trace.workload import build_workload

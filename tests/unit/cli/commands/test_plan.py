@@ -75,7 +75,7 @@ def test_observed_loads_stand_for_the_hash(capsys: pytest.CaptureFixture[str], t
         ([], "give one of TRACE, --collective and --transformer"),
         (["x", "--collective", "barrier"], "give one of"),
         (["--collective", "all_reduce"], "needs -n"),
-        (["--collective", "all_to_all", "-n", "100000"], "pairs of ranks that talk"),
+        (["--collective", "all_to_all", "-n", "100000"], "pairs of communicating ranks"),
         (["--collective", "all_reduce", "-n", "4", "--link-loads", "nowhere.json"], "nowhere.json: the link loads"),
         (["--collective", "all_reduce", "-n", "4", "--algorithm", "all_reduce=x"], "no algorithm 'x'"),
         (["--collective", "all_reduce", "-n", "4", "--topology", "nowhere.yaml"], "nowhere.yaml: cannot be read"),

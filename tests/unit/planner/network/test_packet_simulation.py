@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from emulator.planner.network import packet_simulation
-from emulator.planner.network.packet_simulation import Sending, queued_ns
+from emulator.planner.network.packet_flows import Sending
+from emulator.planner.network.packet_simulation import queued_ns
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import traffic_of_collective
 from emulator.topology.load import load_topology

@@ -11,13 +11,13 @@ from emulator.errors import PlanError
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
+from emulator.planner.traffic.from_trace import traffic_of_workload
+from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.traffic.operation import (
     Operation,
     Traffic,
     check_size,
     traffic_of_collective,
-    traffic_of_transformer,
-    traffic_of_workload,
 )
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_totals
@@ -115,9 +115,9 @@ def test_routes_that_pin_all_to_one_spine_double_its_load(tmp_path: Path) -> Non
     assert plan.operations[0].ideal_ns == 16_000 * BYTE_NS
 
 
-def test_routes_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_routes_that_form_a_loop_are_refused(tmp_path: Path) -> None:
     routes = "routes:\n  - {at: spine0, to: h4, via: leaf0}\n  - {at: leaf0, to: h4, via: spine0}\n"
-    with pytest.raises(PlanError, match="circle"):
+    with pytest.raises(PlanError, match="leaf-spine-2x2: the routes form a loop"):
         plan_of(
             drawn(tmp_path, LEAF_SPINE + routes, 8),
             collective(CommKind.ALL_TO_ALL, "pairwise", ranks=8, size_bytes=8000),
@@ -205,8 +205,8 @@ def test_work_in_small_parts_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch
     topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=16)
     traffic = collective(CommKind.ALL_TO_ALL, "parallel", ranks=16, size_bytes=4000, group_size=5)
     whole = plan_of(topology, traffic)
-    monkeypatch.setattr("emulator.planner.network.plan.FLOWS_AT_ONCE", 1)
-    monkeypatch.setattr("emulator.planner.traffic.operation.SENDERS_AT_ONCE", 6)
+    monkeypatch.setattr("emulator.planner.network.link_loads.FLOWS_AT_ONCE", 1)
+    monkeypatch.setattr("emulator.planner.traffic.operation.TRANSFERS_AT_ONCE", 6)
     parts = plan_of(topology, traffic)
     for one, other in ((whole.loads.even, parts.loads.even), (whole.loads.hashed, parts.loads.hashed)):
         np.testing.assert_allclose(one, other)
@@ -236,7 +236,7 @@ links:
   - endpoints: ["a:eth0", "s:0"]
   - endpoints: ["b:eth0", "t:0"]
 """
-    with pytest.raises(PlanError, match=r"t: no path leads from rank 0 \(a:eth0\) to rank 1 \(b:eth0\)"):
+    with pytest.raises(PlanError, match=r"t: there is no path from rank 0 \(a:eth0\) to rank 1 \(b:eth0\)"):
         plan_of(drawn(tmp_path, text, 2), collective(CommKind.BROADCAST, "parallel", ranks=2, size_bytes=4))
 
 

@@ -1,0 +1,181 @@
+"""Bytes that operations put on every link of a network, and the least time that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from emulator.planner.network.arrays import FloatArray, sum_by
+from emulator.planner.network.routing import Router
+from emulator.planner.traffic.operation import Operation
+from emulator.planner.traffic.phase import Phase
+from emulator.trace.model import BoolArray, IntArray
+
+FLOWS_AT_ONCE = 1 << 20
+_ROUNDING_NS = 1e-6
+"""Sums of float64 can exceed a whole number of ns by less than this, which does not count as another ns."""
+
+
+class FlowBatch(NamedTuple):
+    """Flows of several groups: group number, world ranks and bytes of each."""
+
+    groups: IntArray
+    senders: IntArray
+    receivers: IntArray
+    sizes: IntArray
+
+
+def flow_batches(operation: Operation, parts: list[Phase]) -> Iterator[tuple[range, list[FlowBatch]]]:
+    """The flows of an operation: ranges of groups with about FLOWS_AT_ONCE flows, and their batches, one per part."""
+    flows = sum(len(part.sizes) for part in parts)
+    step = max(1, FLOWS_AT_ONCE // max(1, flows))
+    for first in range(0, operation.groups, step):
+        groups = range(first, min(first + step, operation.groups))
+        yield groups, [_batch(operation, groups, part) for part in parts]
+
+
+def round_up_ns(times_ns: FloatArray) -> IntArray:
+    """Times in whole ns, rounded up."""
+    return np.ceil(times_ns - _ROUNDING_NS).astype(np.int64)
+
+
+def longest_ns(times_ns: FloatArray) -> int | None:
+    """The longest time in whole ns, rounded up; 0 if there are none, None if one is unknown (NaN)."""
+    if np.isnan(times_ns).any():
+        return None
+    return int(round_up_ns(times_ns).max(initial=0))
+
+
+class OperationLoads:
+    """Loads of one operation, added up batch by batch; the flows of a batch belong to whole groups, or to part of one.
+
+    Links at hosts and links between switches are kept apart: the load of the former does not depend on the path.
+
+    Args:
+        operation: the operation.
+        router: chooses paths.
+        byte_ns: per directed link, time of a payload byte; NaN if not known.
+
+    Attributes:
+        flow_count: int64, shape (directed links,): flows on each link with hashing.
+        bytes_once: (between hosts, within hosts), each group once.
+        bytes_total: the same, each group as often as it performs the operation.
+    """
+
+    def __init__(self, operation: Operation, router: Router, byte_ns: FloatArray) -> None:
+        self._operation, self._router, self._byte_ns = operation, router, byte_ns
+        self._edges, self._even, self._hashed = (_LinkLoads(operation, byte_ns) for _ in range(3))
+        self.bytes_once, self.bytes_total = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+        self.flow_count = np.zeros(len(byte_ns), dtype=np.int64)
+
+    @property
+    def even(self) -> FloatArray:
+        """Bytes of an iteration on every link, with equal-cost paths shared evenly."""
+        return self._edges.total + self._even.total
+
+    @property
+    def hashed(self) -> FloatArray:
+        """Bytes of an iteration on every link, with every flow on one path."""
+        return self._edges.total + self._hashed.total
+
+    @property
+    def port_ns(self) -> FloatArray:
+        """Per group, least time by the ports of the hosts alone."""
+        return self._edges.group_ns
+
+    @property
+    def even_ns(self) -> FloatArray:
+        """Per group, least time by all links, with equal-cost paths shared evenly."""
+        return np.maximum(self._edges.group_ns, self._even.group_ns)
+
+    @property
+    def hashed_ns(self) -> FloatArray:
+        """Per group, least time by all links, with every flow on one path."""
+        return np.maximum(self._edges.group_ns, self._hashed.group_ns)
+
+    @property
+    def together_ns(self) -> FloatArray:
+        """Per used link, time with all groups at once, with equal-cost paths shared evenly."""
+        return self._used_ns(self._edges.once + self._even.once)
+
+    @property
+    def together_hashed_ns(self) -> FloatArray:
+        """Per used link, time with all groups at once, with every flow on one path."""
+        return self._used_ns(self._edges.once + self._hashed.once)
+
+    def add(self, batch: FlowBatch) -> FlowBatch:
+        """Add flows; returns those that leave their host."""
+        remote = self._router.remote(batch.senders, batch.receivers)
+        self._count_bytes(batch, remote)
+        first = int(batch.groups[0]) if len(batch.groups) else 0
+        batch = FlowBatch(*(column[remote] for column in batch))
+        ends = batch.senders, batch.receivers
+        for loads, crossings in ((self._edges, self._router.edges), (self._hashed, self._router.hashed)):
+            for crossing in crossings(*ends):
+                loads.add(batch.groups[crossing.flows], crossing.links, batch.sizes[crossing.flows], first=first)
+                self.flow_count += np.bincount(crossing.links, minlength=len(self.flow_count))
+        for groups, links, sizes in self._router.spread(batch.groups - first, *ends, batch.sizes):
+            self._even.add(groups + first, links, sizes, first=first)
+        return batch
+
+    def finish(self, groups: range) -> None:
+        """Complete these groups: all their flows have been added."""
+        for loads in (self._edges, self._even, self._hashed):
+            loads.finish(first=groups.start)
+
+    def _count_bytes(self, batch: FlowBatch, remote: BoolArray) -> None:
+        weighted = batch.sizes * self._operation.counts[batch.groups]
+        for sums, sizes in ((self.bytes_once, batch.sizes), (self.bytes_total, weighted)):
+            between = int(sizes[remote].sum())
+            sums += between, int(sizes.sum()) - between
+
+    def _used_ns(self, once: FloatArray) -> FloatArray:
+        used = once > 0
+        times_ns: FloatArray = once[used] * self._byte_ns[used]
+        return times_ns
+
+
+class _LinkLoads:
+    """Bytes on links: of each group that is being added up, and of all groups together.
+
+    Attributes:
+        total: float64, shape (directed links,), each group as often as it performs the operation.
+        once: the same, each group once.
+        group_ns: float64, shape (groups,): time of a group's slowest link.
+    """
+
+    def __init__(self, operation: Operation, byte_ns: FloatArray) -> None:
+        self._counts, self._byte_ns = operation.counts.astype(np.float64), byte_ns
+        self._unfinished: list[tuple[IntArray, FloatArray]] = []
+        self.total, self.once = np.zeros(len(byte_ns)), np.zeros(len(byte_ns))
+        self.group_ns = np.zeros(operation.groups)
+
+    def add(self, groups: IntArray, links: IntArray, sizes: FloatArray | IntArray, *, first: int) -> None:
+        """Add bytes of groups on links; `first` is the first unfinished group."""
+        self._unfinished.append(sum_by((groups - first) * len(self._byte_ns) + links, sizes))
+
+    def finish(self, *, first: int) -> None:
+        """Complete the unfinished groups."""
+        unfinished, self._unfinished = self._unfinished, []
+        if not sum(len(keys) for keys, _ in unfinished):
+            return
+        keys, sizes = sum_by(*(np.concatenate(columns) for columns in zip(*unfinished, strict=True)))
+        groups, links = np.divmod(keys, len(self._byte_ns))
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        groups += first
+        self.group_ns[groups[starts]] = np.maximum.reduceat(sizes * self._byte_ns[links], starts)
+        self.once += np.bincount(links, sizes, len(self.once))
+        self.total += np.bincount(links, sizes * self._counts[groups], len(self.once))
+
+
+def _batch(operation: Operation, groups: range, part: Phase) -> FlowBatch:
+    ranks = operation.ranks[groups.start : groups.stop]
+    numbers = np.arange(groups.start, groups.stop, dtype=np.int64)
+    return FlowBatch(
+        np.repeat(numbers, len(part.sizes)),
+        ranks[:, part.senders].ravel(),
+        ranks[:, part.receivers].ravel(),
+        np.tile(part.sizes, len(groups)),
+    )

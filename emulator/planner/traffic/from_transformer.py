@@ -1,0 +1,96 @@
+"""The traffic of a training iteration of a transformer, without generating the nodes of every rank."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from emulator.planner.algorithms import POINT_TO_POINT, choose
+from emulator.planner.traffic.operation import Operation, Traffic
+from emulator.planner.workloads.layout import Coordinates
+from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
+from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer_stage import transformer_nodes
+from emulator.trace.model import CommKind, IntArray
+from emulator.units import NS_PER_US
+
+
+def traffic_of_transformer(model: Transformer, *, overrides: Mapping[str, str]) -> Traffic:
+    """One training iteration of a transformer. Nodes are generated for one rank of each pipeline stage only.
+
+    Raises:
+        PlanError: as `choose`.
+    """
+    return _TransformerTraffic(model, overrides).traffic()
+
+
+class _Use(NamedTuple):
+    role: str
+    kind: CommKind
+    size_bytes: int
+
+
+class _TransformerTraffic:
+    """All ranks of a stage do the same with groups of the same role, so one rank represents its stage."""
+
+    def __init__(self, model: Transformer, overrides: Mapping[str, str]) -> None:
+        self._model, self._overrides, self._layout = model, overrides, model.layout
+
+    def traffic(self) -> Traffic:
+        stages = [self._stage(stage) for stage in range(self._model.pipeline)]
+        uses: dict[_Use, dict[int, int]] = defaultdict(dict)
+        for stage, (_, used) in enumerate(stages):
+            for use, count in used.items():
+                uses[use][stage] = count
+        operations = [self._operation(use, counts) for use, counts in uses.items()]
+        members = [{n: c[stage] for n, c in enumerate(uses.values()) if stage in c} for stage in range(len(stages))]
+        return Traffic(self._layout.ranks, operations, [compute_ns for compute_ns, _ in stages], members)
+
+    def _stage(self, stage: int) -> tuple[int, Counter[_Use]]:
+        """(compute time of a rank of the stage in ns, how often it takes part in what)."""
+        at = Coordinates(0, 0, stage)
+        used: Counter[_Use] = Counter()
+        micros = 0
+        for node in transformer_nodes(self._model, self._layout.rank(at)):
+            micros += node.duration_micros
+            if node.kind is not None and node.kind is not CommKind.RECV:
+                used[_Use(self._role(node, at), node.kind, node.size_bytes)] += 1
+        return micros * NS_PER_US, used
+
+    def _role(self, node: WorkNode, at: Coordinates) -> str:
+        if node.kind is CommKind.SEND:
+            return "forward" if self._layout.coordinates(node.peer).pipeline > at.pipeline else "backward"
+        if node.group == WORLD_GROUP:
+            return "world"
+        if node.group == self._layout.tensor_group(at) and self._layout.tensor > 1:
+            return "tensor"
+        return "data" if node.group == self._layout.data_group(at) and self._layout.data > 1 else "embedding"
+
+    def _operation(self, use: _Use, counts: Mapping[int, int]) -> Operation:
+        """The groups of a role, of all stages that take part."""
+        ranks, stage_of = self._groups(use.role, sorted(counts))
+        repeated = np.array([counts[stage] for stage in stage_of], dtype=np.int64)
+        name = POINT_TO_POINT
+        if use.kind.is_collective:
+            name = choose(use.kind, members=ranks.shape[1], size_bytes=use.size_bytes, overrides=self._overrides)
+        return Operation(use.role, use.kind, name, use.size_bytes, ranks, repeated)
+
+    def _groups(self, role: str, stages: Sequence[int]) -> tuple[IntArray, Sequence[int]]:
+        """(ranks by group, stage of each group)."""
+        layout = self._layout
+        every = np.arange(layout.ranks, dtype=np.int64).reshape(layout.pipeline, layout.data, layout.tensor)
+        if role == "world":
+            return every.reshape(1, -1), [0]
+        if role == "embedding":
+            return every[[0, -1]].reshape(2, -1).T, [0] * (layout.data * layout.tensor)
+        if role in ("forward", "backward"):
+            peers = [stage + 1 if role == "forward" else stage - 1 for stage in stages]
+            pairs = np.stack([every[list(stages)], every[peers]], axis=-1)
+            return pairs.reshape(-1, 2), np.repeat(stages, layout.data * layout.tensor).tolist()
+        chosen = every[list(stages)]
+        if role == "tensor":
+            return chosen.reshape(-1, layout.tensor), np.repeat(stages, layout.data).tolist()
+        return chosen.transpose(0, 2, 1).reshape(-1, layout.data), np.repeat(stages, layout.tensor).tolist()
