@@ -28,7 +28,7 @@ class Run:
 
     Attributes:
         folder: where it is.
-        manifest: the facts besides the numbers: command line, settings, versions, hosts, topology.
+        manifest: everything except the tables: command line, settings, versions, hosts, topology.
     """
 
     folder: Path

@@ -186,7 +186,7 @@ class HostError(EmulatorError):
 
 
 def format_ranks(ranks: Sequence[int]) -> str:
-    """Write ranks for people, consecutive ones as a range: `0-3, 7`."""
+    """Format ranks, consecutive ones as a range: `0-3, 7`."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][1] + 1:

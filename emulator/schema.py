@@ -23,7 +23,7 @@ class SchemaProblem(ValueError):
 
     Attributes:
         path: keys and indices that lead to the value, from the top of the document.
-        problem: what is wrong there, as part of a sentence.
+        problem: what is wrong, as part of a sentence.
     """
 
     def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
@@ -56,7 +56,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def format_path(path: tuple[str | int, ...]) -> str:
-    """A path as people write it: `hosts[3].ports[0].rate`."""
+    """A path in the usual notation: `hosts[3].ports[0].rate`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 

@@ -109,7 +109,7 @@ def parse_moment(text: str, *, now: datetime) -> datetime:
 
 
 def format_size(size_bytes: int) -> str:
-    """Write a size for people: whole if a binary unit divides it, else two decimals (`64 KiB`, `1.21 MiB`, `7 B`)."""
+    """Format a size: without decimals if a binary unit divides it, else with two (`64 KiB`, `1.21 MiB`, `7 B`)."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= factor:
             value = size_bytes / factor
@@ -118,7 +118,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_ns: float) -> str:
-    """Write a duration for people, with three digits and a unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
+    """Format a duration with three digits and a unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(duration_ns) >= 0.9995 * factor:  # a value that rounds to 1000 of a unit is 1 of the next
             value = duration_ns / factor

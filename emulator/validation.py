@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def first_problem(document: Any, *, package: str, schema: str) -> ValidationError | None:
-    """What is most wrong with a document; None: it fits.
+    """The most important problem of a document; None if it is valid.
 
     Args:
-        package: that the schema lies in.
-        schema: name of its file.
+        package: that contains the schema.
+        schema: file name of the schema.
     """
     from jsonschema.exceptions import best_match  # a tenth of a second, which not every command needs
 

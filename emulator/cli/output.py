@@ -18,7 +18,7 @@ def print_json(document: object) -> None:
 
 
 def print_tables(*tables: RenderableType) -> None:
-    """A result for people: tables, and lines as they are, one below the other."""
+    """Print tables and lines, one below the other."""
     from emulator.views.terminal.console import console  # help does not need it
 
     out = console()

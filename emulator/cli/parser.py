@@ -147,7 +147,7 @@ class Group(argparse._ArgumentGroup):
         self._parser, self._is_advanced = parser, advanced
 
     def add_argument(self, *names: str, advanced: bool | None = None, **settings: Any) -> argparse.Action:
-        """As in argparse; `advanced` overrides what the group says."""
+        """As in argparse; `advanced` overrides the setting of the group."""
         action = super().add_argument(*names, **settings)
         return self._parser._sorted(action, advanced=self._is_advanced if advanced is None else advanced)
 

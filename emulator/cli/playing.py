@@ -1,4 +1,4 @@
-"""What `run`, `bench` and `controller` share: play an experiment, show progress on stderr and the result on stdout."""
+"""Play an experiment, with progress on stderr and the result on stdout: for `run`, `bench` and `controller`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_output_options(parser: Parser) -> None:
-    """Where the run goes, and how it is shown."""
+    """Add the options for the run folder and the output."""
     from emulator.cli.options.converters import argument
     from emulator.experiment.live_address import LiveAddress, parse_live_address
 
@@ -56,7 +56,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    # Playing takes most of a second to load, which help does not need.
+    # These imports take most of a second, which --help does not need.
     from emulator.experiment.document import to_yaml
     from emulator.experiment.play import has_samples, name_of, new_run_folder
     from emulator.experiment.workload import load_job
@@ -87,7 +87,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is going on; gives the function that changes it."""
+    """A status line on stderr; yields the function that changes it."""
     from rich.console import Console
     from rich.status import Status
 

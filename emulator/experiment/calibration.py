@@ -1,4 +1,4 @@
-"""The tester's own ceiling, as far as it is known when a run begins."""
+"""The calibration that applies to a run: of this host, topology and transport."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Deciding = dict[str, str | int | float | bool | None]
 def calibration_of(
     observe: Observe, resolved: Resolved, topology: Topology, *, notify: Callable[[str], None]
 ) -> Mapping[str, Any]:
-    """For the manifest: the calibration of this host, topology and transport; empty if there is none.
+    """The calibration as the manifest stores it; empty if there is none.
 
     Raises:
-        InputError: the file that was asked for cannot be used, or belongs to another host.
+        InputError: the file that the experiment names cannot be used, or belongs to another host.
     """
-    asked = None if observe.calibration is None else Path(observe.calibration)
-    path = asked or default_path(topology.digest)
-    if asked is None and not path.exists():
+    requested = None if observe.calibration is None else Path(observe.calibration)
+    path = requested or default_path(topology.digest)
+    if requested is None and not path.exists():
         return {}
-    found = _read(path, is_asked_for=asked is not None, notify=notify)
+    found = _read(path, is_requested=requested is not None, notify=notify)
     if found is None:
         return {}
     parameters = deciding_parameters(resolved)
@@ -49,19 +49,19 @@ def calibration_of(
 
 
 def deciding_parameters(resolved: Resolved) -> Deciding:
-    """The settings that decide what the chosen transport costs the tester."""
+    """The settings that determine what the transport costs the tester."""
     parameters: Deciding = {"message_bytes": resolved.message_bytes}
     if resolved.roce is not None:
         parameters["roce.path_mtu"] = resolved.roce.path_mtu
     return parameters
 
 
-def _read(path: Path, *, is_asked_for: bool, notify: Callable[[str], None]) -> Calibration | None:
+def _read(path: Path, *, is_requested: bool, notify: Callable[[str], None]) -> Calibration | None:
     found = read_calibration(path)
     if found.is_of_this_host:
         return found
     problem = "was made on another host, kernel or version: run `charkha calibrate` again"
-    if is_asked_for:
+    if is_requested:
         raise InputError(f"{path}: {problem}")
     notify(f"{path}: {problem}")
     return None

@@ -26,7 +26,7 @@ from emulator.statistics.iterations import iteration_durations
 from emulator.statistics.measured_rows import read_measured
 
 _ALLOWED_FAILURES = 2
-"""In a row: more are not an accident."""
+"""In a row. More are not a coincidence, and end the campaign."""
 
 PlayOne = Callable[[Experiment, Path], Run]
 """Plays one run into a folder."""
@@ -37,7 +37,7 @@ class Turn:
     """One run of a campaign.
 
     Attributes:
-        group: name of its group, and of the folder below the root; "" if there is one group only.
+        group: name of its group, and of the folder below the root; "" for a single group.
         number: within its group, from 1.
         profile: firmware profile; None: that of the experiment.
     """
@@ -109,7 +109,7 @@ def schedule(campaign: Campaign, *, classes: int) -> list[Turn]:
 
     Args:
         campaign: profiles and repeats.
-        classes: that will be compared, the iteration among them; decides the number of runs of "auto".
+        classes: number of classes to compare, including the iteration; determines the number of runs for "auto".
     """
     count = runs_to_decide(classes) if campaign.repeat == AUTO else campaign.repeat
     groups = list(_groups(campaign.profiles))
@@ -124,13 +124,13 @@ def play_campaign(
     resume: bool = False,
     on_turn: Callable[[int, Turn], None] = lambda number, turn: None,
 ) -> None:
-    """Play all turns. A run that fails is left out of its group, and the next one goes on.
+    """Play all turns. A run that fails does not count, and the next one is played.
 
     Args:
         experiment: of every run; its profile is replaced by the turn's.
         play_one: plays one run.
         progress: receives the outcome of every turn.
-        resume: go on in a root that holds runs: those that are complete are kept, others are played again.
+        resume: continue in a root with runs: complete ones are kept, others are played again.
         on_turn: called before each turn with its number, from 1.
 
     Raises:
@@ -163,7 +163,7 @@ def jct_ns(run: Run) -> float | None:
 
 
 def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """(group, profile): named after the profile's file, with a number if the name comes again."""
+    """(group, profile): named after the file of the profile, with a number if the name repeats."""
     seen: Counter[str] = Counter()
     for profile in profiles:
         stem = Path(profile).stem
@@ -192,7 +192,7 @@ def _play(experiment: Experiment, turn: Turn, play_one: PlayOne, root: Path) -> 
 
 
 def _free_folder(folder: Path) -> Path:
-    """The folder; an aborted run that stands there is moved aside, because it keeps what it measured."""
+    """The folder; an aborted run in it is renamed, because it has measurements."""
     attempt = 1
     while folder.exists() and (aside := folder.with_name(f"{folder.name}.aborted-{attempt}")):
         if not aside.exists():
@@ -202,7 +202,7 @@ def _free_folder(folder: Path) -> Path:
 
 
 class _Hopeless(RunError):
-    """Runs fail one after the other."""
+    """Too many runs in a row failed."""
 
 
 def _stop_if_hopeless(outcomes: Sequence[Outcome]) -> None:

@@ -19,10 +19,10 @@ from emulator.wire.trace.load import digest
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read a run spec. Relative paths in it count from the file's folder.
+    """Read a run spec. Relative paths in it start at the folder of the file.
 
     Raises:
-        InputError: the file cannot be read, or is not a run spec: it names file, line and key.
+        InputError: the file cannot be read, or is not a run spec; the message has file, line and key.
     """
     document = read_document(path)
     try:
@@ -41,7 +41,7 @@ def experiment_of_run(run: Run) -> Experiment:
     """The run spec that a stored run was made from, to play it again.
 
     Raises:
-        InputError: the run is older than run specs, or its trace or topology is not what it was.
+        InputError: the run has no run spec, or its trace or topology has changed.
     """
     manifest = run.manifest
     if manifest.spec is None:

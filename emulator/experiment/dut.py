@@ -1,4 +1,4 @@
-"""The device under test of a run: its firmware profile, and who reads its counters."""
+"""The device under test of a run: its firmware profile, and the sources of its counters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from emulator.experiment.testbed import Testbed
 
 
 def watch_dut(device: Device, resolved: Resolved, testbed: Testbed) -> DutWatch:
-    """The monitor of the device under test, to be entered around the run.
+    """The monitor of the device under test; enter it around the run.
 
     Raises:
-        InputError: there is no such profile, or it is wrong, or does not fit the lab.
+        InputError: the profile does not exist, is not valid, or does not fit the lab.
         PlanError: a profile without a lab.
     """
     topology, lab = testbed.topology, testbed.lab

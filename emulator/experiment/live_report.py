@@ -1,4 +1,4 @@
-"""The report of a run: a page that is served while the run goes on, and the file at its end."""
+"""The report of a run: a page that is served during the run, and a file at the end."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from emulator.run_folder.layout import MANIFEST
 from emulator.run_folder.reader import read_run
 
 _LOCAL_NAMES = (LOCAL, "localhost")
-_LONGEST_FAREWELL_S = 20.0
+_MAX_SHUTDOWN_S = 20.0
 
 
 @contextlib.contextmanager
 def report_around(
     folder: Path, *, live: LiveAddress | None, report: bool, notify: Callable[[str], None]
 ) -> Iterator[None]:
-    """Around playing into `folder`: serve the live page, and write report.html at the end.
+    """Serve the live page of a run while the context is open, and write report.html at the end.
 
     Args:
         folder: run folder.
-        live: where to serve the page while the run goes on; None: nowhere.
+        live: address of the live page; None: no live page.
         report: write report.html.
         notify: receives the URL of the live page.
 
     Raises:
-        HostError: the page cannot be served there, the file cannot be written.
+        HostError: the page cannot be served, or the file cannot be written.
     """
     is_used = (folder / MANIFEST).exists()  # by another run: its report stays
     with contextlib.nullcontext() if live is None else live_page(live, folder, notify=notify):
@@ -46,12 +46,12 @@ def report_around(
 
 @contextlib.contextmanager
 def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], None] = lambda _: None) -> Iterator[str]:
-    """Serve the page of a run folder in a process of its own; gives its URL.
+    """Serve the page of a run folder in a separate process; yields its URL.
 
-    When the context is left, the server learns that the run is over, and ends when its readers have the last page.
+    On exit the server learns that the run has ended, and stops once its readers have the last page.
 
     Raises:
-        HostError: the address or port cannot be had.
+        HostError: the address or port is not available.
     """
     with _listener(address) as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
@@ -79,7 +79,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     assert server.stdin is not None
     server.stdin.close()
     try:
-        server.wait(_LONGEST_FAREWELL_S)
+        server.wait(_MAX_SHUTDOWN_S)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()

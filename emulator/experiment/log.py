@@ -1,4 +1,4 @@
-"""What a run does, as lines of the log: `--log-level info`."""
+"""Events of a run in the log, at level info."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunLog(RunObserver):
-    """Says who joins, which iterations begin and end, and how long each took."""
+    """Logs the agents that are missing, and the start, end and duration of iterations."""
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See RunObserver."""

@@ -78,12 +78,12 @@ def play(
     """Play an experiment once, and return its run.
 
     Args:
-        experiment: `campaign` is not looked at.
-        folder: run folder to make; None: runs/<time>-<name>.
-        observers: follow the run.
-        live: serve the report there while the run goes on.
+        experiment: `campaign` is ignored.
+        folder: run folder to create; None: runs/<time>-<name>.
+        observers: receive the events of the run.
+        live: address to serve the report at during the run.
         notify: receives lines for the user.
-        command_line: for the manifest; None: this process's.
+        command_line: for the manifest; None: that of this process.
 
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something. What was measured stays in the folder.
@@ -100,7 +100,7 @@ def prepare(
     notify: Notify = lambda _: None,
     command_line: Sequence[str] | None = None,
 ) -> Iterator[PreparedRun]:
-    """Settle everything about a run before any traffic; its addresses are reserved until the context is left.
+    """Settle everything about a run before any traffic; its addresses stay reserved while the context is open.
 
     Raises:
         EmulatorError: bad input, or a host that lacks something.
@@ -114,7 +114,7 @@ def prepare(
 
 
 def name_of(experiment: Experiment) -> str:
-    """What names the run folder and the run: the trace's file name, or the collective."""
+    """Name of the run and its folder: the file name of the trace, or the collective."""
     job = experiment.job
     if job.trace is not None:
         return Path(job.trace.path).name
@@ -140,7 +140,7 @@ def has_samples(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """What tells a run from all others."""
+    """Identifies a run."""
 
     run_id: str
     created: str
@@ -184,26 +184,26 @@ class PreparedRun:
 
     @property
     def connecting(self) -> list[str]:
-        """Agents that are started elsewhere and connect."""
+        """Agents that are started on other machines and connect."""
         return self._assignment.remote
 
     @property
     def facts(self) -> RunFacts:
-        """What observers know of the run before it begins; `play` fills in `run_folder`."""
+        """What observers know before the run starts; `play` adds `run_folder`."""
         nodes = sum(len(program.communications) for program in self._workload.programs)
         iterations = self.resolved.iterations + self.resolved.warmup
         ranks = len(self._workload.programs)
         return RunFacts(self._identity.run_id, str(self._loaded.path), ranks, iterations, nodes * iterations, "")
 
     def play(self, folder: Path, *, observers: Sequence[RunObserver] = (), live: LiveAddress | None = None) -> Run:
-        """Play, and leave a closed run folder with its report; returns the run.
+        """Play the run into a closed run folder with its report; returns the run.
 
         Raises:
             RunError: the run failed, was interrupted, or an agent was lost; the folder keeps what was measured.
             HostError: the folder cannot be written, an agent cannot start.
             InputError: the folder is in use.
         """
-        is_used = is_run_folder(folder)  # of another run: nothing of this one will be in it
+        is_used = is_run_folder(folder)  # by another run: this one will write nothing into it
         facts = replace(self.facts, run_folder=str(folder))
         observe = self._experiment.observe
         try:
@@ -238,7 +238,7 @@ class PreparedRun:
         return writer.run()
 
     def _with_path(self, error: TransferFailed | RunTimeout) -> TransferFailed | RunTimeout:
-        """The error, with the path between the two ranks that it names."""
+        """The error with the path between the two ranks that it names."""
         between = error.between
         if between is None or max(between) >= len(self._workload.programs):
             return error
@@ -313,7 +313,7 @@ class PreparedRun:
             ),
             roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,
             sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
-            calibration={} if self.connecting else self._calibration,  # it holds for this machine
+            calibration={} if self.connecting else self._calibration,  # valid for this machine only
             warnings=self._workload.warnings,
             spec=with_absolute_paths(self._experiment).to_plain(),
             settings=tuple(resolved.settings),

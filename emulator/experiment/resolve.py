@@ -1,7 +1,7 @@
-"""From a run spec and a topology to every setting of the run, with its unit and where it comes from.
+"""From a run spec and a topology to every setting of the run, with its unit and source.
 
-The one place where defaults are derived: `run`, `bench`, `plan`, `calibrate` and `check` all ask here. Pure: no files,
-no host, no clock.
+The only place where defaults are derived, for `run`, `bench`, `plan`, `calibrate` and `check`. It reads no files, no
+host and no clock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Resolved:
     """Every setting of a run, typed.
 
     Attributes:
-        transport: the chosen one.
+        transport: facts about the transport.
         message_bytes: payload of a message, at most.
         roce: options of the RoCE transport; None for another one.
         options: of the transport that differ from its own defaults, as text, for the agents.
@@ -89,59 +89,61 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     """Settle every setting of a run.
 
     Args:
-        experiment: what was asked for.
+        experiment: the run spec.
         topology: with a place for every rank.
-        in_lab: the run is played in a lab, whose hosts pass a limited burst as one piece.
+        in_lab: the run is played in a lab, whose hosts limit the size of a burst.
 
     Raises:
         PlanError: the topology or the run spec sets an option that the transport does not have, or a value that it
             cannot have.
     """
-    job, asked = experiment.job, experiment.network.transport
+    job, requested = experiment.job, experiment.network.transport
     record = _Record()
     name = record.choose(
-        "transport", asked=asked.name, topology=_text(topology.transport.get("name")), default=DEFAULT_TRANSPORT
+        "transport", requested=requested.name, topology=_text(topology.transport.get("name")), default=DEFAULT_TRANSPORT
     )
     facts = transport_named(name)
-    named_there = _of_topology(topology, facts)
+    of_topology = _topology_options(topology, facts)
     message_bytes = record.choose(
         _MESSAGE_BYTES,
-        asked=None if asked.message_bytes is None else int(asked.message_bytes),
-        topology=_message_bytes(named_there.pop(_MESSAGE_BYTES, None), topology),
+        requested=None if requested.message_bytes is None else int(requested.message_bytes),
+        topology=_message_bytes(of_topology.pop(_MESSAGE_BYTES, None), topology),
         default=facts.message_bytes,
         unit="bytes",
     )
-    _check_options(asked.options, facts)
+    _check_options(requested.options, facts)
     overrides = overrides_of(job)
     for collective, algorithm in overrides.items():
         record.note(f"algorithm.{collective}", algorithm, source=Source.ASKED)
     mtu = experiment.network.mtu or topology.link_mtu
     if experiment.network.mtu is not None:
-        named_there.pop("path_mtu", None)  # it was chosen for the links' own MTU
+        of_topology.pop("path_mtu", None)  # chosen for the MTU of the links
     roce: RoceOptions | None = None
     options: dict[str, str] = {}
     if facts.options is not None:
-        roce, options = _roce(record, asked.options, named_there, topology, mtu=mtu, in_lab=in_lab)
+        roce, options = _roce(record, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab)
     return Resolved(
         transport=facts,
         message_bytes=message_bytes,
         roce=roce,
         options=options,
-        iterations=record.choose("iterations", asked=job.iterations, default=_iterations(job)),
-        warmup=record.choose("warmup", asked=job.warmup, default=WARMUP),
-        credits=record.choose("credits", asked=job.credits, default=True),
+        iterations=record.choose("iterations", requested=job.iterations, default=_iterations(job)),
+        warmup=record.choose("warmup", requested=job.warmup, default=WARMUP),
+        credits=record.choose("credits", requested=job.credits, default=True),
         overrides=overrides,
-        compute_factor=record.choose("compute", asked=None if job.compute is None else job.compute_factor, default=1.0),
+        compute_factor=record.choose(
+            "compute", requested=None if job.compute is None else job.compute_factor, default=1.0
+        ),
         scale_bytes=_scale(record, job),
         element_bytes=None if job.trace is None else job.trace.element_bytes,
-        timeout_s=record.choose("timeout", asked=experiment.timeout_s, default=TIMEOUT_S, unit="s"),
+        timeout_s=record.choose("timeout", requested=experiment.timeout_s, default=TIMEOUT_S, unit="s"),
         join_timeout_s=record.choose(
-            "join_timeout", asked=experiment.agents.join_timeout_s, default=JOIN_TIMEOUT_S, unit="s"
+            "join_timeout", requested=experiment.agents.join_timeout_s, default=JOIN_TIMEOUT_S, unit="s"
         ),
         counters_every_s=record.choose(
-            "counters_every", asked=experiment.device.counters_every_s, default=COUNTERS_EVERY_S, unit="s"
+            "counters_every", requested=experiment.device.counters_every_s, default=COUNTERS_EVERY_S, unit="s"
         ),
-        seed=record.choose("seed", asked=experiment.seed, default=0),
+        seed=record.choose("seed", requested=experiment.seed, default=0),
         mtu=mtu or DEFAULT_MTU,
         overhead=transport_overhead(
             facts.name,
@@ -158,7 +160,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
 
 
 def overrides_of(job: Job) -> Mapping[str, str]:
-    """Collective → algorithm that was asked for.
+    """Collective → requested algorithm.
 
     Raises:
         PlanError: a collective or an algorithm that does not exist.
@@ -167,7 +169,7 @@ def overrides_of(job: Job) -> Mapping[str, str]:
 
 
 class _Record:
-    """Chooses values, and remembers where each one came from."""
+    """Chooses values, and records the source of each."""
 
     def __init__(self) -> None:
         self.settings: list[Setting] = []
@@ -176,7 +178,7 @@ class _Record:
         self,
         name: str,
         *,
-        asked: T | None = None,
+        requested: T | None = None,
         topology: T | None = None,
         derived: T | None = None,
         default: T,
@@ -184,34 +186,34 @@ class _Record:
         reason: str = "",
     ) -> T:
         """The first that is not None, in the order of the arguments."""
-        candidates = ((Source.ASKED, asked), (Source.TOPOLOGY, topology), (Source.DERIVED, derived))
+        candidates = ((Source.ASKED, requested), (Source.TOPOLOGY, topology), (Source.DERIVED, derived))
         source, value = next(((s, one) for s, one in candidates if one is not None), (Source.DEFAULT, default))
         self.note(name, value, unit, source, reason if source is Source.DERIVED else "")
         return value
 
     def note(self, name: str, value: object, unit: str = "", source: str = Source.DEFAULT, reason: str = "") -> None:
-        """Remember a value that was chosen elsewhere."""
+        """Record a value that was chosen elsewhere."""
         plain = value if isinstance(value, (str, int, float, bool)) else str(value)
         self.settings.append(Setting(name, plain, unit, source, reason))
 
 
 def _roce(
     record: _Record,
-    asked: Mapping[str, Plain],
-    named_there: Mapping[str, str],
+    requested: Mapping[str, Plain],
+    of_topology: Mapping[str, str],
     topology: Topology,
     *,
     mtu: int | None,
     in_lab: bool,
 ) -> tuple[RoceOptions, dict[str, str]]:
-    """The options of the RoCE transport, and those of them that are not its defaults, as text."""
+    """The options of the RoCE transport, and as text those that differ from its defaults."""
     rates = [topology.rate_bps(rank) for rank in range(topology.ranks)]
     texts: dict[str, str] = {}
     sources: dict[str, tuple[Source, str]] = {}
     derived = _derived(topology, rates, mtu=mtu, in_lab=in_lab)
-    of_spec = {_field_of(name): str(value) for name, value in asked.items()}
+    of_spec = {_field_of(name): str(value) for name, value in requested.items()}
     for field in fields(RoceOptions):
-        for source, values in ((Source.ASKED, of_spec), (Source.TOPOLOGY, named_there)):
+        for source, values in ((Source.ASKED, of_spec), (Source.TOPOLOGY, of_topology)):
             if field.name in values:
                 texts[field.name], sources[field.name] = values[field.name], (source, "")
                 break
@@ -231,7 +233,7 @@ def _roce(
 def _derived(
     topology: Topology, rates: Sequence[int | None], *, mtu: int | None, in_lab: bool
 ) -> dict[str, tuple[str, str]]:
-    """Option → (value, reason), for options that nobody sets and the topology decides."""
+    """Option → (value, reason), for options that follow from the topology unless they are set."""
     found: dict[str, tuple[str, str]] = {}
     if mtu is not None:
         largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
@@ -241,7 +243,7 @@ def _derived(
         return found | _slow_window(known)
     found["congestion"] = "dcqcn", "the port of every rank has a rate"
     if in_lab and (burst := call_bytes(min(known))) is not None:
-        found["call_bytes"] = str(burst), "what a lab host lets pass as one piece"
+        found["call_bytes"] = str(burst), "largest burst of a lab host"
     return found | _slow_window(known)
 
 
@@ -253,8 +255,8 @@ def _slow_window(known_rates_bps: Sequence[int]) -> dict[str, tuple[str, str]]:
     return {"window_bytes": (str(max(LEAST_WINDOW_BYTES, slowest_bytes)), "40 ms at the rate of the slowest port")}
 
 
-def _of_topology(topology: Topology, facts: TransportFacts) -> dict[str, str]:
-    """What the topology sets for this transport: option → text.
+def _topology_options(topology: Topology, facts: TransportFacts) -> dict[str, str]:
+    """Options that the topology sets for this transport, as text.
 
     Raises:
         PlanError: an option that the transport does not have, or a value that it cannot have.
@@ -287,9 +289,9 @@ def _field_of(name: str) -> str:
     return known.get(spelled(name), name)
 
 
-def _check_options(asked: Mapping[str, Plain], facts: TransportFacts) -> None:
+def _check_options(requested: Mapping[str, Plain], facts: TransportFacts) -> None:
     known = _known_fields(facts)
-    for name in asked:
+    for name in requested:
         if spelled(name) not in known:
             owner = next((one for one in _owners(name) if one != facts.name), None)
             if owner is not None:
@@ -311,7 +313,7 @@ def _message_bytes(text: str | None, topology: Topology) -> int | None:
 
 
 def _text(value: Plain | None) -> str | None:
-    """As the command line would have it: YAML takes `off` for a boolean."""
+    """The spelling of the command line: YAML reads `off` as a boolean."""
     if value is None or isinstance(value, str):
         return value
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
@@ -322,7 +324,7 @@ def _iterations(job: Job) -> int:
 
 
 def _scale(record: _Record, job: Job) -> Fraction:
-    asked = job.trace is not None and job.trace.scale_bytes is not None
+    requested = job.trace is not None and job.trace.scale_bytes is not None
     scale = job.trace.scale if job.trace is not None else Fraction(1)
-    record.note("scale_bytes", float(scale), source=Source.ASKED if asked else Source.DEFAULT)
+    record.note("scale_bytes", float(scale), source=Source.ASKED if requested else Source.DEFAULT)
     return scale

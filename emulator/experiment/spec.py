@@ -1,6 +1,6 @@
-"""A run as a value: what to play, over which network, with which settings. Plain values, no files opened, no defaults.
+"""A run as a value: what to play, over which network, with which settings. Plain values; no file is opened.
 
-`None` means "not asked for": `resolve` then takes the topology's value, derives one, or takes the default, and records
+`None` means "not specified": `resolve` then uses the value of the topology, a derived one, or the default, and records
 which. The same values come from the command line, from a YAML file (`charkha run -f run.yaml`), from Python
 (`from charkha import Experiment`) and from the manifest of a run (`charkha run --again RUN`).
 """
@@ -19,7 +19,7 @@ from emulator.trace.model import CommKind
 from emulator.units import parse_size
 
 VERSION = 1
-"""Of the format. An older one is migrated on reading, a newer one is refused."""
+"""Version of the format. Older ones are migrated on reading, newer ones are refused."""
 AUTO: Literal["auto"] = "auto"
 LARGEST_COUNT = (1 << 31) - 1
 """Iterations and ranks are stored in 32 bits."""
@@ -36,7 +36,7 @@ COLLECTIVES: Mapping[str, CommKind] = {kind.label: kind for kind in CommKind if 
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of a run spec. Unknown keys are refused; what has its default is not written."""
+    """A part of a run spec. Unknown keys are refused; default values are not written."""
 
 
 class Trace(_Section, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ class Device(_Section, frozen=True, kw_only=True):
 
 
 class Agents(_Section, frozen=True, kw_only=True):
-    """Who plays the ranks.
+    """The processes that play the ranks.
 
     Attributes:
         count: processes on this host; None: one per core.
@@ -211,7 +211,7 @@ class Agents(_Section, frozen=True, kw_only=True):
 
 
 class Observe(_Section, frozen=True, kw_only=True):
-    """Who learns of the run.
+    """Reports and telemetry of the run.
 
     Attributes:
         report: write report.html at the end.
@@ -244,7 +244,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: exactly one for now.
-        flows: traffic besides the jobs; none is supported yet.
+        flows: traffic in addition to the jobs; not supported yet.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.
@@ -267,7 +267,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
         if len(self.jobs) != 1:
             raise ValueError(f"there are {len(self.jobs)} jobs; a run has exactly one for now")
         if self.flows:
-            raise ValueError("flows besides the job are not supported yet")
+            raise ValueError("flows in addition to the job are not supported yet")
         if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
             raise ValueError("give --profile or --profiles, not both")
         if self.seed is not None and self.seed > LARGEST_SEED:
@@ -313,13 +313,13 @@ class Experiment(_Section, frozen=True, kw_only=True):
         return self.jobs[0]
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
+        """The spec as plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
         plain: dict[str, Any] = _without_empty(msgspec.to_builtins(self))
         return {"charkha": self.charkha} | plain
 
 
 def _without_empty(plain: Any) -> Any:
-    """Plain values without sections that hold nothing; sequences are lists."""
+    """Plain values without empty sections; sequences become lists."""
     if isinstance(plain, dict):
         kept = {name: _without_empty(value) for name, value in plain.items()}
         return {name: value for name, value in kept.items() if value not in ({}, [])}
@@ -334,7 +334,7 @@ def parse_factor(text: str) -> Fraction:
     """
     problem = f"{text[:40]!r}: write a factor above 0, as 0.01 or 1/64, from 1e-9 to 1e9"
     try:
-        # A float takes any exponent at once; a Fraction would write it out.
+        # A float accepts any exponent; a Fraction would expand it.
         value = Fraction(text) if "/" in text or 0 < float(text) <= LARGEST_FACTOR else Fraction(0)
     except (ValueError, ZeroDivisionError) as error:
         raise ValueError(problem) from error
@@ -347,7 +347,7 @@ def parse_message_bytes(text: str) -> int:
     """Payload of a message, bytes: `64K`, `4M`.
 
     Raises:
-        ValueError: no size, or outside 1 byte to 1 GiB.
+        ValueError: not a size from 1 byte to 1 GiB.
     """
     size_bytes = parse_size(text)
     if not 1 <= size_bytes <= LARGEST_MESSAGE_BYTES:

@@ -1,4 +1,4 @@
-"""Publishing a run while it goes on: to an MQTT broker, and for Prometheus."""
+"""Publishing a run while it is played: to an MQTT broker, and for Prometheus."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Notify = Callable[[str], None]
 
 
 def broker(url: str) -> Broker:
-    """The broker of a URL, with the password of the environment.
+    """The broker of a URL, with the password from the environment.
 
     Raises:
-        InputError: no such URL.
+        InputError: not a URL of a broker.
     """
     return Broker.parse(url, password=os.environ.get(PASSWORD_VARIABLE))
 
 
 @contextmanager
 def publishing(observe: Observe, facts: RunFacts, *, notify: Notify) -> Iterator[list[RunObserver]]:
-    """Observers that publish a run over MQTT and for Prometheus, until the context is left.
+    """Observers that publish a run over MQTT and for Prometheus while the context is open.
 
     Raises:
         InputError: an address cannot be used.
-        HostError: a library is missing, or the metrics' port is taken.
+        HostError: a library is missing, or the port for metrics is in use.
     """
     with ExitStack() as stack:
         publishers: list[RunMetrics | TelemetryReporter] = []

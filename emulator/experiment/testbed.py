@@ -1,4 +1,4 @@
-"""Where a run is played: loopback addresses of its own, a lab that is up, or the interfaces of this host and others."""
+"""Where a run is played: reserved loopback addresses, a lab, or interfaces of this host and others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A topology with a place for every rank, and the lab it is realised in; None: this host as it is."""
+    """A topology with a place for every rank, and the lab that implements it; None: this host."""
 
     topology: Topology
     lab: LabPlace | None = None
@@ -30,14 +30,14 @@ class Testbed:
 
 @contextlib.contextmanager
 def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
-    """Find the topology and the lab of a run, and keep its loopback addresses from other runs.
+    """Find the topology and the lab of a run, and reserve its loopback addresses.
 
-    Traffic goes where the topology says, or nowhere: a run whose traffic would leave through another interface is
-    refused. Agents on other machines check that themselves.
+    A run whose traffic would leave through an interface that the topology does not name is refused. Agents on other
+    machines check that themselves.
 
     Raises:
-        TopologyError: the topology file is wrong.
-        InputError: there is no such lab, or a lab is named without a topology.
+        TopologyError: the topology file is not valid.
+        InputError: the lab does not exist, or is named without a topology.
         PlanError: the lab belongs to another topology, several belong to this one, the ranks do not fit, or traffic
             would leave elsewhere.
         HostError: the topology needs a lab and none is up, or the user is not root.
@@ -54,10 +54,10 @@ def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
 
 
 def topology_without_host(experiment: Experiment, *, ranks: int) -> Topology:
-    """The topology of a plan: no lab is looked for, no address reserved.
+    """The topology of a plan, without a lab or reserved addresses.
 
     Raises:
-        TopologyError: the topology file is wrong.
+        TopologyError: the topology file is not valid.
         PlanError: the ranks do not fit.
     """
     network = experiment.network
@@ -68,8 +68,8 @@ def topology_without_host(experiment: Experiment, *, ranks: int) -> Topology:
 
 def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
     ranks = _local_ranks(experiment, topology)
-    asked = experiment.network.lab
-    lab = find_place(topology, asked) if ranks or asked is not None else None
+    requested = experiment.network.lab
+    lab = find_place(topology, requested) if ranks or requested is not None else None
     if lab is None:
         require_addresses(topology, ranks)
         if topology.network.is_drawn:
@@ -90,7 +90,7 @@ def _local_ranks(experiment: Experiment, topology: Topology) -> Sequence[int]:
 
 @contextlib.contextmanager
 def reserved_block() -> Iterator[int]:
-    """A block of loopback addresses that no other run takes meanwhile: RoCEv2 has one port, so runs need their own.
+    """Reserve a block of loopback addresses: RoCEv2 has a single port, so every run needs its own addresses.
 
     An abstract Unix socket of the block's name is the reservation. Like loopback, such names belong to the network
     namespace, and they go with the process. The addresses are tried too, because other programs may listen there.

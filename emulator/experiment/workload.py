@@ -1,4 +1,4 @@
-"""From a job to a workload that is proven to finish: a trace that is read, or one that is generated."""
+"""From a job to a workload that is proven to finish: a trace from files, or a generated one."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from emulator.wire.trace.generated import write_workload
 from emulator.wire.trace.load import LoadedTrace, load_trace
 
 OnStep = Callable[[str], None]
-"""Called with what is going on, for a status line."""
+"""Receives the current step, for a status line."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job's trace as read, and what it means."""
+    """The trace of a job as read, and its workload."""
 
     loaded: LoadedTrace
     workload: Workload
 
     @property
     def ranks(self) -> int:
-        """Size of the world."""
+        """Number of ranks."""
         return len(self.workload.programs)
 
 
 @contextlib.contextmanager
 def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJob]:
-    """Read or generate what a job plays. Generated files are gone when the context is left.
+    """Read or generate what a job plays. Generated files are deleted on exit.
 
     Raises:
         TraceError: the trace cannot be read or played.
@@ -75,15 +75,15 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
     return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options))
 
 
-def planned_sweep(asked: Sweep) -> sweep.Sweep:
-    """The sizes that a sweep plays.
+def planned_sweep(requested: Sweep) -> sweep.Sweep:
+    """The sizes of a sweep.
 
     Raises:
         PlanError: there are none.
     """
-    least, most = asked.bounds
-    sizes = sweep.sweep_sizes(asked.kind, ranks=asked.ranks, least=least, most=most, factor=asked.factor)
-    return sweep.Sweep(asked.kind, asked.ranks, sizes)
+    least, most = requested.bounds
+    sizes = sweep.sweep_sizes(requested.kind, ranks=requested.ranks, least=least, most=most, factor=requested.factor)
+    return sweep.Sweep(requested.kind, requested.ranks, sizes)
 
 
 def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:

@@ -1,4 +1,4 @@
-"""What is known of every communication node before it runs: a completion then needs only numbers to become a sample."""
+"""Facts about every communication node that are known before the run: a completion adds only numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Catalogue:
 
     Args:
         workload: what is played.
-        algorithm_of: name of the algorithm a communication is played with; "" for send and receive.
+        algorithm_of: name of the algorithm of a communication; "" for send and receive.
         ideal_ns: per instance, shape (workload.instances,), negative = unknown; None if all are.
     """
 
@@ -39,7 +39,7 @@ class Catalogue:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the workload has."""
+        """Number of ranks."""
         return len(self._ranks)
 
     def samples(self, done: Completions) -> Columns:
@@ -115,10 +115,10 @@ class _RankRows:
 
     def columns(self, node_id: IdArray) -> dict[str, npt.NDArray[Any]]:
         at = np.searchsorted(self._node_id, node_id)
-        strange = node_id if not len(self._node_id) else node_id[np.take(self._node_id, at, mode="clip") != node_id]
-        if len(strange):
+        unknown = node_id if not len(self._node_id) else node_id[np.take(self._node_id, at, mode="clip") != node_id]
+        if len(unknown):
             raise RemoteProtocolError(
-                f"an agent reports node {strange[0]} of rank {self._rank}, which is not a communication of its trace"
+                f"an agent reports node {unknown[0]} of rank {self._rank}, which is not a communication of its trace"
             )
         return {name: column[at] for name, column in self._columns.items()}
 

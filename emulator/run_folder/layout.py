@@ -1,4 +1,4 @@
-"""Names in a run folder, and reasons that its manifest gives."""
+"""Names of files in a run folder, and reasons in its manifest."""
 
 from __future__ import annotations
 

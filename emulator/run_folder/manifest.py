@@ -1,4 +1,4 @@
-"""What a run was: the facts beside the numbers, and their form as JSON (docs/results.md has the fields)."""
+"""The manifest: everything about a run except its tables, stored as JSON. docs/results.md describes the fields."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Scaling:
 
     @property
     def is_scaled(self) -> bool:
-        """True if sizes or compute times are not the trace's."""
+        """Whether sizes or compute times differ from the trace."""
         return self.bytes != 1 or self.compute not in ("replay", "1", "1.0")
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A measured iteration that no summary counts, and why."""
+    """A measured iteration that does not count, and the reason."""
 
     iteration: int
     why: str
@@ -68,7 +68,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Accounting of iterations: `attempted` counts warm-up too, `included` are those the summary is made of."""
+    """Numbers of iterations: `attempted` includes warm-up; `included` iterations make up the summary."""
 
     attempted: int = 0
     warmup: int = 0
@@ -81,8 +81,8 @@ class Clock:
     """The time axis of all timestamps.
 
     Attributes:
-        offset_ns: the largest that was corrected, of all agents.
-        error_ns: most by which the difference of times of two agents is off.
+        offset_ns: the largest offset of an agent that was corrected.
+        error_ns: largest error of a time difference between two agents.
     """
 
     source: str = "CLOCK_MONOTONIC of one host"
@@ -96,16 +96,14 @@ class HostFacts:
 
     Attributes:
         agent: its name.
-        ranks: how many it played.
+        ranks: number of ranks that it played.
         facts: kernel, CPU and the like.
-        nics: interface, driver, firmware, speed_bps, mtu of every interface its ranks use; None if not specified.
-        transport: what the transport found out in the end: buffers it was granted, offloads, drops by reason.
+        nics: interface, driver, firmware, speed_bps and mtu of every interface of its ranks; None if unknown.
+        transport: facts from the transport at the end: granted buffers, offloads, drops by reason.
         clock_offset_ns, clock_error_ns: against the controller's clock.
         peak_rss_bytes: memory of the agent's process.
-        post_lateness_median_ns: how late communications were posted, against the
-            schedule of what they depend on.
-        steal_fraction: share (0 to 1) of the cores' time, from the first iteration's begin to the last one's end, that
-            the host of a virtual machine gave to others; None: nobody said.
+        post_lateness_median_ns: delay between the time that a communication was ready and its post.
+        steal_fraction: fraction of CPU time that the hypervisor gave to other virtual machines; None if unknown.
     """
 
     agent: str
@@ -122,7 +120,7 @@ class HostFacts:
 
 @cache
 def software_versions() -> Mapping[str, str]:
-    """Versions of Charkha, Python and the libraries that touch the numbers."""
+    """Versions of Charkha, Python and the libraries that affect the numbers."""
     found = {"charkha": _version("charkha"), "python": platform.python_version()}
     return found | {name: _version(name) for name in _LIBRARIES}
 
@@ -139,20 +137,20 @@ class Manifest:
     """Everything about a run that is not a table.
 
     Attributes:
-        run_id: distinct per run.
+        run_id: unique.
         created: start of the run, ISO 8601 with zone.
         command_line: as given.
-        topology: name, source, hosts and placement as they were in effect.
-        dut: what identifies the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
-            (name, digest, rules); docs/profiles.md says more.
+        topology: name, source, hosts and placement.
+        dut: identity of the device under test: kind, vendor, model, firmware, nodes, ports, and its `profile`
+            (name, digest, rules), see docs/profiles.md.
         parameters: option name → value in effect.
-        calibration: what the tester alone can do, from `charkha calibrate`; empty if that is not known.
-        roofline_ns: one iteration in virtual time with every collective at its ideal; None if ports have no rate.
+        calibration: what the tester does without a device, from `charkha calibrate`; empty if unknown.
+        roofline_ns: an iteration in which every collective takes its ideal time; None if ports have no rate.
         sequential_roofline_ns: BMWG's C + 8 · S · factor / rate.
-        warnings: what was odd in the trace → how many times.
+        warnings: warning → number of occurrences.
         spec: the run spec, as plain values; None in runs written before it was stored.
-        settings: every setting with its unit and where it comes from.
-        status: running, complete or aborted; `reason` says why, where it is neither running nor complete.
+        settings: every setting with its unit and source.
+        status: running, complete or aborted; `reason` is why it is aborted.
     """
 
     run_id: str
@@ -181,12 +179,12 @@ class Manifest:
 
 
 def to_json(manifest: Manifest) -> str:
-    """The manifest as it stands in its file."""
+    """The content of the file."""
     return json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest of this format version or an older one. Keys of a later release of this version are ignored.
+    """Read a manifest of this format version or an older one. Unknown keys, from a later release, are ignored.
 
     Raises:
         ResultError: no such file, not a manifest, or one of a newer version.
@@ -199,7 +197,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def manifest_schema() -> dict[str, Any]:
-    """The JSON Schema of a manifest, for other programs that read one; docs/results.md explains the fields."""
+    """The JSON Schema of a manifest, for other programs."""
     return json_schema(Manifest)
 
 

@@ -1,4 +1,4 @@
-"""Manifests of older format versions become manifests of the newest one when they are read; files are never edited."""
+"""Manifests of older format versions are migrated when they are read; files are never edited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emulator.errors import ResultError
 Document: TypeAlias = dict[str, Any]
 
 MIGRATIONS: Mapping[int, Callable[[Document], Document]] = {}
-"""Format version → the function that turns such a manifest into one of the next version."""
+"""Format version → function that turns such a manifest into one of the next version."""
 
 
 def migrated(document: Document, *, path: Path, newest: int) -> Document:
@@ -20,7 +20,7 @@ def migrated(document: Document, *, path: Path, newest: int) -> Document:
     Args:
         document: as stored.
         path: for errors.
-        newest: version that is wanted.
+        newest: version to migrate to.
 
     Raises:
         ResultError: it has no version, a newer one, or one that never existed.

@@ -1,4 +1,4 @@
-"""Who follows a run while it goes on."""
+"""Observers of a run."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from emulator.run_folder.schema import Columns
 
 
 class RunObserver:
-    """Told what happens in a run, on the controller's thread; what is not overridden is not looked at."""
+    """Receives the events of a run, on the thread of the controller. Methods that are not overridden do nothing."""
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """These agents have not joined yet."""
 
     def iteration_started(self, iteration: int) -> None:
-        """All agents were told to begin."""
+        """All agents received the start of the iteration."""
 
     def completed(self, nodes: int) -> None:
-        """So many more communication nodes are done."""
+        """This many more communication nodes are done."""
 
     def recorded(self, samples: Columns) -> None:
         """The same nodes as rows of the samples, see `SAMPLES_SCHEMA`; all of one iteration."""
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """All ranks completed the iteration, so long after the first of them started."""
+        """All ranks completed the iteration, `jct_ns` after the first of them started."""
 
     def moved(self, bytes_sent: int) -> None:
-        """Payload sent since the run began, bytes."""
+        """Total payload sent since the start of the run, bytes."""
 
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """An agent gave a sign of life: its payload and completed nodes since the run began."""
+        """An agent reported its total payload and completed nodes since the start of the run."""
 
     def writing_trace(self) -> None:
-        """Playing is over, the measured trace is being written."""
+        """Traffic has ended; the measured trace is being written."""

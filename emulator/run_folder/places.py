@@ -1,6 +1,6 @@
-"""Places that a command is to write to, looked at before it begins: one that cannot be had is bad input.
+"""Checks, before a command starts, that it can write its output files and folders.
 
-What Charkha made itself may be replaced by what it makes anew; anything else that is there stays.
+Files that Charkha wrote are replaced; any other existing file is an error.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _MARK_WITHIN_BYTES = 4096
 
 
 def check_file(path: Path, option: str, *, mark: str | None = None, makes_folder: bool = False) -> None:
-    """A file can be written there.
+    """Check that a file can be written.
 
     Args:
         path: of the file.
-        option: of the command line, which named it.
-        mark: stands near the beginning of every such file that Charkha wrote: one that has it may be replaced; None:
-            nothing may.
-        makes_folder: its folder will be made where it is missing.
+        option: command line option that names it, for the error.
+        mark: text near the start of every file of this kind that Charkha writes: a file that contains it is replaced.
+            None: no existing file is replaced.
+        makes_folder: a missing folder will be created.
 
     Raises:
-        InputError: there is something else, its folder is missing, the name is too long, or it may not be written.
+        InputError: another file exists, the folder is missing, the name is too long, or permission is missing.
     """
     try:
-        _check_room(path.parent, is_there=not makes_folder)
+        _check_folder(path.parent, is_there=not makes_folder)
         if not path.name:
             raise _NoPlaceError("a file name is needed")
         _check_name(path.name, path.parent)
@@ -44,13 +44,13 @@ def check_file(path: Path, option: str, *, mark: str | None = None, makes_folder
 
 
 def check_folder(path: Path, option: str) -> None:
-    """A folder can be made there, or is there.
+    """Check that a folder exists or can be created.
 
     Raises:
-        InputError: there is a file, a name is too long, or it may not be written.
+        InputError: a file is in the way, a name is too long, or permission is missing.
     """
     try:
-        _check_room(path, is_there=False)
+        _check_folder(path, is_there=False)
     except OSError as error:
         raise _bad(path, option, error.strerror or str(error)) from error
     except _NoPlaceError as error:
@@ -58,22 +58,22 @@ def check_folder(path: Path, option: str) -> None:
 
 
 class _NoPlaceError(Exception):
-    """Why nothing can be written there."""
+    """Why nothing can be written."""
 
 
 def _bad(path: Path, option: str, problem: str) -> InputError:
     return InputError(f"{option} {path}: cannot be written: {problem}")
 
 
-def _check_room(folder: Path, *, is_there: bool) -> None:
-    """A folder that may be written, or can be made."""
+def _check_folder(folder: Path, *, is_there: bool) -> None:
+    """The folder is writable, or can be created."""
     above = folder.absolute()
     missing: list[str] = []
     while not above.exists():
         missing.append(above.name)
         above = above.parent
     if missing and is_there:
-        raise _NoPlaceError(f"there is no folder {folder}")
+        raise _NoPlaceError(f"folder {folder} does not exist")
     if not above.is_dir():
         raise _NoPlaceError(f"{above if missing else folder} is not a folder")
     for name in missing:
@@ -83,7 +83,7 @@ def _check_room(folder: Path, *, is_there: bool) -> None:
 
 
 def _check_name(name: str, folder: Path) -> None:
-    """By the limit of the file system that has, or will have, the folder."""
+    """The name fits the limit of the file system."""
     while not folder.exists():
         folder = folder.parent
     if len(os.fsencode(name)) > os.pathconf(folder, "PC_NAME_MAX"):
@@ -95,10 +95,10 @@ def _check_replaceable(path: Path, mark: str | None) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise _NoPlaceError("it is a folder")
     if mark is None:
-        raise _NoPlaceError("it is there already; name another")
+        raise _NoPlaceError("it exists; name another")
     if not stat.S_ISREG(found.st_mode):
         raise _NoPlaceError("it is not a regular file")
     with path.open("rb") as file:
         beginning = file.read(_MARK_WITHIN_BYTES)
     if beginning and mark.encode() not in beginning:
-        raise _NoPlaceError("it is there already, and Charkha did not make it; name another, or remove it")
+        raise _NoPlaceError("it exists, and Charkha did not write it; name another, or remove it")

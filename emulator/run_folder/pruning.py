@@ -1,4 +1,4 @@
-"""Removing run folders: only what is recognised as one, whole, and holds nothing that somebody else put there."""
+"""Removing run folders: only folders that are valid runs and contain nothing but files of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN_FOLDERS = ("trace",)
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What becomes of a run folder: `kept_because` is None if it can go."""
+    """Whether a run folder can be removed: `kept_because` is None, or the reason to keep it."""
 
     run: StoredRun
     size_bytes: int
@@ -42,7 +42,7 @@ def choose_runs(folders: Sequence[Path], which: RunFilter, *, root: Path, keep: 
     if folders and not which.is_empty:
         raise InputError("give run folders or filters, not both")
     if not folders and which.is_empty and not keep:
-        raise InputError("name run folders, a filter or --keep N: all runs at once are not pruned")
+        raise InputError("name run folders, a filter or --keep N: all runs are never pruned at once")
     if not folders:
         return list_runs(root, which)[keep:]
     runs = {folder.parent.resolve() / folder.name: stored_run(folder) for folder in folders}
@@ -50,7 +50,7 @@ def choose_runs(folders: Sequence[Path], which: RunFilter, *, root: Path, keep: 
 
 
 def plan_removal(runs: Sequence[StoredRun]) -> list[Removal]:
-    """Which of these run folders can be removed whole; others are kept, and it is said why."""
+    """Decide for each of these run folders whether it can be removed."""
     return [Removal(run, _size(run.folder), _why_kept(run)) for run in runs]
 
 
@@ -58,8 +58,8 @@ def remove(removal: Removal) -> None:
     """Remove a run folder.
 
     Raises:
-        InputError: it is to be kept.
-        HostError: it cannot be removed; its manifest goes last, so that the rest is still known as a run.
+        InputError: it has to be kept.
+        HostError: it cannot be removed. The manifest is removed last, so that the rest still counts as a run.
     """
     folder = removal.run.folder
     why = removal.kept_because or _why_kept(stored_run(folder))
@@ -78,19 +78,19 @@ def remove(removal: Removal) -> None:
 
 def _why_kept(run: StoredRun) -> str | None:
     if not _is_recognised(run):
-        return "it is not recognised as a run"
+        return "it is not a valid run"
     if run.status == RUNNING:
-        return "the run is going on"
+        return "the run has not ended"
     if run.folder.is_symlink():
         return "it is a link"
-    strangers = [entry.name for entry in os.scandir(run.folder) if not _is_own(entry)]
-    if strangers:
-        return f"it holds {', '.join(sorted(strangers))}, which no run writes"
+    foreign = [entry.name for entry in os.scandir(run.folder) if not _is_own(entry)]
+    if foreign:
+        return f"it contains {', '.join(sorted(foreign))}, which no run writes"
     return None
 
 
 def _is_recognised(run: StoredRun) -> bool:
-    """By a manifest that holds in every field."""
+    """Its manifest is valid in every field."""
     try:
         read_run(run.folder)
     except ResultError:

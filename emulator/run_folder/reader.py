@@ -1,7 +1,7 @@
-"""Reading a run folder: whole if it is closed, else as far as it got.
+"""Reading a run folder: complete if it is closed, otherwise up to the last complete batch.
 
-While `manifest.partial.json` is there, the run is going on or has crashed, and the tables are `*.partial.arrows`. Once
-`manifest.json` is there, the folder is closed and never changes again, and the tables are `*.parquet`.
+While `manifest.partial.json` exists, the run has not ended or has crashed, and the tables are `*.partial.arrows`. Once
+`manifest.json` exists, the folder is closed and never changes again, and the tables are `*.parquet`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Run:
     """A run folder that can be read.
 
     Attributes:
-        folder: where it is.
-        manifest: its facts; a folder that was never closed has status `aborted`.
+        folder: its path.
+        manifest: a folder that was never closed has status `aborted`.
         closed: False if the tables are still streams.
     """
 
@@ -42,9 +42,9 @@ class Run:
     closed: bool
 
     def batches(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of a table in the order they were measured, all columns or those named.
+        """The rows of a table in the order of measurement, with all columns or the named ones.
 
-        Columns that may be null, and that an older Charkha did not write, are null.
+        Nullable columns that an older Charkha did not write are null.
 
         Raises:
             ResultError: the table is missing or damaged.
@@ -59,7 +59,7 @@ class Run:
             yield from _parquet_batches(self.folder / part.file_name, part, names)
 
     def table(self, part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table as a whole, each column in one chunk.
+        """A whole table, each column in one chunk.
 
         Raises:
             ResultError: the table is missing or damaged.
@@ -74,8 +74,8 @@ def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.Re
         with path.open("rb") as file, pq.ParquetFile(file) as source:
             written = source.schema_arrow
             for field in map(part.schema.field, names):
-                is_there = field.name in written.names
-                if written.field(field.name) != field if is_there else not field.nullable:
+                is_present = field.name in written.names
+                if written.field(field.name) != field if is_present else not field.nullable:
                     raise ResultError(f"lacks column {field.name} as {field.type}", path=path)
             for batch in source.iter_batches(columns=[name for name in names if name in written.names]):
                 yield _with_columns(batch, part, names)
@@ -84,10 +84,10 @@ def _parquet_batches(path: Path, part: Part, names: list[str]) -> Iterator[pa.Re
 
 
 def _with_columns(batch: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
-    """A batch with exactly these columns: those that it lacks are null."""
+    """A batch with exactly these columns; missing ones are null."""
     schema = pa.schema([part.schema.field(name) for name in names])
-    there = batch.schema.names
-    arrays = [batch[one.name] if one.name in there else pa.nulls(batch.num_rows, one.type) for one in schema]
+    present = batch.schema.names
+    arrays = [batch[one.name] if one.name in present else pa.nulls(batch.num_rows, one.type) for one in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -95,16 +95,16 @@ def read_run(folder: Path) -> Run:
     """Open a run folder, closed or left by a crash.
 
     Raises:
-        ResultError: no run folder, a damaged one, or one of a newer format version.
+        ResultError: not a run folder, or a damaged one, or one of a newer format version.
     """
     try:
         is_closed = (folder / MANIFEST).exists()
-        is_there = is_closed or (folder / PARTIAL_MANIFEST).exists()
+        is_run = is_closed or (folder / PARTIAL_MANIFEST).exists()
     except OSError as error:
         raise ResultError(f"cannot be read ({error.strerror})", path=folder) from error
     if is_closed:
         return Run(folder, read_manifest(folder / MANIFEST), closed=True)
-    if not is_there:
+    if not is_run:
         raise ResultError(f"is not a run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
     run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
@@ -112,7 +112,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _trials_so_far(run: Run) -> Trials:
-    """Which iterations a run counts is in its manifest only once it is closed; until then its tables know."""
+    """Numbers of iterations from the tables: the manifest has them only once the folder is closed."""
     numbers, done = np.unique(run.table(Part.ITERATIONS, ["iteration"])["iteration"].to_numpy(), return_counts=True)
     broken = numbers[(numbers >= 0) & (done < run.manifest.trace.ranks)].tolist()
     return Trials(

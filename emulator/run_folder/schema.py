@@ -1,4 +1,4 @@
-"""The columns of a run folder's tables. docs/results.md says what each one means."""
+"""The tables of a run folder and their columns. docs/results.md explains each column."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 FORMAT_VERSION = 1
-"""Of the whole run folder: raised when a reader of the old one would misread the new one."""
+"""Version of the run folder: raised when a reader of the old version would misread the new one."""
 
 Columns: TypeAlias = Mapping[str, Any]
-"""Column name → numpy array, list (None = null), Arrow array, or one value that holds for every row."""
+"""Column name → numpy array, list (None = null), Arrow array, or one value for every row."""
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 
@@ -111,7 +111,7 @@ class Part(Enum):
 
     @property
     def is_optional(self) -> bool:
-        """Whether a run folder may be without it; it then reads as a table without rows."""
+        """Whether a run folder can lack it; it then reads as an empty table."""
         return self in (Part.COMPUTE, Part.COUNTERS)
 
     @property
@@ -126,7 +126,7 @@ class Part(Enum):
 
     @property
     def stream_name(self) -> str:
-        """Its file while the run goes on."""
+        """Its file during the run."""
         return f"{self.value}.partial.arrows"
 
 
@@ -140,7 +140,7 @@ _SCHEMAS = {
 
 
 def to_batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:
-    """Rows from columns. A column that may be null may be left out.
+    """Rows from columns. Nullable columns can be omitted.
 
     Raises:
         ValueError: a column is unknown, missing, of the wrong type or of another length.
@@ -164,7 +164,7 @@ def _to_array(field: pa.Field[Any], column: Any, rows: int) -> pa.Array[Any]:
         raise ValueError(f"column {field.name} has {len(column)} rows where others have {rows}")
     array = _encode(field.type, column)
     if array.null_count and not field.nullable:
-        raise ValueError(f"column {field.name} lacks values")
+        raise ValueError(f"column {field.name} has missing values")
     return array
 
 

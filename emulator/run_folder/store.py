@@ -1,4 +1,4 @@
-"""The run folders below a root: found and filtered. The folders are the store; nothing else remembers a run."""
+"""Finding and filtering the run folders below a root. The folders are the only store of runs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from emulator.run_folder.layout import CRASHED, MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, read_manifest
 
 RUNS = Path("runs")
-"""Where run folders are made and looked for, unless a command is told otherwise."""
+"""Default root of run folders."""
 UNREADABLE = "unreadable"
 STATUSES = (COMPLETE, ABORTED, RUNNING, UNREADABLE)
 _DIGEST_CHARACTERS = 8
 STILL_S = 600
-"""A folder that was never closed counts as running while something in it is younger than that."""
+"""A folder that was never closed counts as running until nothing in it has changed for this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run folder by its manifest alone.
+    """A run folder, from its manifest alone.
 
     Attributes:
-        manifest: None if it cannot be read; `problem` says why.
-        status: complete, aborted, running (not closed, and something was written lately) or unreadable.
+        manifest: None if it cannot be read; `problem` is the reason.
+        status: complete, aborted, running (not closed, and changed recently) or unreadable.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class StoredRun:
 
     @property
     def created(self) -> datetime | None:
-        """When it began; None if not specified."""
+        """Start time; None if unknown."""
         if self.manifest is None:
             return None
         try:
@@ -52,13 +52,13 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are meant; None = all.
+    """Selects runs; None selects all.
 
     Attributes:
-        trace: pattern for the trace's path or its last part, or the beginning of its digest.
+        trace: pattern for the trace's path or its last part, or the start of its digest.
         dut: pattern for vendor, model, name or kind of the device under test.
         firmware: pattern for its firmware, or the name of its profile.
-        since, until: bounds of when the run began; `until` is excluded.
+        since, until: bounds of the start time; `until` is excluded.
         status: one of STATUSES.
     """
 
@@ -71,31 +71,31 @@ class RunFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Every run is meant."""
+        """Selects every run."""
         return self == RunFilter()
 
-    def takes(self, run: StoredRun) -> bool:
-        """Whether a run is meant; one that cannot be read only where its status, or everything, is asked for."""
+    def matches(self, run: StoredRun) -> bool:
+        """Whether it selects a run. A run that cannot be read matches only its status, or an empty filter."""
         if self.status is not None and run.status != self.status:
             return False
         if run.manifest is None:
             return replace(self, status=None).is_empty
-        return self._takes_manifest(run.manifest) and self._takes_time(run.created)
+        return self._matches_manifest(run.manifest) and self._matches_time(run.created)
 
-    def _takes_manifest(self, manifest: Manifest) -> bool:
+    def _matches_manifest(self, manifest: Manifest) -> bool:
         dut = [str(manifest.dut.get(name) or "") for name in ("vendor", "model", "name", "kind")]
         trace = manifest.trace
         return (
-            (self.trace is None or _is_like(self.trace, (trace.path, Path(trace.path).name)) or self._is_of(trace))
+            (self.trace is None or _is_like(self.trace, (trace.path, Path(trace.path).name)) or self._has_digest(trace))
             and (self.dut is None or _is_like(self.dut, dut))
             and (self.firmware is None or _is_like(self.firmware, _firmwares(manifest)))
         )
 
-    def _is_of(self, trace: TraceFacts) -> bool:
-        beginning = self.trace or ""
-        return len(beginning) >= _DIGEST_CHARACTERS and trace.digest.startswith(beginning)
+    def _has_digest(self, trace: TraceFacts) -> bool:
+        start = self.trace or ""
+        return len(start) >= _DIGEST_CHARACTERS and trace.digest.startswith(start)
 
-    def _takes_time(self, created: datetime | None) -> bool:
+    def _matches_time(self, created: datetime | None) -> bool:
         if created is None:
             return self.since is None and self.until is None
         return (self.since is None or created >= self.since) and (self.until is None or created < self.until)
@@ -111,22 +111,22 @@ def _firmwares(manifest: Manifest) -> list[str]:
 
 
 def firmware_of(manifest: Manifest) -> str | None:
-    """What tells one version of the device from another: its firmware, or the profile that stands for one."""
+    """What distinguishes versions of the device: its firmware, its profile, or both; None if neither is named."""
     return " ".join(_firmwares(manifest)) or None
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a run left this folder, as far as it may be read."""
+    """Whether this is a run folder; False if it cannot be read."""
     with suppress(OSError):
         return any((folder / name).is_file() for name in (MANIFEST, PARTIAL_MANIFEST))
     return False
 
 
 def find_runs(root: Path) -> Iterator[Path]:
-    """Run folders below a root, by name; links are not followed, and no run is looked for inside a run.
+    """Run folders below a root, by name. Links are not followed, and run folders are not searched for further runs.
 
     Raises:
-        InputError: the root is not a folder, or may not be read.
+        InputError: the root is not a folder, or cannot be read.
     """
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
@@ -143,7 +143,7 @@ def find_runs(root: Path) -> Iterator[Path]:
 
 
 def stored_run(folder: Path) -> StoredRun:
-    """A run folder by its manifest, checked as far as a list needs it; never fails on one that is damaged."""
+    """Read the manifest of a run folder; a damaged one is not an error."""
     is_closed = (folder / MANIFEST).exists()
     try:
         manifest = read_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
@@ -157,12 +157,12 @@ def stored_run(folder: Path) -> StoredRun:
 
 
 def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:
-    """The runs below a root that are meant, the newest first, unreadable ones last.
+    """The selected runs below a root, newest first, unreadable ones last.
 
     Raises:
         InputError: the root is not a folder.
     """
-    runs = [run for run in map(stored_run, find_runs(root)) if which.takes(run)]
+    runs = [run for run in map(stored_run, find_runs(root)) if which.matches(run)]
     return sorted(runs, key=lambda run: (-(run.created.timestamp() if run.created else -1), str(run.folder)))
 
 

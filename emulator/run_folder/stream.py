@@ -1,7 +1,7 @@
-"""A table on disk: appended to while the run goes on, readable after a crash, rewritten as Parquet at its end.
+"""A table on disk: appended to during the run, readable after a crash, rewritten as Parquet at the end.
 
-The append-only form is an Arrow IPC stream: a schema, then batches, each complete in itself. A file that ends in the
-middle of a batch is one batch shorter, nothing worse.
+The append-only form is an Arrow IPC stream: a schema, then self-contained batches. A file that ends in the middle of a
+batch loses that batch only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failed write into the user's line.
+    """Turn a failed write into an error for the user.
 
     Raises:
         HostError: the body raised an OSError.
@@ -38,7 +38,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class TableStream:
-    """A table being appended to; a context manager that closes the file.
+    """A table that is appended to; a context manager that closes the file.
 
     Args:
         path: of the stream; must not exist.
@@ -49,7 +49,7 @@ class TableStream:
         self.path = path
         self.schema = schema
         with writing(path):
-            # Unbuffered: a batch is with the operating system when `append` returns, so a killed process loses none.
+            # Unbuffered: when `append` returns, the kernel has the batch, so a killed process loses nothing.
             self._file = path.open("xb", buffering=0)
             self._writer = pa.ipc.new_stream(self._file, schema, options=_OPTIONS)
 
@@ -65,7 +65,7 @@ class TableStream:
         """Write a batch.
 
         Raises:
-            HostError: it could not be written; the stream stays readable up to the batch before.
+            HostError: it could not be written; the stream stays readable up to the previous batch.
         """
         with writing(self.path):
             self._writer.write_batch(batch)
@@ -86,7 +86,7 @@ class TableStream:
 
 
 def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
-    """Every whole batch of a stream, whether it was closed or cut short.
+    """Every complete batch of a stream, closed or truncated.
 
     Raises:
         ResultError: the file cannot be read at all.
@@ -109,20 +109,20 @@ def _whole_batches(source: BufferedReader, path: Path) -> Iterator[pa.RecordBatc
     except StopIteration:
         return
     except (pa.ArrowInvalid, OSError) as error:
-        # Arrow says "ended too early" with an OSError that has no number; one with a number is the disk's.
+        # For a truncated stream Arrow raises an OSError without errno; one with errno comes from the disk.
         if getattr(error, "errno", None):
             raise ResultError(f"cannot be read ({error})", path=path) from error
 
 
 def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write a table in bounded memory; the file appears under its name only when it is whole.
+    """Write a table in bounded memory; the file gets its name when it is complete.
 
     Raises:
         HostError: it could not be written.
     """
     unfinished = path.with_name(path.name + ".tmp")
     with writing(path):
-        # As a file: Arrow takes paths for text, which they need not be.
+        # An open file, because Arrow accepts only paths that are valid text.
         with unfinished.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for group in _row_groups(batches, schema):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)

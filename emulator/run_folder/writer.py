@@ -1,8 +1,4 @@
-"""Writing a run folder: appended to as the run goes, closed by renaming its manifest.
-
-While `manifest.partial.json` is there, the run is going on or has crashed, and the tables are `*.partial.arrows`. Once
-`manifest.json` is there, the folder is closed and never changes again, and the tables are `*.parquet`.
-"""
+"""Writing a run folder: appended to during the run, closed by renaming its manifest. See reader.py for its states."""
 
 from __future__ import annotations
 
@@ -37,14 +33,13 @@ _BATCH_SECONDS = 0.5
 
 
 class RunWriter:
-    """Writes one run folder; a context manager that closes it, saying how the run ended.
+    """Writes one run folder; a context manager that closes it as `complete`, or after an exception as `aborted`.
 
-    Leaving without an exception closes as `complete`, with one as `aborted`. Rows are with the operating system at
-    the latest half a second after the next call.
+    Rows are passed to the kernel at most half a second after the next call.
 
     Args:
-        folder: to be created; may exist only when empty.
-        manifest: the facts known at the start. Assign `manifest` anew when more is known.
+        folder: is created; it must be empty if it exists.
+        manifest: the facts known at the start. Assign `manifest` when more is known.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -60,7 +55,7 @@ class RunWriter:
         """Create the folder.
 
         Raises:
-            InputError: there is something in it already.
+            InputError: it is not empty.
             HostError: it cannot be written.
         """
         _create(self.folder)
@@ -82,7 +77,7 @@ class RunWriter:
         except EmulatorError:
             if error is None:
                 raise
-            # The error that ended the run is the one to tell; what was measured stays readable as streams.
+            # Report the error that ended the run; what was measured stays readable as streams.
 
     @property
     def manifest(self) -> Manifest:
@@ -95,7 +90,7 @@ class RunWriter:
         self._write_manifest(PARTIAL_MANIFEST)
 
     def add_samples(self, columns: Columns) -> None:
-        """Append completed communication nodes, see `SAMPLES_SCHEMA`.
+        """Append samples of communication nodes, see `SAMPLES_SCHEMA`.
 
         Raises:
             HostError: they cannot be written.
@@ -103,7 +98,7 @@ class RunWriter:
         self._add(Part.SAMPLES, columns)
 
     def add_iteration(self, iteration: int, ranks: Sequence[RankSummary]) -> None:
-        """Append how these ranks spent an iteration they completed.
+        """Append how these ranks spent an iteration that they completed.
 
         Raises:
             HostError: it cannot be written.
@@ -111,7 +106,7 @@ class RunWriter:
         self._add(Part.ITERATIONS, {"iteration": iteration} | _columns(RankSummary, ranks))
 
     def add_compute(self, spans: ComputeSpans) -> None:
-        """Append when devices were busy; without any the folder has no such table.
+        """Append the times when devices were busy; without any, the folder has no such table.
 
         Raises:
             HostError: they cannot be written.
@@ -120,7 +115,7 @@ class RunWriter:
         self._add(Part.COMPUTE, {"iteration": np.full(len(spans.rank), spans.iteration, np.int32), **columns})
 
     def add_flows(self, flows: Sequence[FlowCounters]) -> None:
-        """Append counters of flows, a row each.
+        """Append counters of flows, one row each.
 
         Raises:
             HostError: they cannot be written.
@@ -128,7 +123,7 @@ class RunWriter:
         self._add(Part.FLOWS, _columns(FlowCounters, flows))
 
     def add_counters(self, columns: Columns) -> None:
-        """Append observations of counters of devices, see `COUNTERS_SCHEMA`; without any the folder has no such table.
+        """Append readings of device counters, see `COUNTERS_SCHEMA`; without any, the folder has no such table.
 
         Raises:
             HostError: they cannot be written.
@@ -136,7 +131,7 @@ class RunWriter:
         self._add(Part.COUNTERS, columns)
 
     def flush(self) -> None:
-        """Write what is held back.
+        """Write the rows that are still in memory.
 
         Raises:
             HostError: it cannot be written.
@@ -150,7 +145,7 @@ class RunWriter:
         self._written_at = time.monotonic()
 
     def adjust(self, part: Part, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-        """Rewrite a table batch by batch once nothing is added to it any more; the old rows stay until it is whole.
+        """Rewrite a table batch by batch, after its last row; the old rows stay until the new ones are complete.
 
         Raises:
             HostError: it cannot be written.
@@ -168,10 +163,10 @@ class RunWriter:
             publish(unfinished, path)
 
     def run(self) -> Run:
-        """The run so far, to be read before the folder is closed: for the summary and the measured trace.
+        """The run so far, readable before the folder is closed: for the summary and the measured trace.
 
         Raises:
-            HostError: what is held back cannot be written.
+            HostError: rows in memory cannot be written.
         """
         if not self._closed:
             self.flush()
@@ -215,7 +210,7 @@ class RunWriter:
         path = self.folder / name
         unfinished = path.with_name(name + ".tmp")
         with writing(path):
-            # A path need not be text: its bytes become JSON's own escapes, which read back as the same path.
+            # Bytes of a path that are not text become JSON escapes, which read back as the same path.
             unfinished.write_text(to_json(self._manifest), encoding="utf-8", errors="backslashreplace")
             publish(unfinished, path)
 

@@ -29,7 +29,7 @@ def test_the_default_target_is_named_after_the_run(run: Path, tmp_path: Path) ->
     assert json.loads((tmp_path / "run.json").read_text())["config"]["iterations"] == 3
     again = charkha("export", run, "--to", "nccl-tests-json", cwd=tmp_path)
     assert again.code == 2
-    assert "--out run.json: cannot be written: it is there already" in again.error
+    assert "--out run.json: cannot be written: it exists" in again.error
 
 
 def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:

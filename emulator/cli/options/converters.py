@@ -1,4 +1,4 @@
-"""From the text of an argument to its value: errors say what is needed."""
+"""Converters from the text of an argument to its value, with errors that name the expected form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def argument(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def whole(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
-    """Reads a whole number from `least` to `most`."""
+    """A converter for whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         if not text.lstrip("-").isdecimal() or int(text) < least:

@@ -65,6 +65,6 @@ def test_junit_calls_a_run_that_did_not_complete_an_error(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_there_is_never_overwritten(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(InputError, match="it is there already"):
+    with pytest.raises(InputError, match="it exists"):
         export(run, name, tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "precious"

@@ -20,10 +20,10 @@ LONG = "x" * 300
         (f"file/{LONG}", "file is not a folder"),
         ("folder", "it is a folder"),
         ("", "a file name is needed"),
-        ("none/page.html", "there is no folder none"),
+        ("none/page.html", "folder none does not exist"),
         ("file/page.html", "file is not a folder"),
         ("pipe", "it is not a regular file"),
-        ("file", "Charkha did not make it"),
+        ("file", "Charkha did not write it"),
     ],
 )
 def test_a_file_has_a_place_or_a_reason(
@@ -44,7 +44,7 @@ def test_what_charkha_made_and_what_is_empty_may_be_replaced(tmp_path: Path) -> 
     check_file(page, "--html", mark=HTML_MARK)
     page.write_text(f"<head>{HTML_MARK}")
     check_file(page, "--html", mark=HTML_MARK)
-    with pytest.raises(InputError, match="it is there already"):
+    with pytest.raises(InputError, match="it exists"):
         check_file(page, "--out")
 
 

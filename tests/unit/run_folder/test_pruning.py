@@ -43,5 +43,5 @@ def test_folders_and_a_filter_are_refused(root: Path) -> None:
 
 
 def test_everything_at_once_is_refused(root: Path) -> None:
-    with pytest.raises(InputError, match="not pruned"):
+    with pytest.raises(InputError, match="never pruned"):
         choose_runs([], RunFilter(), root=root)

@@ -113,7 +113,7 @@ def test_what_is_wrong_in_a_field_that_no_list_shows_keeps_a_folder(tmp_path: Pa
     path = stored(tmp_path, "one") / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": "x"}))
     (found,) = plan_removal(list_runs(tmp_path, RunFilter()))
-    assert found.kept_because == "it is not recognised as a run"
+    assert found.kept_because == "it is not a valid run"
 
 
 def test_a_folder_that_the_system_does_not_open_is_no_run_folder(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_a_link_in_a_run_points_to_is_not_removed(tmp_path: Path) -> None:
 def test_what_is_no_run_or_is_still_running_is_kept(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
     found = plan_removal([stored_run(tmp_path), stored_run(unfinished(tmp_path / "now", seconds_ago=5))])
-    assert [one.kept_because for one in found] == ["it is not recognised as a run", "the run is going on"]
+    assert [one.kept_because for one in found] == ["it is not a valid run", "the run has not ended"]
 
 
 def test_a_run_that_someone_wrote_to_since_it_was_planned_is_kept(tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def test_the_manifest_says_what_was_installed() -> None:
     [
         ({"what": [1]}, "what"),
         ({"src": [1, 2], "dst": [1], "bytes": 0, "messages": 0}, "dst has 1 rows"),
-        ({"src": [1], "bytes": 0, "messages": 0}, "dst lacks values"),
+        ({"src": [1], "bytes": 0, "messages": 0}, "dst has missing values"),
     ],
 )
 def test_rows_that_do_not_fit_the_schema_are_a_bug_that_shows(columns: dict[str, object], problem: str) -> None:

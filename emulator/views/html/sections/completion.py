@@ -38,7 +38,7 @@ def completion(facts: RunFacts) -> Section:
     blocks: list[Block] = [_table(rows)]
     blocks += _sweeps(rows)
     blocks += [_curves(facts, rows[:DRAWN]), _over_iterations(facts, rows[:DRAWN])]
-    if not facts.is_running:  # bootstrap intervals take too long for a page that is made again and again
+    if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.append(_percentiles(facts, rows))
     return Section("completion", "Completion times", blocks, about)
 

@@ -18,7 +18,7 @@ _RANK_COLUMNS: tuple[Column[RankLateness], ...] = (
     Column("rank", cell=lambda one: str(one.rank)),
     Column("last in", "collectives in which this rank was last", cell=lambda one: f"{one.last:,}"),
     Column("of", "collectives of this rank", cell=lambda one: f"{one.of:,}"),
-    Column("expected", "by chance, if all members were alike", cell=lambda one: number_cell(one.expected)),
+    Column("expected", "by chance, if all members were equally likely", cell=lambda one: number_cell(one.expected)),
     Column("behind", "median time after the last but one member", cell=lambda one: duration_cell(one.behind_ns)),
     Column(
         "iterations",

@@ -49,7 +49,7 @@ def description(facts: RunFacts) -> Section:
         _parameters(facts.manifest),
         comparability(facts),
     ]
-    if not facts.is_running:  # bootstrap intervals take too long for a page that is made again and again
+    if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.insert(-1, _repeatability(facts))
     return Section("description", "Test description", blocks, _ABOUT)
 

@@ -206,9 +206,9 @@ def test_a_place_for_a_file_is_looked_at_first(
 ) -> None:
     groups, mine = (store / "a", store / "same"), tmp_path / "mine.txt"
     mine.write_text("precious")
-    wrong = f"{option} /nowhere/file: cannot be written: there is no folder /nowhere"
+    wrong = f"{option} /nowhere/file: cannot be written: folder /nowhere does not exist"
     assert wrong in refused(capsys, *groups, option, "/nowhere/file")
-    assert "Charkha did not make it" in refused(capsys, *groups, option, mine)
+    assert "Charkha did not write it" in refused(capsys, *groups, option, mine)
     assert mine.read_text() == "precious"
     for _ in range(2):  # its own file it replaces
         shown(capsys, *groups, option, tmp_path / "file")

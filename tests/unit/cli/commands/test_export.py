@@ -26,7 +26,7 @@ def test_a_file_is_named_after_the_run_and_its_path_is_printed(run: Path, capsys
     assert (streams.out, streams.err) == ("one.junit.xml\n", "")
     assert Path("one.junit.xml").read_text().startswith("<testsuites ")
     assert sorted(run.iterdir()) == before
-    assert "it is there already" in refused("export", run, "--to", "junit", capsys=capsys)
+    assert "it exists" in refused("export", run, "--to", "junit", capsys=capsys)
 
 
 def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +44,7 @@ def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]
         (["--to", "otel"], "needs the URL of a collector"),
         (["--to", "otel", "--endpoint", "localhost:4318"], "needs the URL of a collector"),
         (["--to", "otel", "--endpoint", "http://localhost", "--out", "x"], "writes no file"),
-        (["--to", "csv", "--out", "nowhere/x"], "there is no folder nowhere"),
+        (["--to", "csv", "--out", "nowhere/x"], "folder nowhere does not exist"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

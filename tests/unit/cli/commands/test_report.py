@@ -34,7 +34,7 @@ def test_the_page_goes_where_the_user_wants_it(run: Path, tmp_path: Path, capsys
 
 def test_files_of_others_are_not_replaced(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "report.html").write_text("mine")
-    assert "Charkha did not make it" in refused("report", run, capsys=capsys)
+    assert "Charkha did not write it" in refused("report", run, capsys=capsys)
     assert (run / "report.html").read_text() == "mine"
 
 

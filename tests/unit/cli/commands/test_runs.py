@@ -93,15 +93,15 @@ def test_pruning_lists_first_and_removes_with_yes(store: Path, capsys: pytest.Ca
     assert "add --yes" in out
     assert (store / "a" / "01").exists()
     (store / "a" / "01" / "notes.txt").write_text("mine")
-    assert "kept: runs/a/01: it holds notes.txt" in shown(capsys, "prune", "runs/a/01", "runs/b/01", "--yes")
+    assert "kept: runs/a/01: it contains notes.txt" in shown(capsys, "prune", "runs/a/01", "runs/b/01", "--yes")
     assert sorted(path.parent.name + path.name for path in store.glob("*/*")) == ["a01", "a02"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["prune"], "all runs at once are not pruned"),
-        (["prune", "--yes"], "all runs at once are not pruned"),
+        (["prune"], "all runs are never pruned at once"),
+        (["prune", "--yes"], "all runs are never pruned at once"),
         (["prune", "runs/a/01", "--status", "complete"], "not both"),
         (["list", "nowhere"], "nowhere: cannot be read"),
         (["show", "runs"], "runs: is not a run folder"),
