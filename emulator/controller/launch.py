@@ -25,7 +25,7 @@ class LocalAgents:
         token: handed over in the environment, where other users cannot read it.
         log_folder: their stderr goes to `<name>.log` there.
         on_exit: called with (name, exit code, reason) when one ends; below 0 the code is that of a signal.
-        prefixes: agent → a command that becomes the agent, put before it: `ip netns exec NAME`.
+        exec_prefixes: agent → a command that becomes the agent, put before it: `ip netns exec NAME`.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class LocalAgents:
         token: str,
         log_folder: Path,
         on_exit: Callable[[str, int, str], None],
-        prefixes: Mapping[str, Sequence[str]] | None = None,
+        exec_prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._names, self._target, self._token = names, target, token
-        self._prefixes = prefixes or {}
+        self._exec_prefixes = exec_prefixes or {}
         self._log_folder, self._on_exit = log_folder, on_exit
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._watchers: list[asyncio.Task[None]] = []
@@ -79,7 +79,7 @@ class LocalAgents:
         agent = [sys.executable, "-P", "-m", "agents", "--controller", self._target, "--name", name]
         with (self._log_folder / f"{name}.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
-                *self._prefixes.get(name, ()),
+                *self._exec_prefixes.get(name, ()),
                 *agent,
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -30,7 +30,7 @@ class RunPlan:
         networks: agent → prefixes of ranks elsewhere on its own link.
         listening: where agents dial in besides the local ones.
         join_timeout_s: agents that are not there by then end the run.
-        prefixes: local agent → a command that becomes it, put before it.
+        exec_prefixes: local agent → a command that becomes it, put before it.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
     """
@@ -54,7 +54,7 @@ class RunPlan:
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     listening: Listening | None = None
     join_timeout_s: float | None = None
-    prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def local_agents(self) -> list[str]:

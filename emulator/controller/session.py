@@ -300,5 +300,5 @@ class RunSession:
             token=token,
             log_folder=folder,
             on_exit=self._exited,
-            prefixes=self._plan.prefixes,
+            exec_prefixes=self._plan.exec_prefixes,
         )

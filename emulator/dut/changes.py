@@ -9,7 +9,7 @@ from emulator.dut import ports as port_commands
 from emulator.dut.nftables import CompiledRule, compile_rule, is_at_egress
 from emulator.dut.profile import Above, Delay, Mark, Police, PortDown, Profile, Rule, Shape
 from emulator.lab.model import Design, Node, Port
-from emulator.lab.recipe import Batch, inside
+from emulator.lab.recipe import Batch, exec_prefix
 from emulator.topology.network import End
 
 
@@ -57,7 +57,7 @@ def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, fram
 
 def nft(node: Node, text: str, *options: str) -> Batch:
     """nft in a node's namespace, with this text."""
-    return Batch((*inside(node), "nft", *options, "-f", "-"), text.splitlines())
+    return Batch((*exec_prefix(node), "nft", *options, "-f", "-"), text.splitlines())
 
 
 def _changes(

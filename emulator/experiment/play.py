@@ -269,7 +269,7 @@ class PreparedRun:
             silence_timeout_s=resolved.timeout_s,
             transport_options=resolved.options,
             local=self._assignment.local,
-            prefixes=_exec_prefixes(self._testbed),
+            exec_prefixes=_exec_prefixes(self._testbed),
             port_shares=self._port_shares(),
             interfaces=[topology.interface_of(rank).name for rank in ranks],
             networks={name: networks_beside(topology, ranks_of[name]) for name in remote},
@@ -392,7 +392,7 @@ def _absolute(section: S, *names: str) -> S:
 
 
 def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
-    return testbed.lab.prefixes if testbed.lab is not None else {}
+    return testbed.lab.exec_prefixes if testbed.lab is not None else {}
 
 
 def _assign(experiment: Experiment, testbed: Testbed, address: Listening | None) -> Assignment:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
-from emulator.lab.egress import require_egress, ways
+from emulator.lab.egress import address_pairs, require_egress
 from emulator.lab.playing import LabPlace, find_place, require_addresses
 from emulator.roce.constants import UDP_PORT
 from emulator.topology.load import load_topology
@@ -73,11 +73,11 @@ def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:
     if lab is None:
         require_addresses(topology, ranks)
         if topology.network.is_drawn:
-            require_egress([way for way in ways(topology, ranks) if not way.is_loopback], devices={})
+            require_egress([pair for pair in address_pairs(topology, ranks) if not pair.is_loopback], devices={})
         return None
     for host, namespace in lab.namespaces.items():
         own = [rank for rank in ranks if topology.host_of(rank).name == host]
-        require_egress(list(ways(topology, own)), devices=lab.devices, namespace=namespace)
+        require_egress(list(address_pairs(topology, own)), devices=lab.devices, namespace=namespace)
     return lab
 
 

@@ -9,8 +9,8 @@ from itertools import count
 
 from emulator.errors import PlanError
 from emulator.lab.model import HOST, ROUTER, SWITCHES, Design, Forward, Hop, LabRoute, Neighbour, Node, Port
+from emulator.lab.next_hops import NextHops, Step
 from emulator.lab.shaping import shape
-from emulator.lab.walk import Step, Walk
 from emulator.planner.network.ecmp import hash_seed
 from emulator.planner.network.header_overhead import DEFAULT_MTU
 from emulator.topology.model import Topology
@@ -74,7 +74,7 @@ def first_address(prefix: str) -> str:
 
 class _Designer:
     def __init__(self, network: Network, lab_id: str) -> None:
-        self._network, self._lab_id, self._walk = network, lab_id, Walk(network)
+        self._network, self._lab_id, self._next_hops = network, lab_id, NextHops(network)
         self._link = {end: link for link in network.links for end in link.ends}
         self._mac = {end: _mac(number) for number, end in enumerate(self._link)}
         self._interface = {
@@ -114,7 +114,7 @@ class _Designer:
             for destination in self._interface:
                 if destination.node == name:
                     continue
-                step = self._walk.from_host(source, destination)
+                step = self._next_hops.from_host(source, destination)
                 if step is None:
                     continue
                 routes += self._routes(destination, [step], source.port if len(ends) > 1 else None)
@@ -127,12 +127,12 @@ class _Designer:
         namespace = namespace_name(self._lab_id, name)
         if kind != ROUTER:
             return Node(
-                name, kind, namespace, ports, forwards=[self._forward(step) for step in self._walk.behind(name)]
+                name, kind, namespace, ports, forwards=[self._forward(step) for step in self._next_hops.behind(name)]
             )
         routes: list[LabRoute] = []
         neighbours: dict[Neighbour, None] = {}
         for destination in self._interface:
-            steps = self._walk.from_router(name, destination)
+            steps = self._next_hops.from_router(name, destination)
             routes += self._routes(destination, steps, None) if steps else []
             neighbours |= self._neighbours(destination, steps)
         return Node(name, kind, namespace, ports, routes, list(neighbours), hash_seed=self._seed[name])

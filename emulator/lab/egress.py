@@ -1,4 +1,4 @@
-"""Through which interface traffic would leave: a run must load the ports that its topology names, and no others."""
+"""Checks through which interface traffic would leave: a run loads only the ports that its topology names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from emulator.topology.model import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """From an address of a host's interface to an address elsewhere."""
+class AddressPair:
+    """An address of a host's interface, and one of another host that it sends to."""
 
     host: str
     interface: str
@@ -22,12 +22,12 @@ class Way:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it never leaves the host, as its addresses say."""
+        """Whether traffic between them stays on the host."""
         return ip_address(self.source).is_loopback
 
 
-def ways(topology: Topology, ranks: Sequence[int]) -> Iterator[Way]:
-    """From every port that has one of these ranks to every port of another host: one address stands for all."""
+def address_pairs(topology: Topology, ranks: Sequence[int]) -> Iterator[AddressPair]:
+    """From every port with one of these ranks to every port of another host; one address stands for all of a port."""
     first: dict[tuple[int, int], int] = {}
     for rank in range(topology.ranks):
         first.setdefault(topology.port_of(rank), rank)
@@ -36,7 +36,7 @@ def ways(topology: Topology, ranks: Sequence[int]) -> Iterator[Way]:
         source = first[port]
         for there, destination in first.items():
             if there[0] != port[0]:
-                yield Way(
+                yield AddressPair(
                     topology.host_of(source).name,
                     topology.interface_of(source).name,
                     topology.address_of(source),
@@ -45,31 +45,31 @@ def ways(topology: Topology, ranks: Sequence[int]) -> Iterator[Way]:
 
 
 def require_egress(
-    wanted: Sequence[Way], *, devices: Mapping[tuple[str, str], str], namespace: str | None = None
+    wanted: Sequence[AddressPair], *, devices: Mapping[tuple[str, str], str], namespace: str | None = None
 ) -> None:
     """Refuse a run whose traffic would leave through another interface than the topology's.
 
     Args:
-        wanted: from hosts that are all in one namespace.
-        devices: (host, interface) → name of the device, where that is another one.
-        namespace: where to look; None = where this process is.
+        wanted: pairs to check; their hosts are all in one namespace.
+        devices: (host, interface) → name of the device, if it differs from the interface's.
+        namespace: where to look; None: the namespace of this process.
 
     Raises:
         PlanError: there is no route, or it leads elsewhere.
     """
-    for way, found in zip(wanted, _devices(wanted, namespace), strict=True):
-        device = devices.get((way.host, way.interface), way.interface)
+    for pair, found in zip(wanted, _devices(wanted, namespace), strict=True):
+        device = devices.get((pair.host, pair.interface), pair.interface)
         if found != device:
             leaves = f"would leave through {found}" if found else "has no route"
-            problem = f"traffic of {way.host}:{way.interface} from {way.source} to {way.destination} {leaves}"
-            raise PlanError(f"{problem}, not through {device}: `ip route get {way.destination} from {way.source}`")
+            problem = f"traffic of {pair.host}:{pair.interface} from {pair.source} to {pair.destination} {leaves}"
+            raise PlanError(f"{problem}, not through {device}: `ip route get {pair.destination} from {pair.source}`")
 
 
-def _devices(wanted: Sequence[Way], namespace: str | None) -> list[str | None]:
+def _devices(wanted: Sequence[AddressPair], namespace: str | None) -> list[str | None]:
     if not wanted:
         return []
     where = ("-n", namespace) if namespace is not None else ()
-    asked = "".join(f"route get {way.destination} from {way.source}\n" for way in wanted)
+    asked = "".join(f"route get {pair.destination} from {pair.source}\n" for pair in wanted)
     done = subprocess.run(
         ("ip", *where, "-oneline", "-force", "-batch", "-"), input=asked, capture_output=True, text=True, check=False
     )
@@ -79,4 +79,4 @@ def _devices(wanted: Sequence[Way], namespace: str | None) -> list[str | None]:
         if "dev" in words and "from" in words:
             start = 1 if words[0] == "local" else 0
             found[words[start], words[words.index("from") + 1]] = words[words.index("dev") + 1]
-    return [found.get((way.destination, way.source)) for way in wanted]
+    return [found.get((pair.destination, pair.source)) for pair in wanted]

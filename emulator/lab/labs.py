@@ -1,45 +1,40 @@
-"""Brings up labs, takes them down, finds them."""
+"""Brings labs up, takes them down, finds them."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import os
 import platform
 import re
-import signal
 import time
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from emulator.errors import HostError, InputError, PlanError
-from emulator.lab.commands import attempt, require_root, require_tools, run
+from emulator.lab.commands import require_root, require_tools, run
 from emulator.lab.design import make_design
 from emulator.lab.model import OVS, Design, Node
 from emulator.lab.ovs import TOOLS as OVS_TOOLS
 from emulator.lab.ovs import ovs_batches, version_batch
-from emulator.lab.recipe import Batch, cables, node_batches, removal, shaping_batch
+from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
+from emulator.lab.removal import existing, remove_namespaces
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
 from emulator.topology.model import Topology
 
-NAMESPACES = Path("/run/netns")
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
-TERM_GRACE_S = 1.0
 CARRIER_TIMEOUT_S = 10.0
 FORWARDING = "forwarding"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
-def lab_id_of(topology: Topology, asked: str | None) -> str:
-    """What a lab is called: as asked, else as its topology.
+def lab_id_of(topology: Topology, requested: str | None) -> str:
+    """The id of a lab: as requested, or derived from the topology's name.
 
     Raises:
         PlanError: that cannot be part of a namespace's name.
     """
-    lab_id = asked if asked is not None else re.sub(r"[^A-Za-z0-9_.-]+", "-", topology.name)[:32]
+    lab_id = requested if requested is not None else re.sub(r"[^A-Za-z0-9_.-]+", "-", topology.name)[:32]
     if not _ID.fullmatch(lab_id):
         raise PlanError(
             f"--id {lab_id!r}: 1 to 32 letters, digits, dots, dashes or underscores, a letter or digit first"
@@ -58,11 +53,11 @@ class Labs:
         self.store = store or LabStore()
 
     def up(self, topology: Topology, *, lab_id: str, limited: str | None = None) -> LabState:
-        """Bring up the lab of a topology. If it fails half-way, what is there is removed.
+        """Bring up the lab of a topology. If that fails, everything made so far is removed.
 
         Args:
-            topology: from a file; settled for any number of ranks.
-            lab_id: what the lab is called.
+            topology: from a file; valid for any number of ranks.
+            lab_id: its id.
             limited: why this host cannot carry all its rates at once.
 
         Raises:
@@ -111,10 +106,7 @@ class Labs:
             self.store.forget(lab_id)
             return was_there
         self.store.write(replace(state, phase=REMOVING))
-        namespaces = [node.namespace for node in state.design.nodes if (NAMESPACES / node.namespace).exists()]
-        _end_processes(namespaces)
-        attempt(removal(namespaces))
-        left = [name for name in namespaces if (NAMESPACES / name).exists()]
+        left = remove_namespaces([node.namespace for node in state.design.nodes])
         if left:
             raise HostError(f"namespaces of lab {lab_id} cannot be removed: try `ip netns delete {left[0]}`")
         self.store.forget(lab_id)
@@ -155,13 +147,13 @@ class Labs:
         """
         return [state for state in self.store.states() if state.digest == digest and state.phase == UP]
 
-    # --- raising ------------------------------------------------------------------------------------------------
+    # Bringing up.
 
     def _make_way(self, lab_id: str) -> None:
         """Remove what a killed `up` or `down` left under this id.
 
         Raises:
-            PlanError: the lab is up, or somebody is at it.
+            PlanError: the lab is up, or another process is bringing it up.
         """
         if not self.store.folder(lab_id).is_dir():
             return
@@ -170,22 +162,20 @@ class Labs:
             problem = f"a lab {lab_id} is up already: `charkha lab down {lab_id}`, or another name with --id"
             raise PlanError(problem)
         if state is not None and state.phase == RAISING and state.owner.is_alive:
-            raise PlanError(
-                f"process {state.owner.pid} is bringing up lab {lab_id} just now: give another name with --id"
-            )
+            raise PlanError(f"process {state.owner.pid} is bringing up lab {lab_id}: give another name with --id")
         self.down(lab_id)
 
     def _claim(self, lab_id: str) -> None:
         try:
             self.store.claim(lab_id)
         except FileExistsError:
-            raise PlanError(f"somebody is bringing up lab {lab_id} just now: give another name with --id") from None
+            raise PlanError(f"another process is bringing up lab {lab_id}: give another name with --id") from None
 
     def _refuse_taken(self, design: Design) -> None:
-        """What has a name of ours but is not a lab's must stay."""
-        taken = [node.namespace for node in design.nodes if (NAMESPACES / node.namespace).exists()]
+        """Refuse names of namespaces that exist: they are not this lab's to remove."""
+        taken = existing(node.namespace for node in design.nodes)
         if taken:
-            raise PlanError(f"a namespace {taken[0]} is there, but of no lab: give the lab another name with --id")
+            raise PlanError(f"namespace {taken[0]} exists and belongs to no lab: give the lab another name with --id")
 
     def _realise(self, design: Design) -> None:
         run(cables(design))
@@ -205,10 +195,10 @@ class Labs:
 
 
 def _await_carriers(design: Design) -> None:
-    """Wait until every device is up and every bridge's port forwards, which takes the kernel up to a second.
+    """Wait until every device is up and every bridge port forwards, which takes the kernel up to a second.
 
     Raises:
-        HostError: one does not come up.
+        HostError: one of them does not come up.
     """
     deadline = time.monotonic() + CARRIER_TIMEOUT_S
     waiting = list(design.nodes)
@@ -227,27 +217,8 @@ def _is_ready(node: Node) -> bool:
 
 
 def _versions(design: Design) -> dict[str, str]:
-    """Of the kernel, and of what else forwards."""
+    """Versions of the kernel and of Open vSwitch, if a switch uses it."""
     found = {"kernel": platform.release()}
     if any(node.kind == OVS for node in design.nodes):
         found["openvswitch"] = run(version_batch()).splitlines()[0].split()[-1]
     return found
-
-
-def processes_in(namespaces: Iterable[str]) -> list[int]:
-    """Ids of processes that run inside these namespaces."""
-    printed = (attempt(Batch(("ip", "netns", "pids", name))) for name in namespaces)
-    return [int(word) for text in printed for word in text.split()]
-
-
-def _end_processes(namespaces: Sequence[str]) -> None:
-    """End what runs inside: asked first, then killed."""
-    deadline = time.monotonic() + TERM_GRACE_S
-    number = signal.SIGTERM
-    while pids := [pid for pid in processes_in(namespaces) if pid != os.getpid()]:
-        if time.monotonic() > deadline:
-            number = signal.SIGKILL
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        time.sleep(0.02)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emulator.lab.model import Node
-from emulator.lab.recipe import BRIDGE_DEVICE, Batch, inside
+from emulator.lab.recipe import BRIDGE_DEVICE, Batch, exec_prefix
 
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
@@ -23,7 +23,7 @@ def ovs_batches(node: Node, folder: Path) -> Iterator[Batch]:
         folder: its own, which exists.
     """
     database, socket = folder / "conf.db", folder / "db.sock"
-    entered = (*inside(node), "env", f"OVS_RUNDIR={folder}", f"OVS_LOGDIR={folder}")
+    entered = (*exec_prefix(node), "env", f"OVS_RUNDIR={folder}", f"OVS_LOGDIR={folder}")
     yield Batch((*entered, "ovsdb-tool", "create", str(database), str(SCHEMA)))
     server = ("ovsdb-server", str(database), f"--remote=punix:{socket}")
     yield Batch((*entered, *server, *_daemon(folder, "ovsdb-server")))

@@ -1,4 +1,4 @@
-"""A run inside a lab: which lab, how its agents get into their namespaces, and what the record says of it."""
+"""A run inside a lab: which lab, how its agents enter their namespaces, and what the manifest records of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 
 from emulator.errors import HostError, PlanError
 from emulator.lab.commands import require_root
-from emulator.lab.labs import NAMESPACES, Labs
+from emulator.lab.labs import Labs
 from emulator.lab.model import ROUTER, Node
-from emulator.lab.recipe import HASH_POLICY, inside
+from emulator.lab.recipe import HASH_POLICY, exec_prefix
+from emulator.lab.removal import existing
 from emulator.lab.state import LabState
 from emulator.topology.model import Topology
 
@@ -26,16 +27,16 @@ class LabPlace:
     state: LabState
 
     @property
-    def prefixes(self) -> Mapping[str, Sequence[str]]:
-        """Host → what runs its agent inside it, when put before it: on one core, one host after the other.
+    def exec_prefixes(self) -> Mapping[str, Sequence[str]]:
+        """Host → the words before the command of its agent: they run it in the host's namespace, on one core.
 
-        What a host sends then goes through the lab on that core, in order. On several, frames that leave one close
-        behind the other would overtake each other, and the tester would be what reorders.
+        What a host sends then crosses the lab on that core, in order. On several cores, frames that leave close
+        together would overtake each other: the tester itself would reorder.
         """
         cores = sorted(os.sched_getaffinity(0))
         hosts = [node for node in self.state.design.nodes if node.is_host]
         return {
-            node.name: (*inside(node), "taskset", "-c", str(cores[number % len(cores)]))
+            node.name: (*exec_prefix(node), "taskset", "-c", str(cores[number % len(cores)]))
             for number, node in enumerate(hosts)
         }
 
@@ -50,7 +51,7 @@ class LabPlace:
         return {(node.name, port.name): port.device for node in self.state.design.nodes for port in node.ports}
 
     def facts(self) -> Mapping[str, Any]:
-        """For the record: what realises the topology, and with which parameters; rates in bit/s, sizes in bytes."""
+        """For the manifest: what implements the topology, with its parameters; rates in bit/s, sizes in bytes."""
         state = self.state
         return {
             "id": state.lab_id,
@@ -79,31 +80,31 @@ def find_place(topology: Topology, lab_id: str | None, *, labs: Labs | None = No
 
     Args:
         topology: of the run.
-        lab_id: the lab the user names; None = whichever was brought up from the same file.
+        lab_id: the lab that the user names; None: the one brought up from the same file.
 
     Raises:
         InputError: no such lab.
-        PlanError: the named lab is of another topology, or several are of this one.
-        HostError: a namespace of it is gone, or the user is not root.
+        PlanError: the named lab belongs to another topology, or several labs to this one.
+        HostError: one of its namespaces is gone, or the user is not root.
     """
     labs = labs or Labs()
     if lab_id is not None:
         state = labs.get(lab_id)
         if state.digest != topology.digest:
-            problem = f"lab {lab_id} was brought up from {state.topology} as it was then, not from {topology.source}"
+            problem = f"lab {lab_id} was brought up from {state.topology} at the time, not from {topology.source}"
             raise PlanError(f"{problem}: `charkha lab down {lab_id}`, then `charkha lab up {topology.source}`")
-        return _entered(state)
+        return _place(state)
     found = labs.of_digest(topology.digest)
     if len(found) > 1:
-        raise PlanError(f"several labs are of {topology.source}, name one with --lab: {', '.join(_ids(found))}")
-    return _entered(found[0]) if found else None
+        raise PlanError(f"several labs come from {topology.source}, name one with --lab: {', '.join(_ids(found))}")
+    return _place(found[0]) if found else None
 
 
 def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | None = None) -> None:
-    """Refuse ranks whose addresses this host does not have: without this, their agents would.
+    """Refuse ranks whose addresses this host does not have, before their agents do.
 
     Raises:
-        HostError: an address is not this host's.
+        HostError: this host does not have an address.
     """
     known: set[str] = set()
     for rank in ranks:
@@ -112,17 +113,17 @@ def require_addresses(topology: Topology, ranks: Sequence[int], *, labs: Labs | 
             known.add(address)
             continue
         others = [one for one in (labs or Labs()).store.states() if one.name == topology.name]
-        stale = f"; lab {others[0].lab_id} is of another version of the file" if others else ""
+        stale = f"; lab {others[0].lab_id} comes from another version of the file" if others else ""
         raise HostError(
             f"{address} of host {topology.host_of(rank).name} is not an address of this host{stale}:"
             f" `charkha lab up {topology.source}` brings up a lab with it"
         )
 
 
-def _entered(state: LabState) -> LabPlace:
+def _place(state: LabState) -> LabPlace:
     require_root()
     for node in state.design.nodes:
-        if not (NAMESPACES / node.namespace).exists():
+        if not existing([node.namespace]):
             problem = f"namespace {node.namespace} of lab {state.lab_id} is gone"
             raise HostError(f"{problem}: `charkha lab down {state.lab_id}`, then bring it up again")
     return LabPlace(state)

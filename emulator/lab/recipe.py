@@ -1,4 +1,4 @@
-"""From a design to the commands that make it, as batches of iproute2: few processes, so that a lab is up at once."""
+"""The commands that make a lab from its design, as batches of iproute2: few processes, so a lab comes up quickly."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from emulator.lab.shaping import merging_ns
 
 BRIDGE_DEVICE = "br0"
 CUTTER_BPS = 100_000_000_000
-"""Rate of the bucket that only cuts: as good as none."""
+"""Rate of the bucket that only cuts: practically unlimited."""
 HASH_POLICY = 1
-"""Of equal-cost paths: over addresses, protocol and ports."""
+"""Of equal-cost paths: addresses, protocol and ports are hashed."""
 FOREIGN_FILTERS = tuple(f"net.bridge.bridge-nf-call-{which}=0" for which in ("arptables", "iptables", "ip6tables"))
-"""Where br_netfilter is loaded, a bridge asks iptables about every frame that it forwards, as no switch does."""
+"""With br_netfilter loaded, a bridge runs every frame through iptables, which no switch does."""
 _FIRST_TABLE = 1000
 
 
@@ -37,35 +37,30 @@ def cables(design: Design) -> Batch:
 
 
 def node_batches(node: Node, design: Design) -> Iterator[Batch]:
-    """What is to be done in a node's namespace, in this order."""
+    """Commands for a node's namespace, in order."""
     settings = [f"{name}={value}" for name, value in _sysctls(node, design)]
-    yield Batch((*inside(node), "sysctl", "-q", "-w", *settings))
+    yield Batch((*exec_prefix(node), "sysctl", "-q", "-w", *settings))
     if node.kind == BRIDGE:
-        yield Batch((*inside(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
+        yield Batch((*exec_prefix(node), "sysctl", "-q", "-e", "-w", *FOREIGN_FILTERS))
     yield Batch(("ip", "-n", node.namespace, "-batch", "-"), [*_devices(node), *_addresses(node), *_routing(node)])
     if node.kind == BRIDGE:
         forwards = [f"fdb replace {one.mac} dev {one.device} master static" for one in node.forwards]
         yield Batch(("bridge", "-n", node.namespace, "-batch", "-"), forwards)
     for port in node.ports:
-        yield Batch((*inside(node), "ethtool", "-K", port.device, *_offloads(node, design)))
+        yield Batch((*exec_prefix(node), "ethtool", "-K", port.device, *_offloads(node, design)))
     if node.is_host:
         yield from (_moderation(node, port) for port in node.ports)
 
 
 def shaping_batch(node: Node) -> Batch:
-    """Rates of a node's ports; comes last, because Open vSwitch clears the queues of devices that it takes."""
+    """Rates of a node's ports; the last step, because Open vSwitch clears the queues of devices that it takes over."""
     lines = [line for port in node.ports if port.shaping for line in _qdiscs(port.device, port.shaping)]
     return Batch(("tc", "-n", node.namespace, "-batch", "-"), lines)
 
 
-def inside(node: Node) -> tuple[str, ...]:
-    """What runs a command inside a node's namespace, when put before it."""
+def exec_prefix(node: Node) -> tuple[str, ...]:
+    """The words before a command that run it inside a node's namespace."""
     return ("ip", "netns", "exec", node.namespace)
-
-
-def removal(namespaces: Sequence[str]) -> Batch:
-    """Namespaces with all that is in them."""
-    return Batch(("ip", "-force", "-batch", "-"), [f"netns delete {name}" for name in namespaces])
 
 
 def _sysctls(node: Node, design: Design) -> Iterator[tuple[str, int]]:
@@ -73,7 +68,7 @@ def _sysctls(node: Node, design: Design) -> Iterator[tuple[str, int]]:
         yield from ((f"net.ipv6.conf.{which}.disable_ipv6", 1) for which in ("all", "default"))
     else:
         yield from ((f"net.ipv6.conf.{port.device}.accept_ra", 0) for port in node.ports)
-        yield "net.ipv6.ip_nonlocal_bind", 1  # IPv6 has no other way to bind to an address of a local prefix
+        yield "net.ipv6.ip_nonlocal_bind", 1  # the only way for IPv6 to bind to an address of a local prefix
     if node.is_host:
         yield from (("net.ipv4.conf.all.arp_ignore", 1), ("net.ipv4.conf.all.arp_announce", 2))
     if node.kind == ROUTER:
@@ -115,7 +110,7 @@ def _routing(node: Node) -> Iterator[str]:
         hops = [f"via {hop.address} dev {hop.device} onlink" for hop in route.hops]
         way = hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
         yield f"{_family(route.prefix)}route add {route.prefix} {way}{table}"
-    if sources:  # who is bound to no address takes the first port that leads there
+    if sources:  # a socket without a bound address uses the first port that leads there
         seen = {route.prefix: route for route in reversed(node.routes)}
         for route in seen.values():
             hop = route.hops[0]
@@ -128,7 +123,7 @@ def _rules(port: Port, table: int) -> Iterator[str]:
 
 
 def _offloads(node: Node, design: Design) -> Sequence[str]:
-    """Frames are cut at the host's edge, as by a NIC; a host merges what it received, a switch does not.
+    """Frames are cut at the host's edge, as a NIC does; a host merges what it receives, a switch does not.
 
     The kernel merges only what comes from a device that does not promise to cut. Open vSwitch reads frames from a raw
     socket: their checksums must be there.
@@ -139,16 +134,16 @@ def _offloads(node: Node, design: Design) -> Sequence[str]:
 
 
 def _moderation(node: Node, port: Port) -> Batch:
-    """As a NIC's interrupt moderation: frames that come close together are taken together.
+    """Like a NIC's interrupt moderation: frames that arrive close together are processed together.
 
-    Not with napi_defer_hard_irqs: the kernel would then poll by a timer of its own, which costs more than the frames.
+    Not with napi_defer_hard_irqs: the kernel would then poll on a timer, which costs more than the frames.
     """
     hold_ns = merging_ns(port.shaping.rate_bps if port.shaping else None, mtu=port.mtu)
-    return Batch((*inside(node), "tee", f"/sys/class/net/{port.device}/gro_flush_timeout"), [str(hold_ns)])
+    return Batch((*exec_prefix(node), "tee", f"/sys/class/net/{port.device}/gro_flush_timeout"), [str(hold_ns)])
 
 
 def _qdiscs(device: str, shaping: Shaping) -> Iterator[str]:
-    """A bucket that cuts what is too long, frame by frame, and in it the one that shapes the pieces."""
+    """A bucket that cuts long pieces into frames, and inside it the one that shapes."""
     yield (
         f"qdisc add dev {device} root handle 1: tbf rate {CUTTER_BPS}bit burst {shaping.cut_bytes}"
         f" limit {shaping.limit_bytes}"

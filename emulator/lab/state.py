@@ -1,22 +1,20 @@
-"""What labs there are: a folder for each under /run/charkha/labs, written before anything of the lab is made.
+"""The labs of this host: a folder for each under /run/charkha/labs, written before anything of the lab is made.
 
-So whoever takes a lab down knows its parts, whatever became of the command that raised it.
+So a lab can be taken down completely, whatever happened to the command that brought it up.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from emulator.errors import HostError, InputError
-from emulator.lab.model import Design, Forward, Hop, LabRoute, Neighbour, Node, Port, Shaping
-from emulator.topology.network import End
+from emulator.lab.model import Design
 
 LABS = Path("/run/charkha/labs")
 RAISING, UP, REMOVING = "raising", "up", "removing"
@@ -26,7 +24,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: its id, and when it began (clock ticks since boot), since ids are used again."""
+    """A process: its id, and when it began (clock ticks since boot), because ids are reused."""
 
     pid: int
     began: int
@@ -44,17 +42,17 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """A lab as it was wanted, and how far that has come.
+    """The design of a lab, and the phase it is in.
 
     Attributes:
         topology: the file, absolute.
         digest: SHA-256 of the file, in hex.
         name: of the topology.
         created: ISO 8601 with zone.
-        owner: who raised it.
+        owner: the process that brought it up.
         phase: raising, up or removing.
         limited: why this host cannot carry all its rates at once; None if it can.
-        versions: of the kernel and of what forwards.
+        versions: of the kernel and of Open vSwitch.
     """
 
     design: Design
@@ -69,7 +67,7 @@ class LabState:
 
     @property
     def lab_id(self) -> str:
-        """What the lab is called."""
+        """The lab's id."""
         return self.design.lab_id
 
 
@@ -92,7 +90,7 @@ class LabStore:
 
         Raises:
             FileExistsError: there is one of that id.
-            HostError: it cannot be made.
+            HostError: the folder cannot be made.
         """
         try:
             self._root.mkdir(parents=True, exist_ok=True)
@@ -107,37 +105,42 @@ class LabStore:
         """Write a state so that a reader sees the old one or the new one."""
         target = self.folder(state.lab_id) / _FILE
         part = target.with_suffix(".part")
-        document = {"format": _FORMAT, **dataclasses.asdict(state)}
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        document = {"format": _FORMAT, **msgspec.to_builtins(state)}
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
         part.replace(target)
 
     def read(self, lab_id: str) -> LabState | None:
         """The state of a lab; None if nothing of it was made: its folder is missing or has no state yet.
 
         Raises:
-            InputError: the state is none of ours.
+            InputError: the state cannot be read.
         """
         path = self.folder(lab_id) / _FILE
         try:
-            return _build(json.loads(path.read_text(encoding="utf-8")))
+            document = msgspec.json.decode(path.read_bytes())
+            if document["format"] != _FORMAT:
+                raise ValueError(f"format {document['format']}, this Charkha reads {_FORMAT}")
+            return msgspec.convert(document, LabState)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: is not a state of a lab ({error}); `ip netns` shows what is there") from error
+            raise InputError(
+                f"{path}: not the state of a lab ({error}); `ip netns` lists the namespaces that exist"
+            ) from error
 
     def ids(self) -> list[str]:
-        """Of all labs, in order."""
+        """The ids of all labs, sorted."""
         return sorted(one.name for one in self._root.iterdir() if one.is_dir()) if self._root.is_dir() else []
 
     def states(self) -> Iterator[LabState]:
-        """Of all labs whose state can be read."""
+        """The states of all labs."""
         for lab_id in self.ids():
             state = self.read(lab_id)
             if state is not None:
                 yield state
 
     def forget(self, lab_id: str) -> None:
-        """Remove the folder of a lab; empty folders above it go too."""
+        """Remove the folder of a lab, and empty folders above it."""
         shutil.rmtree(self.folder(lab_id), ignore_errors=True)
         for folder in (self._root, self._root.parent):
             try:
@@ -151,33 +154,3 @@ def _began(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
-
-
-def _build(document: Mapping[str, Any]) -> LabState:
-    if document["format"] != _FORMAT:
-        raise ValueError(f"format {document['format']}, this Charkha reads {_FORMAT}")
-    known = {one.name for one in dataclasses.fields(LabState)}
-    entries = {name: value for name, value in document.items() if name in known}
-    return LabState(**entries | {"design": _design(document["design"]), "owner": Owner(**document["owner"])})
-
-
-def _design(document: Mapping[str, Any]) -> Design:
-    cables = [(End(*one), End(*other)) for one, other in document["cables"]]
-    return Design(**{**document, "nodes": [_node(one) for one in document["nodes"]], "cables": cables})
-
-
-def _node(document: Mapping[str, Any]) -> Node:
-    return Node(
-        **{
-            **document,
-            "ports": [_port(one) for one in document["ports"]],
-            "routes": [LabRoute(**{**one, "hops": [Hop(**hop) for hop in one["hops"]]}) for one in document["routes"]],
-            "neighbours": [Neighbour(**one) for one in document["neighbours"]],
-            "forwards": [Forward(**one) for one in document["forwards"]],
-        }
-    )
-
-
-def _port(document: Mapping[str, Any]) -> Port:
-    shaping = document["shaping"]
-    return Port(**{**document, "peer": End(*document["peer"]), "shaping": Shaping(**shaping) if shaping else None})

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.lab.commands import attempt
-from emulator.lab.labs import processes_in
 from emulator.lab.model import Node
 from emulator.lab.recipe import Batch
+from emulator.lab.removal import processes_in
 from emulator.lab.state import LabState
 
 COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors")

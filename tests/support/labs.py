@@ -10,13 +10,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from emulator.lab.design import make_design
 from emulator.lab.labs import Labs
 from emulator.lab.model import Node
-from emulator.lab.recipe import inside
-from emulator.lab.state import LabState, LabStore
+from emulator.lab.recipe import exec_prefix
+from emulator.lab.state import UP, LabState, LabStore, Owner
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
 from tests.support.command import wait_for
+
+TWO_HOSTS = Path(__file__).parents[2] / "topologies" / "two-hosts-switch.yaml"
+
+
+def designed(topology: Topology, lab_id: str) -> LabState:
+    """The state of a lab of a topology as if it were up; nothing is made."""
+    return LabState(
+        design=make_design(topology, lab_id),
+        topology=str(topology.source),
+        digest=topology.digest or "",
+        name=topology.name,
+        created="2026-01-01T00:00:00.000+00:00",
+        owner=Owner.me(),
+        phase=UP,
+    )
 
 
 @dataclass(frozen=True)
@@ -27,9 +43,9 @@ class RaisedLab:
     state: LabState
     store: LabStore
 
-    def inside(self, node: str) -> tuple[str, ...]:
+    def exec_prefix(self, node: str) -> tuple[str, ...]:
         """What runs a command in a node's namespace, before the command."""
-        return tuple(inside(self.state.design.node(node)))
+        return tuple(exec_prefix(self.state.design.node(node)))
 
 
 @contextmanager
@@ -54,7 +70,7 @@ def forwarding(lab_id: str, store: LabStore | None = None) -> None:
 
 
 def _forwards(node: Node) -> bool:
-    listed = subprocess.run([*inside(node), "ip", "-j", "-d", "link"], capture_output=True, check=True)
+    listed = subprocess.run([*exec_prefix(node), "ip", "-j", "-d", "link"], capture_output=True, check=True)
     devices = {port.device for port in node.ports}
     links = [link for link in json.loads(listed.stdout) if link["ifname"] in devices]
     ports = (link.get("linkinfo", {}).get("info_slave_data", {}) for link in links)

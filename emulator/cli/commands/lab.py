@@ -9,7 +9,7 @@ from typing import NoReturn
 from emulator.cli.output import notify, print_json
 from emulator.cli.parser import Subparsers
 from emulator.errors import HostError, InputError
-from emulator.lab import entering
+from emulator.lab import execute
 from emulator.lab.capacity import judge
 from emulator.lab.labs import Labs, lab_id_of
 from emulator.lab.status import describe
@@ -128,7 +128,7 @@ def _down(args: argparse.Namespace) -> None:
 def _execute(args: argparse.Namespace) -> NoReturn:
     if not args.command:
         raise InputError("a command is needed: charkha lab exec HOST CMD")
-    entering.execute(Labs().only(args.lab).design, args.host, args.command)
+    execute.execute(Labs().only(args.lab).design, args.host, args.command)
 
 
 def _status(args: argparse.Namespace) -> None:

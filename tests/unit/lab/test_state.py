@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import HostError, InputError, PlanError
-from emulator.lab.design import make_design
-from emulator.lab.egress import Way, require_egress, ways
+from emulator.lab.egress import AddressPair, address_pairs, require_egress
 from emulator.lab.labs import Labs, lab_id_of
 from emulator.lab.playing import LabPlace, find_place, require_addresses
-from emulator.lab.state import UP, LabState, LabStore, Owner
+from emulator.lab.state import LabState, LabStore, Owner
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
+from tests.support.labs import designed
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -26,16 +26,7 @@ def topology() -> Topology:
 
 
 def stored(store: LabStore, topology: Topology, lab_id: str, **changes: object) -> LabState:
-    state = LabState(
-        design=make_design(topology, lab_id),
-        topology=str(topology.source),
-        digest=topology.digest or "",
-        name=topology.name,
-        created="2026-01-01T00:00:00.000+00:00",
-        owner=Owner.me(),
-        phase=UP,
-    )
-    state = replace(state, **changes)  # type: ignore[arg-type]
+    state = replace(designed(topology, lab_id), **changes)  # type: ignore[arg-type]
     store.claim(lab_id)
     store.write(state)
     return state
@@ -52,7 +43,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path, topology: Topology) -> Non
 def test_a_state_of_another_release_is_named(tmp_path: Path) -> None:
     store = LabStore(tmp_path / "labs")
     (store.claim("x") / "state.json").write_text('{"format": 99}')
-    with pytest.raises(InputError, match=r"state\.json: is not a state of a lab \(format 99"):
+    with pytest.raises(InputError, match=r"state\.json: not the state of a lab \(format 99"):
         store.read("x")
 
 
@@ -85,22 +76,22 @@ def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> N
     assert find_place(topology, None, labs=labs) is None
     with pytest.raises(PlanError, match="charkha lab down x"):
         find_place(topology, "x", labs=labs)
-    with pytest.raises(HostError, match=r"lab x is of another version of the file: `charkha lab up .*leaf-spine"):
+    with pytest.raises(HostError, match=r"lab x comes from another version of the file: `charkha lab up .*leaf-spine"):
         require_addresses(topology, [0], labs=labs)
 
 
 def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topology) -> None:
-    found = list(ways(topology, [0]))
+    found = list(address_pairs(topology, [0]))
     assert len(found) == 7
-    assert found[0] == Way("h0", "eth0", "198.18.1.1", "198.18.2.1")
+    assert found[0] == AddressPair("h0", "eth0", "198.18.1.1", "198.18.2.1")
 
 
 def test_a_run_may_leave_through_the_named_interface_only() -> None:
-    way = Way("h0", "lo", "127.0.0.1", "127.0.0.2")
+    way = AddressPair("h0", "lo", "127.0.0.1", "127.0.0.2")
     require_egress([way], devices={})
-    require_egress([Way("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})
+    require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})
     with pytest.raises(PlanError, match=r"h0:eth0 from 127\.0\.0\.1 to 127\.0\.0\.2 would leave through lo, not"):
-        require_egress([Way("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={})
+        require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={})
 
 
 def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
@@ -109,8 +100,8 @@ def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5, 3, 9})
     eight_hosts = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=0)
     place = LabPlace(stored(LabStore(tmp_path / "labs"), eight_hosts, "x"))
-    assert list(place.prefixes) == [f"h{number}" for number in range(8)]
-    assert [prefix[-3:] for prefix in place.prefixes.values()] == [
+    assert list(place.exec_prefixes) == [f"h{number}" for number in range(8)]
+    assert [prefix[-3:] for prefix in place.exec_prefixes.values()] == [
         ("taskset", "-c", core) for core in ("3", "5", "9", "3", "5", "9", "3", "5")
     ]
-    assert place.prefixes["h1"][:4] == ("ip", "netns", "exec", "charkha-x-h1")
+    assert place.exec_prefixes["h1"][:4] == ("ip", "netns", "exec", "charkha-x-h1")

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from emulator.errors import HostError, InputError
 from emulator.lab.model import Design
-from emulator.lab.recipe import inside
+from emulator.lab.recipe import exec_prefix
 
 
 def execute(design: Design, name: str, command: Sequence[str]) -> NoReturn:
@@ -30,5 +30,5 @@ def execute(design: Design, name: str, command: Sequence[str]) -> NoReturn:
     if os.geteuid() != 0:
         raise HostError("entering a network namespace takes root: run the command with sudo")
     sys.stdout.flush()
-    words = [*inside(design.node(name)), *command]
+    words = [*exec_prefix(design.node(name)), *command]
     os.execvp(words[0], words)

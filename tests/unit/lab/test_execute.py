@@ -8,7 +8,7 @@ import pytest
 
 from emulator.errors import HostError, InputError
 from emulator.lab.design import make_design
-from emulator.lab.entering import execute
+from emulator.lab.execute import execute
 from emulator.lab.model import Design
 from emulator.topology.load import load_topology
 from tests.support.command import ROOT

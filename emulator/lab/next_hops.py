@@ -1,4 +1,4 @@
-"""Who is next for a packet: from a port through bridges to the host or router that takes it."""
+"""The next hop of a packet: from a port, through bridges, to the host or router that receives it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emulator.topology.paths import Paths
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Out of `out`, a port of the node in hand, to `to`, a port of a host or router."""
+    """From `out`, a port of the node at hand, to `to`, a port of a host or router."""
 
     out: End
     to: End
 
 
-class Walk:
-    """Next hops through one network, with bridges seen through.
+class NextHops:
+    """Next hops through a network; bridges are not hops.
 
     Args:
         network: whose switches are bridges (of either kind) and routers.
@@ -45,7 +45,7 @@ class Walk:
         return Step(source, to) if to is not None else None
 
     def from_router(self, router: str, destination: End) -> list[Step]:
-        """From a router towards a host's interface: all ways of equal cost, or those that routes name."""
+        """From a router towards a host's interface: all hops of equal cost, or those that routes name."""
         steps = []
         for link in self._paths.next_hops(router, destination.node, destination.port):
             to = self._landing(link.other(router), destination)
