@@ -1,4 +1,4 @@
-"""What congestion control is to a queue pair: it hears of CNPs and of bytes sent, and says how fast to send."""
+"""What congestion control is to a queue pair: it learns of CNPs and bytes sent, and sets the rate."""
 
 from __future__ import annotations
 

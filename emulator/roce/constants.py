@@ -21,7 +21,7 @@ DEFAULT_MESSAGE_BYTES = 4 << 20
 """Payload of a message unless `--message-bytes` sets it: each message costs packets and a completion of its own."""
 
 LEAST_WINDOW_PACKETS = 16
-"""The smallest window of a queue pair, packets, whatever `--window-bytes` sets."""
+"""The smallest window of a queue pair, packets; `--window-bytes` cannot make it smaller."""
 
 ACKS_PER_WINDOW = 2
 """A receiver acknowledges, and a sender requests an acknowledgement, every window divided by this."""

@@ -25,7 +25,7 @@ _UNITS = {"_bps": "bit/s", "_ns": "ns", "_bytes": "bytes"}
 
 @dataclass(frozen=True, slots=True)
 class DcqcnParameters:
-    """Effective values; every name carries its unit, what has none is a ratio or a count.
+    """Effective values; every name carries its unit; one without a unit is a ratio or a count.
 
     Attributes:
         line_rate_bps: where a flow starts, and the most it may send at.
@@ -104,7 +104,7 @@ def preset(name: str, *, line_rate_bps: float) -> DcqcnParameters:
     is slower, rates shrink, and between two timers there are as many bytes as there.
 
     Raises:
-        PlanError: no such preset.
+        PlanError: the preset does not exist.
     """
     if name == "otg":
         return DcqcnParameters(

@@ -29,7 +29,7 @@ BTH_WORD = struct.Struct(">BBHIII")
 """BTH and one word: an AETH, or immediate data."""
 ICRC = struct.Struct("<I")
 ACK_REQUEST = 1 << 31
-"""In the last word of the BTH, beside the PSN."""
+"""In the last word of the BTH, above the PSN."""
 
 _P_KEY = P_KEYS[0]
 _FIRST, _MIDDLE, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_MIDDLE), int(Opcode.RC_WRITE_LAST)
@@ -86,7 +86,7 @@ class Framing:
         return icrc ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size) if slot else icrc
 
     def is_intact_in_full(self, packet: memoryview) -> bool:
-        """Whether a packet's ICRC is right for some IP ID, whatever its payload."""
+        """Whether a packet's ICRC is right for some IP ID; its payload is not compared."""
         (received,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
         return recover_ip_id(self.path, packet[:-ICRC_BYTES], received) is not None
 
@@ -97,7 +97,7 @@ class Framing:
     def packet(self, header: bytes, size: int = 0, slot: int = 0) -> Buffer:
         """One packet with IP ID 0: the header, the first `size` bytes of a slot and their pad, the ICRC.
 
-        It holds until the next one of this length is made, whatever its path.
+        Valid until the next packet of this length is made, on any path.
         """
         if slot:
             icrc = ICRC.pack(self.icrc(header, size, slot))
@@ -108,7 +108,7 @@ class Framing:
         return shape.datagram
 
     def write(self, psn: int, message: Message, rkey: int) -> Buffer:
-        """A WRITE of one packet with immediate data; as every packet that ends a message it asks for an ACK."""
+        """A WRITE of one packet with immediate data; like every packet that ends a message, it requests an ACK."""
         size = message.size
         shape = self._shapes.get(size << 8 | BTH_RETH_IMM.size) or self._make_shape(BTH_RETH_IMM.size, size)
         _pack_write(
@@ -125,7 +125,7 @@ class Framing:
         return self.packet(header, size)
 
     def writes(self, psn: Psn, message: Message, most: int, rkey: int) -> tuple[GsoBatch, int]:
-        """WRITEs of one packet on end, all like this one, PSNs counting up: `most`, or as many as one call carries.
+        """WRITEs of one packet back to back, equal but for their PSNs: `most`, or as many as one call carries.
 
         Returns:
             The batch, which holds as `packet` does, and how many packets it has.

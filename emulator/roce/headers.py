@@ -133,7 +133,7 @@ class Ieth(_Extension):
 
 @dataclass(slots=True)
 class Aeth(_Extension):
-    """ACK extended header, 4 bytes: what the responder says, and how many messages it has completed (24 bits)."""
+    """ACK extended header, 4 bytes: the responder's answer, and how many messages it has completed (24 bits)."""
 
     syndrome: int
     msn: int

@@ -120,7 +120,7 @@ def _crc_of_packet(packet: Buffer, crc: int) -> int:
 
 
 def recover_ip_id(path: UdpPath, packet: Buffer, received: int) -> int | None:
-    """The IPv4 ID with which one received packet's ICRC is right; None: none is.
+    """The IPv4 ID with which one received packet's ICRC is right; None if no ID fits.
 
     Args:
         path: the flow; for IPv6 the answer is 0 or None.
@@ -151,7 +151,7 @@ def psn_changes(udp_payload_bytes: int, psn: Psn, count: int) -> tuple[U32Array,
         count: of packets, whose PSNs count up.
 
     Returns:
-        uint32, shape (count,), perhaps part of a table: not to be written to; and what else to XOR into all.
+        uint32, shape (count,), read-only: it may be part of a table; and a value to XOR into all.
     """
     bytes_after, low = udp_payload_bytes - ICRC_BYTES - BTH_BYTES, psn & 0xFFFF
     lower, high = _psn_tables(bytes_after)

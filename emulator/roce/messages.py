@@ -14,11 +14,11 @@ from emulator.roce.opcodes import Operation
 from emulator.roce.psn import Psn
 
 LEAST_REACH_PACKETS = 1 << 16
-"""More than any endpoint has on its way, and a 256th of all PSNs."""
+"""More than any endpoint has in flight: a 256th of all PSNs."""
 
 
 class Verb(Enum):
-    """What a requester asks for; the value: (operation, whether immediate data comes with the end)."""
+    """What a requester does; the value: (operation, whether immediate data comes with the end)."""
 
     SEND = (Operation.SEND, False)
     SEND_IMM = (Operation.SEND, True)
@@ -35,7 +35,7 @@ class Message:
         size: payload, bytes.
         address, rkey: where at the peer, for WRITE and READ.
         imm: immediate data, where the verb has it.
-        key: the poster's own; 0 where it has none.
+        key: for the use of the poster; 0 by default.
     """
 
     __slots__ = ("address", "first", "imm", "key", "packets", "rkey", "size", "taken", "verb")
@@ -47,7 +47,7 @@ class Message:
         self.first = 0
         """Number of its first packet on the connection, counted from 0 without wrapping."""
         self.taken = 0
-        """Of a READ: response packets that are here."""
+        """Of a READ: response packets received."""
 
 
 class Run(NamedTuple):
@@ -133,14 +133,14 @@ class ConnectionSettings:
 
     Attributes:
         path_mtu: payload of a full packet, bytes; one of PATH_MTUS.
-        window_packets: packets that may be on their way without an acknowledgement.
-        ack_interval: packets between two that ask for an acknowledgement inside a message.
-        smallest_run: packets that a run has at least, unless it ends a message or nothing is on its way.
+        window_packets: packets that may be in flight without an acknowledgement.
+        ack_interval: packets between two requests for an acknowledgement inside a message.
+        smallest_run: least packets of a run, unless it ends a message or nothing is in flight.
         timeout_exponent: t of 4.096 µs · 2^t, without an answer, until everything is sent again.
         retry_count: how often in a row that happens before the peer is given up.
         rnr_retry_count: the same for a receiver that is not ready; 7 means for ever.
         is_ooo: the receiver takes packets that come too early, as adaptive-routing NICs do; else go-back-N.
-        ooo_window: how many packets ahead such a receiver takes.
+        ooo_window: how many packets ahead such a receiver accepts.
         rkey: the memory key a responder honours.
     """
 
@@ -162,7 +162,7 @@ class ConnectionSettings:
 
     @property
     def reach_packets(self) -> int:
-        """How far from the PSN that is next the peer's can be at all: whatever is farther is not the peer's."""
+        """How far a PSN of the peer can be from the next one; a packet farther away is not the peer's."""
         return max(LEAST_REACH_PACKETS, 2 * self.window_packets)
 
 

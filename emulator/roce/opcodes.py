@@ -1,4 +1,4 @@
-"""Opcodes of RoCEv2 packets and what each one says: service, operation, place in its message, headers that follow.
+"""Opcodes of RoCEv2 packets and what each one means: service, operation, place in its message, headers that follow.
 
 Source: InfiniBand Architecture Specification, volume 1, table of BTH opcodes; annex A17 for the CNP.
 """
@@ -102,7 +102,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an opcode says. `extensions`: the headers after the BTH, in order; `extension_bytes`: their length."""
+    """What an opcode means. `extensions`: the headers after the BTH, in order; `extension_bytes`: their length."""
 
     service: Service
     operation: Operation
@@ -167,4 +167,4 @@ def _meaning(opcode: Opcode) -> Meaning:
 
 
 MEANINGS: dict[int, Meaning] = {opcode: _meaning(opcode) for opcode in Opcode}
-"""Every known opcode's meaning; an opcode that is not in here is none."""
+"""Meaning of every known opcode."""

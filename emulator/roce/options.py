@@ -18,7 +18,7 @@ from emulator.units import parse_rate, parse_size
 SOURCE_PORTS = ("fold", "fixed", "random", "message")
 ECN_CODE_POINTS = {"off": 0, "ect1": 1, "ect0": 2}
 NOMINAL_LINE_RATE_BPS = 100_000_000_000
-"""DCQCN's line rate if none is known."""
+"""DCQCN's line rate if the port's is not known."""
 FASTEST_BPS = 10**13
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
@@ -162,7 +162,7 @@ class RoceOptions:
         )
 
     def window_packets(self, buffer_bytes: int, *, peers: int) -> int:
-        """Packets that a queue pair may have on its way; see `emulator.roce.window.window_bytes`."""
+        """Packets that a queue pair may have in flight; see `emulator.roce.window.window_bytes`."""
         size = self.window_bytes or window_bytes(buffer_bytes, peers=peers)
         return max(LEAST_WINDOW_PACKETS, size // self.path_mtu)
 

@@ -42,7 +42,7 @@ class Packet:
 
     @property
     def meaning(self) -> Meaning:
-        """What its opcode says."""
+        """The meaning of its opcode."""
         return MEANINGS[self.bth.opcode]
 
     def pack(self) -> bytes:
@@ -70,7 +70,7 @@ def parse_packet(udp_payload: Buffer) -> Packet | Problem:
     """Decode a UDP payload as an endpoint does that drops what it does not want.
 
     Returns:
-        the packet, or why it is none. Never raises.
+        the packet, or the problem with it. Never raises.
     """
     if len(udp_payload) < BTH_BYTES + ICRC_BYTES:
         return Problem.SHORT
@@ -83,7 +83,7 @@ def parse_packet(udp_payload: Buffer) -> Packet | Problem:
 
 
 def decode_body(bth: Bth, udp_payload: Buffer) -> Packet | Problem:
-    """Decode what follows a BTH whatever its version and P_Key say; `udp_payload` begins with the BTH.
+    """Decode what follows a BTH of any version and P_Key; `udp_payload` begins with the BTH.
 
     Returns:
         the packet, or SHORT, OPCODE, PAD or PAYLOAD.

@@ -93,7 +93,7 @@ class Payload:
         return datagram
 
     def batch(self, header_bytes: int, size: int) -> GsoBatch:
-        """Room for as many such datagrams on end as one call carries; shared like `datagram`."""
+        """Room for as many of these datagrams as one call carries, back to back; shared like `datagram`."""
         key = header_bytes, size
         batch = self._batches.get(key)
         if batch is None:
@@ -104,7 +104,7 @@ class Payload:
 
 
 class GsoBatch:
-    """Datagrams of one length and one payload on end, for one call that the kernel cuts.
+    """Datagrams of one length and one payload back to back, for one call that the kernel cuts.
 
     Args:
         datagram: each is a copy of it.
@@ -115,7 +115,7 @@ class GsoBatch:
     def __init__(self, datagram: bytearray, header_bytes: int, most_bytes: int) -> None:
         self.packet_bytes = len(datagram)
         self.packets = max(1, min(MOST_SEGMENTS, most_bytes // self.packet_bytes))
-        """There is room for so many."""
+        """How many there is room for."""
         buffer = bytearray(datagram) * self.packets
         self.columns = PacketColumns(buffer, self.packets, stride=self.packet_bytes, header_bytes=header_bytes)
         view = memoryview(buffer)
@@ -150,7 +150,7 @@ class Staging:
         self.numbered = numbered_calls(self.packet_bytes, payload.per_call, slots)
         """What IP IDs change in the ICRCs of IPv4 packets if the kernel cuts calls of them."""
         self.version = 0
-        """Grows with every write: whoever prepared packets and let others send sees whether they are still there."""
+        """Grows with every write: after others have sent, it shows whether prepared packets are still there."""
 
     def pieces(self, slot: int, count: int) -> Pieces:
         """`count` packets from `slot` on."""

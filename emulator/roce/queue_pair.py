@@ -1,7 +1,7 @@
 """A queue pair of the reliable connection: requester, responder, congestion control and pacer, without IO.
 
-The owner asks `next_run` while there is something to send, hands in what came, calls `handle_timer` at `deadline_ns`,
-and takes what the responder delivered and owes.
+The owner calls `next_run` while there is something to send, hands in received packets, calls `handle_timer` at
+`deadline_ns`, and takes what the responder delivered and owes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from emulator.roce.responder import Responder
 from emulator.roce.tuning import CALM_PER_LEAD
 
 PACKET_OVERHEAD_BYTES = 16
-"""Transport header and ICRC of a MIDDLE packet: what a rate counts besides payload."""
+"""Transport header and ICRC of a MIDDLE packet, which a rate counts in addition to payload."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +97,7 @@ class QueuePair:
 
     @property
     def deadline_ns(self) -> int:
-        """When to call `handle_timer` and ask `next_run` again if nothing happens before; NEVER: not at all."""
+        """When to call `handle_timer` and `next_run` again if nothing happens before; NEVER: nothing is due."""
         return min(self.requester.deadline_ns, self.paced_until)
 
     def acknowledge(self, psn: Psn, syndrome: int, now: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 NO_CAP = -1
 
 
-def port_cap_bps(asked_bps: int, port_rate_bps: int | None) -> int:
+def port_cap_bps(requested_bps: int, port_rate_bps: int | None) -> int:
     """Most that all ranks at a port may send together, bit/s; 0: no cap.
 
     Args:
-        asked_bps: by the user; 0: nothing was said, so it is the port's rate; NO_CAP: whatever they like.
-        port_rate_bps: None where nobody says.
+        requested_bps: requested by the user; 0: the port's rate; NO_CAP: no cap.
+        port_rate_bps: None if not known.
     """
-    if asked_bps == NO_CAP:
+    if requested_bps == NO_CAP:
         return 0
-    return min((rate for rate in (asked_bps, port_rate_bps) if rate), default=0)
+    return min((rate for rate in (requested_bps, port_rate_bps) if rate), default=0)

@@ -88,7 +88,7 @@ class Receiver:
     _write_starts: Sequence[int] = field(init=False)  # first eight bytes of WRITEs of one packet, by their pad
     _prediction: Prediction = field(init=False)
     _unwatched: int = field(init=False)  # looks at payload until one is a sample
-    _suspected: int = 0  # so many looks must be samples: something is wrong in what came, and not known where
+    _suspected: int = 0  # looks that must be samples: some packet received is wrong, and it is not known which
 
     def __post_init__(self) -> None:
         self._responder, self._prediction = self.pair.responder, Prediction(self.qpn)
@@ -97,7 +97,7 @@ class Receiver:
         self._unwatched = self.verify_every - 1
 
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
-        """Take packets on end, each of `stride` bytes (BTH … ICRC), the last one perhaps shorter.
+        """Take packets back to back, each of `stride` bytes (BTH … ICRC), the last one may be shorter.
 
         Args:
             packets: in a buffer that stays as it is for the duration of the call.
@@ -121,7 +121,7 @@ class Receiver:
         return () if is_done else self._receive_slices(packets, count, stride, port, now)
 
     def _receive_due(self, packets: memoryview, count: int, port: int) -> bool:
-        """Take full MIDDLE packets that are exactly those that are due, and perhaps a LAST one of their length.
+        """Take full MIDDLE packets that are exactly those due, optionally with a LAST one of the same length.
 
         ACK requests may be anywhere. Returns False if they are not, or something is wrong in them.
         """
@@ -313,13 +313,13 @@ class Receiver:
         return None if is_same else "payload"
 
     def _slot(self, ahead: int) -> int:
-        """The payload slot of a packet of the message under way; -1: it is of another message."""
+        """The payload slot of a packet of the message in progress; -1: it belongs to another message."""
         mtu = self.payload.path_mtu
         packet = self._responder.received_bytes // mtu + ahead
         return self.payload.slot(packet) if 0 <= packet * mtu < self._responder.length else -1
 
     def _is_run_right(self, packets: memoryview, count: int, port: int, slot: int) -> bool:
-        """Whether the payload of full MIDDLE packets is right, the first one's in that slot, where it is looked at.
+        """Whether the payload of full MIDDLE packets is right; the first one's is in that slot.
 
         Random payload always is, constant payload where this is a sample; then the first ICRC is checked, too.
         """

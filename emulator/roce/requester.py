@@ -48,7 +48,7 @@ class Requester:
     settings: ConnectionSettings
     initial_psn: Psn = ZERO_PSN
     opens_ns: int = NEVER
-    """When to ask `next_run` again, which a full window has refused; NEVER: when an answer comes."""
+    """When to call `next_run` again after a full window refused; NEVER: when an answer comes."""
     failure: str | None = None
     rtt_ns: int | None = None
     naks: int = 0
@@ -113,7 +113,7 @@ class Requester:
     @property
     def silent_since_ns(self) -> int:
         """Since when nothing was acknowledged of what is in flight."""
-        return self._silent_ns if self._retries else self._heard_ns()
+        return self._silent_ns if self._retries else self._answered_ns()
 
     @property
     def is_idle(self) -> bool:
@@ -138,9 +138,9 @@ class Requester:
         self._unsent.append(message)
 
     def start(self, message: Message, now: int) -> Psn | None:
-        """Queue a SEND or WRITE of one packet that asks for an acknowledgement, and take it as sent now: its PSN.
+        """Queue a SEND or WRITE of one packet that requests an acknowledgement, as sent now; returns its PSN.
 
-        None, and not queued, where it may not go at once: `post` it.
+        Returns None if it may not be sent at once, and does not queue it: `post` it.
         """
         first = self._next
         if self._unsent or first - self._unacknowledged >= self._window.packets:
@@ -181,7 +181,7 @@ class Requester:
         return count, count
 
     def _opens(self, now: int) -> bool:
-        """Whether a full window lets more go because nothing was heard for a while."""
+        """Whether a full window opens because no answer came for a while."""
         if not self._window.is_reduced:
             return False
         self.opens_ns = max(self._progress_ns, self._opened_ns) + PATIENCE_NS
@@ -237,15 +237,15 @@ class Requester:
         done = self._advance(number, now)
         message = self._messages[0]
         if self._unacknowledged != number or message.verb is not Verb.READ:
-            return done  # packets before it are missing: they have been asked for again
+            return done  # packets before it are missing: they have been requested again
         message.taken += min(count, message.first + message.packets - number)
         return [*done, *self._advance(message.first + message.taken, now)]
 
     def defer_timeout(self, duration_ns: int, now: int) -> None:
         """The owner could not look for answers for so long, up to `now`: that does not count towards the timeout."""
-        heard = self._heard_ns()
+        answered = self._answered_ns()
         self._progress_ns = min(now, self._progress_ns + duration_ns)
-        self._unmoved = self._progress_ns, heard
+        self._unmoved = self._progress_ns, answered
 
     def handle_timer(self, now: int) -> None:
         """To be called at `deadline_ns`: send everything again, or give up."""
@@ -261,7 +261,7 @@ class Requester:
             self.failure = f"no answer after {self._retries} retries (timeout {timeout}, stretched when repeated)"
             return
         if not self._retries:
-            self._silent_ns = self._heard_ns()
+            self._silent_ns = self._answered_ns()
         self._retries += 1
         self._progress_ns = now
         self._window.fell_silent()
@@ -270,10 +270,10 @@ class Requester:
     def _number(self, psn: Psn) -> int:
         return unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
 
-    def _heard_ns(self) -> int:
-        """When there was last progress, whatever `defer_timeout` has added since."""
-        moved, heard = self._unmoved
-        return heard if self._progress_ns == moved else self._progress_ns
+    def _answered_ns(self) -> int:
+        """When there was last progress, without what `defer_timeout` has added since."""
+        moved, answered = self._unmoved
+        return answered if self._progress_ns == moved else self._progress_ns
 
     def _timeout_ns(self) -> int:
         return self.settings.timeout_ns * min(LONGEST_TIMEOUT_FACTOR, 1 << self._retries)
@@ -295,8 +295,8 @@ class Requester:
                 break
             done.append(messages.popleft())
         self._reach(reached, now)
-        if reached < end and self._read_gap != reached:  # an answer to something later says that responses were lost
-            self._read_gap = reached  # once: what else is under way says the same
+        if reached < end and self._read_gap != reached:  # an answer to a later packet shows that responses were lost
+            self._read_gap = reached  # once: other packets in flight show the same
             self._go_back(reached)
         return done
 

@@ -19,7 +19,7 @@ from emulator.roce.opcodes import MEANINGS, Opcode, Operation
 from emulator.roce.psn import ZERO_PSN, Psn, add, distance, wrap
 
 REMEMBERED_READS = 16
-"""READs whose responses may be owed at once; the oldest are forgotten, and will be asked for again."""
+"""READs whose responses may be owed at once; the oldest are forgotten, and the requester repeats them."""
 
 RNR_TIMER = 12
 """0.64 ms (IBTA volume 1, table 45): how long a requester waits when no receive is posted."""
@@ -29,7 +29,7 @@ _TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
 
 
 class _Shape(NamedTuple):
-    """What an opcode that carries a message's bytes says; `follows`: the operation that must be under way before it."""
+    """What an opcode means that carries bytes of a message; `follows`: the operation that must be in progress."""
 
     operation: Operation
     follows: Operation | None
@@ -105,12 +105,12 @@ class Responder:
 
     @property
     def received_bytes(self) -> int:
-        """Of the message under way, what is here."""
+        """Bytes of the message in progress received so far."""
         return self._received if self._operation is not None else 0
 
     @property
     def length(self) -> int:
-        """Of the WRITE under way, bytes in all; 0: none is."""
+        """Length of the WRITE in progress, bytes; 0 if there is none."""
         return self._length if self._operation is Operation.WRITE else 0
 
     @property
@@ -131,7 +131,7 @@ class Responder:
     def take_reply(self) -> Reply | None:
         """The ACK or NAK that is owed, if any; one ACK covers everything taken so far."""
         if self._reads:
-            return None  # an acknowledgement would say that the responses are on their way
+            return None  # an acknowledgement would say that the responses are in flight
         msn = wrap(self._msn)
         if self._nak is not None:
             reply = Reply(*self._nak, msn)
@@ -145,7 +145,7 @@ class Responder:
         return reply
 
     def next_response(self, most: int) -> ResponseRun | None:
-        """At most `most` READ response packets that are owed; None: none is."""
+        """At most `most` READ response packets that are owed; None if none are."""
         if not self._reads:
             return None
         read = self._reads[0]
@@ -160,7 +160,7 @@ class Responder:
 
     @property
     def middles_due(self) -> int:
-        """MIDDLE packets of the WRITE under way that may come next; 0 while packets are here that came early."""
+        """MIDDLE packets of the WRITE in progress that may come next; 0 while early packets are waiting."""
         if self._operation is not _WRITE or self._early or self.is_broken:
             return 0
         return (self._length - self._received - 1) // self._path_mtu
@@ -326,7 +326,7 @@ class Responder:
             self._break(Syndrome.REMOTE_ACCESS)
             return
         if len(self._reads) == REMEMBERED_READS:
-            return  # as if it had been lost
+            return  # like a lost packet
         total = packets_of(arrival.length, self._path_mtu)
         self._msn += 1
         self.expected = add(self.expected, total)

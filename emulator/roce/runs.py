@@ -26,7 +26,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _BTH_ROW = np.dtype([("opcode", "u1"), ("flags", "u1"), ("p_key", ">u2"), ("dest_qp", ">u4"), ("psn", ">u4")])
 _BTH_BYTES = np.dtype(f"V{BTH_BYTES}")
 _BYTE_3, _LOW_24 = np.uint32(24), np.uint32(PSN_MASK)
-_ASKS_NOT = bytes(byte & 0x7F for byte in range(256))
+_WITHOUT_REQUEST = bytes(byte & 0x7F for byte in range(256))
 _MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
 _WORDS: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")  # numbers as a header has them, read little-endian
 
@@ -53,7 +53,7 @@ class Headers(NamedTuple):
 
 
 def classify(packets: Buffer, count: int, stride: int) -> Headers:
-    """The headers of `count` packets of `stride` bytes on end, BTH first."""
+    """The headers of `count` packets of `stride` bytes back to back, BTH first."""
     rows = np.ndarray((count,), _BTH_ROW, packets, 0, (stride,))
     number, word = rows["dest_qp"].astype(np.uint32), rows["psn"].astype(np.uint32)
     return Headers(
@@ -87,7 +87,7 @@ class Template(NamedTuple):
 
 
 class PacketColumns:
-    """Where headers and ICRCs of packets on end stand in a buffer: writing to these arrays writes the packets.
+    """Headers and ICRCs of packets back to back in a buffer, as arrays: writing to them writes the packets.
 
     Attributes:
         starts: uint64, the first eight bytes of the BTH.
@@ -132,7 +132,7 @@ def build(
 
 
 def follows_first(packets: Buffer, count: int, stride: int, *, header_bytes: int, is_numbered: bool) -> bool:
-    """Whether packets on end are what `build` makes of the first one.
+    """Whether packets back to back are those that `build` makes from the first one.
 
     Args:
         packets: of `stride` bytes each; `header_bytes` of them are BTH and extension headers.
@@ -167,19 +167,19 @@ def psn_words(psn: Psn, count: int) -> tuple[U32Array, int]:
 
 
 def numbered_calls(packet_bytes: int, per_call: int, packets: int) -> U32Array:
-    """What IP IDs change in the ICRCs of so many packets, where the kernel numbers each call from 0."""
+    """What IP IDs change in the ICRCs of `packets` packets if the kernel numbers each call from 0."""
     return ip_id_changes(packet_bytes)[np.arange(packets) % per_call]
 
 
 def header_bytes(packets: Buffer, count: int, stride: int) -> bytes:
-    """The BTHs of `count` packets of `stride` bytes, on end."""
+    """The BTHs of `count` packets of `stride` bytes, back to back."""
     return np.ndarray((count,), _BTH_BYTES, packets, 0, (stride,)).tobytes()
 
 
 def without_ack_requests(headers: bytes) -> bytes:
-    """BTHs on end, none of which requests an acknowledgement."""
+    """BTHs back to back, none of which requests an acknowledgement."""
     masked = bytearray(headers)
-    masked[8::BTH_BYTES] = masked[8::BTH_BYTES].translate(_ASKS_NOT)
+    masked[8::BTH_BYTES] = masked[8::BTH_BYTES].translate(_WITHOUT_REQUEST)
     return bytes(masked)
 
 

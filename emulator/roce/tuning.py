@@ -26,7 +26,7 @@ LEAST_COMPACT_BYTES, COMPACT_CALLS = 4096, 69
 """Path MTU from which on constant payload stands once for all packets, and full calls that there is then room for: a
 message of 4 MiB (peers: flow-4096)."""
 CALLS_AT_ONCE = CALLS_PER_TURN + 1
-"""Full calls of one flow that are received and checked together: a turn's, and one that says that nothing more waits
+"""Full calls of one flow that are received and checked together: a turn's, and one more that shows that nothing is left
 (peers: all-reduce-large)."""
 PREDICTED_HEADERS = 1024
 """Expected headers that are made at a time (flow)."""
@@ -34,7 +34,7 @@ PREDICTED_HEADERS = 1024
 # Packets that travel alone.
 
 KNOWN_GSO_LENGTHS = 64
-"""Lengths of such packets for which a buffer of one call, 64 KB, is kept."""
+"""Lengths of single packets for which a buffer of one call, 64 KB, is kept."""
 SINGLES_SHARE, MOST_SINGLES = 8, 15
 """An agent takes an eighth as many single packets from a socket as it has ranks before the next socket's turn, but no
 more than 15: what a rank needs for them is then in the core's cache, and what it sends in turn leaves in one call.
@@ -68,14 +68,14 @@ LONGEST_DOUBT_NS = 1_000_000_000
 # Windows (peers: all-reduce-large; the table of losses in docs/roce.md).
 
 MOST_WINDOW_BYTES, LEAST_WINDOW_BYTES = 8 << 20, 512 << 10
-"""Bounds of the window of a queue pair, if none is requested."""
+"""Bounds of the window of a queue pair, unless one is requested."""
 LEAST_PACKETS_AFTER_LOSS, MOST_PACKETS_AFTER_LOSS = 8, 256
 """Bounds of a reduced window, packets. Fewer than 8, and a loss is noticed only by a timeout; a larger window helps
 less than what is lost behind a gap costs."""
 WINDOW_GROWTH = 16
-"""The window grows by one for so many packets acknowledged."""
+"""The window grows by one per this many packets acknowledged."""
 PATIENCE_NS = 1_000_000
-"""A reduced window that is full opens a little after such a silence: the acknowledgement may have been lost, and a NIC
+"""A reduced window that is full opens a little after this silence: the acknowledgement may have been lost, and a NIC
 would have gone on sending."""
 
 # Transfers over several queue pairs (docs/roce.md, `--qps`).
@@ -94,7 +94,7 @@ LONGEST_PACED_RUN_NS = 5_000_000
 """A run may last this long at the port's rate: at low rates long runs cost less."""
 CALM_PER_LEAD = 8
 """A lead of 1 ms is earned by sending for 8 ms without a CNP. What the kernel has leaves at the line rate even if a CNP
-then asks for less, so a flow that has just begun must not have much there."""
+then requests less, so a flow that has just begun must not have much there."""
 
 # Sockets.
 

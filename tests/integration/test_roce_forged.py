@@ -250,7 +250,9 @@ def test_a_connection_that_breaks_while_nothing_is_on_its_way_is_named_at_once()
             forged = await forgery(bed, sender)
             forged.send(forged.middle(forged.due, forged.content(1)))
             await bed.until(lambda: forged.b.failures(0) == 1)
-            assert forged.b.reasons == ["what came in turn continues no message, or is longer or shorter than it said"]
+            assert forged.b.reasons == [
+                "a packet in order does not continue a message, or the message is longer or shorter than announced"
+            ]
 
     run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
 

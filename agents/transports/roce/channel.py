@@ -148,7 +148,7 @@ class Channel:
         """Queue a WRITE of one packet with immediate data, to leave at the end of the batch if nothing is before it.
 
         Args:
-            ready: the channels that have such messages.
+            ready: the channels that have messages of this kind.
 
         Returns:
             Whether it leaves then.
@@ -181,7 +181,7 @@ class Channel:
             self._fail(error)
 
     def send(self, now: int, turns: int = 1) -> None:
-        """Send what may go now; to a local peer so many turns at most, between which it takes what has come."""
+        """Send what may go now; to a local peer at most `turns` turns, between which the peer receives."""
         if self._ready:
             self.send_ready()
         if self.is_dead:
@@ -326,7 +326,9 @@ class Channel:
             for one in delivered:
                 self.owner.delivered(self.connection.index, one, now)
         if responder.is_broken:  # reported here, too: a peer that has nothing in flight ignores the NAK
-            self.owner.broke("what came in turn continues no message, or is longer or shorter than it said")
+            self.owner.broke(
+                "a packet in order does not continue a message, or the message is longer or shorter than announced"
+            )
         if pair.completed is not None:
             completed, pair.completed = pair.completed, None
             self._answered(completed, now)

@@ -122,7 +122,7 @@ class RoceEndpoint:
 
     @property
     def window_bytes(self) -> int:
-        """Payload that a queue pair of this endpoint may have on its way."""
+        """Payload that a queue pair of this endpoint may have in flight."""
         peers = len(self._directory) - 1 if self._directory is not None else 0
         options = self._context.options
         return options.window_packets(self.buffer_bytes, peers=peers) * options.path_mtu
@@ -205,7 +205,7 @@ class RoceEndpoint:
         # Packets with FECN or BECN have more than the number in this word: they are looked up once more.
         channel = self._channels.get(number) or self._channel(number & 0xFFFFFF, sender[0])
         if channel is None or channel.is_dead or channel.connection.peer_host != sender[0]:
-            if stride < len(packets):  # the others may be for somebody else
+            if stride < len(packets):  # the others may belong to another queue pair
                 for start in range(0, len(packets), stride):
                     one = packets[start : start + stride]
                     self._receive(one, len(one), sender)

@@ -72,7 +72,7 @@ class Reader:
         self._buffer, self._batch = buffer[:LARGEST_RECEPTION_BYTES], batch
         self._buffers = (self._buffer,)
         self._plain: ControlMessages = []  # control messages of lone datagrams without a mark, most probably
-        self._calls = 0  # so many full calls are read at once; 0: none came last
+        self._calls = 0  # full calls to read at once; 0: the last one was not full
         self.is_drained = False
         """Whether the last read has emptied the socket."""
         self.queue_drops = 0
@@ -96,7 +96,7 @@ class Reader:
         return (Reception(self._buffer[:size], facts.stride or size, sender, facts.is_marked),)
 
     def expect(self, calls: int) -> None:
-        """A full call came last: read up to so many at once, as long as full ones come."""
+        """A full call came last: read up to `calls` at once while full ones come."""
         self._calls = calls if calls > 1 else 0
 
     def _read_calls(self) -> Sequence[Reception] | None:
@@ -224,7 +224,7 @@ def _read_origin(written: bytes) -> tuple[ControlFacts, SocketAddress]:
 
 
 def socket_name(name: bytes) -> SocketAddress:
-    """What a struct sockaddr_in or sockaddr_in6 says."""
+    """The address in a struct sockaddr_in or sockaddr_in6."""
     if len(name) == V4_NAME_BYTES:
         return socket.inet_ntoa(name[4:8]), _PORT.unpack_from(name, 2)[0]
     port, flow = _PORT_AND_FLOW.unpack_from(name, 2)

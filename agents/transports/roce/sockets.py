@@ -44,7 +44,7 @@ class Listener:
 
     Args:
         host: numeric IP address.
-        has_ecn: whether to ask for the congestion mark of every datagram.
+        has_ecn: whether to request the congestion mark of every datagram.
         device: the interface it must come through; None: any.
 
     Raises:
@@ -115,7 +115,7 @@ class Sender:
     def send(
         self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
     ) -> bool:
-        """Send one call; False where the kernel lost it. OSError where it says that it never will."""
+        """Send one call; returns False if the kernel dropped it. Raises OSError if it can never be sent."""
         try:
             self._sendmsg(pieces, control, 0, to)
         except OSError as error:
@@ -128,7 +128,7 @@ class Sender:
         if name is None:
             name = self._names[to] = socket_address(*to)
         taken = batch.send(self._fd, name, slot, count)
-        while taken < count:  # perhaps the kernel did not take the next call: alone it says why
+        while taken < count:  # the kernel may have refused the next call: sent alone, it reports why
             staging = batch.staging
             alone = min(staging.payload.per_call, count - taken)
             self.send(staging.pieces(slot + taken, alone), to, cut_message(staging.packet_bytes), packets=alone)
@@ -250,7 +250,7 @@ def _bind_to_device(sock: socket.socket, device: str) -> None:
 
 
 def granted_bytes(sock: socket.socket, option: int) -> int:
-    """The size of a socket's buffer, as it was asked for: the kernel doubles it for its own bookkeeping."""
+    """The size of a socket's buffer as requested: the kernel doubles it for its own bookkeeping."""
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 

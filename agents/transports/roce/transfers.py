@@ -1,9 +1,9 @@
 """Transfers of a rank pair over several queue pairs: cut into messages, dealt in turn, put back in order.
 
-Message m of the pair goes to queue pair m mod N, so the receiver knows the order of what comes over all of them
-without being told. A transfer is RDMA WRITEs whose last carries immediate data: the RETH's virtual address is the
-64-bit tag, the immediate data the number of its messages (modulo 2^32), which the receiver checks. Control, a transfer
-of 0 bytes, is a WRITE without payload on a queue pair of its own.
+Message m of the pair goes to queue pair m mod N, so the receiver knows the order across all of them. A transfer is RDMA
+WRITEs whose last carries immediate data: the RETH's virtual address is the 64-bit tag, the immediate data the number of
+its messages (modulo 2^32), which the receiver checks. Control, a transfer of 0 bytes, is a WRITE without payload on a
+queue pair of its own.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Incoming:
 
     Attributes:
         is_direct: whether a transfer of one message that comes now is the next one to be delivered.
-        is_consistent: False once what came cannot be transfers of ours.
+        is_consistent: False once a message cannot be part of a transfer.
     """
 
     qps: int

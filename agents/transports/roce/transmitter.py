@@ -27,7 +27,7 @@ _Path: TypeAlias = tuple[Framing, Sender]
 
 
 class _Slice(NamedTuple):
-    """Packets of a run that are staged: MIDDLE ones, the last perhaps LAST; fields as in `Framing.middles`."""
+    """Packets of a run that are staged: MIDDLE ones, the last may be LAST; fields as in `Framing.middles`."""
 
     psn: Psn
     slot: int

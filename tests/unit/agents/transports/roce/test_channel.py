@@ -105,7 +105,9 @@ def test_a_gap_is_refused_at_once_with_what_others_owe(end: End) -> None:
 def test_a_connection_that_breaks_says_so_after_its_nak(end: End) -> None:
     end.receive(bytes(end.framing.last(PSN, 100, slot=0, imm=None)))
     assert [reply.syndrome for reply in end.replies] == [0x61]
-    assert end.events.reasons == ["what came in turn continues no message, or is longer or shorter than it said"]
+    assert end.events.reasons == [
+        "a packet in order does not continue a message, or the message is longer or shorter than announced"
+    ]
 
 
 def test_a_mark_draws_a_notification_unless_the_packet_is_dropped(end: End) -> None:
