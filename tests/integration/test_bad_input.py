@@ -105,7 +105,10 @@ CASES = {
     "unknown algorithm": Bad("no algorithm 'warp'", [GOOD, GOOD], ["--algorithm", "all_reduce=warp"]),
     "unknown collective": Bad("no collective 'all_warp'", [GOOD, GOOD], ["--algorithm", "all_warp=ring"]),
     "topology too small": Bad(
-        "hold 1: add hosts", [GOOD, GOOD], ["--topology", "t"], {"t": TOPOLOGY.format("addresses: [127.1.0.1]")}
+        "room for 1: add hosts",
+        [GOOD, GOOD],
+        ["--topology", "t"],
+        {"t": TOPOLOGY.format("addresses: [127.1.0.1]")},
     ),
     "topology not YAML": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "hosts: [}"}),
     "topology not a mapping": Bad("t:", [GOOD, GOOD], ["--topology", "t"], {"t": "- a\n- b\n"}),

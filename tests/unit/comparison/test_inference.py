@@ -1,10 +1,15 @@
+import itertools
 import math
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy import stats
 
 from emulator.comparison.inference import (
+    MAX_RUNS,
+    MIN_RUNS,
     holm,
     rank_test_p,
     ratio,
@@ -105,3 +110,102 @@ def test_runs_needed_grow_with_the_square_of_the_spread() -> None:
     assert runs_to_narrow(np.exp(0.1 * np.arange(6)), np.exp(0.1 * np.arange(6)), half_width=0.001) is None
     deviation = float(np.std(0.01 * np.arange(6), ddof=1))
     assert stats.t.ppf(0.975, 2 * few - 2) * deviation * math.sqrt(2 / few) <= 0.012
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other", "p"),
+    [
+        ([5], [5], 1),
+        ([5], [5, 5, 5], 1),
+        ([5], [6, 6, 7], 2 / 4),
+        ([6, 6, 7], [5], 2 / 4),
+        ([6], [5, 7, 7, 7], 4 / 5),
+        ([1], [*range(1, 40), 39], 4 / 41),
+    ],
+)
+def test_a_single_run_can_tie_with_others(baseline: list[float], other: list[float], p: float) -> None:
+    assert rank_test_p(np.array(baseline, float), np.array(other, float)) == pytest.approx(p)
+
+
+_RUNS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
+
+
+@given(_RUNS, _RUNS)
+def test_p_counts_the_arrangements_that_are_as_extreme(baseline: list[int], other: list[int]) -> None:
+    """The exact two-sided permutation test of the rank sum, by enumeration."""
+    assume(len(set(baseline + other)) == len(baseline + other))
+    ranks = stats.rankdata(baseline + other)
+    centre = len(other) * (len(ranks) + 1) / 2
+    sums = [sum(chosen) for chosen in itertools.combinations(ranks.tolist(), len(other))]
+    observed = abs(float(ranks[len(baseline) :].sum()) - centre)
+    p = sum(abs(one - centre) >= observed - 1e-9 for one in sums) / len(sums)
+    assert rank_test_p(np.array(baseline, float), np.array(other, float)) == pytest.approx(p)
+    assert p >= smallest_p(len(baseline), len(other)) - 1e-12
+
+
+_POSITIVE = st.lists(st.floats(1, 1e6), min_size=1, max_size=6)
+
+
+@given(_POSITIVE, _POSITIVE)
+def test_the_ratio_is_the_median_of_all_pairwise_ratios(baseline: list[float], other: list[float]) -> None:
+    logs = [math.log(b / a) for a in baseline for b in other]
+    assert ratio(np.array(baseline), np.array(other)) == pytest.approx(math.exp(float(np.median(logs))), rel=1e-6)
+
+
+@given(_POSITIVE, _POSITIVE, st.floats(0.1, 10))
+def test_the_ratio_scales_with_the_times_and_inverts_with_the_groups(
+    baseline: list[float], other: list[float], factor: float
+) -> None:
+    first, second = np.array(baseline), np.array(other)
+    assert ratio(first, second * factor) == pytest.approx(ratio(first, second) * factor)
+    assert ratio(second, first) == pytest.approx(1 / ratio(first, second))
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_never_lowers_p_keeps_the_order_and_stays_below_bonferroni(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for p, corrected in zip(p_values, adjusted, strict=True):
+        assert p <= corrected <= min(1, p * len(p_values)) + 1e-12
+    assert sorted(adjusted) == [adjusted[n] for n in sorted(range(len(adjusted)), key=p_values.__getitem__)]
+
+
+def test_two_runs_a_side_are_enough_for_an_interval_that_holds_the_ratio() -> None:
+    interval = ratio_interval(SIX[:2], SIX[:2] * 1.5, resamples=999)
+    assert interval is not None
+    assert interval.low <= 1.5 <= interval.high
+
+
+def _half_width(runs: int, deviation: float) -> float:
+    return float(stats.t.ppf(0.975, 2 * runs - 2)) * deviation * math.sqrt(2 / runs)
+
+
+def test_runs_to_narrow_is_the_smallest_number_that_suffices() -> None:
+    values, deviation = np.exp(0.02 * np.arange(4)), float(np.std(0.02 * np.arange(4), ddof=1))
+    needed = runs_to_narrow(values, values, half_width=0.03)
+    assert needed is not None
+    assert _half_width(needed, deviation) <= 0.03 < _half_width(needed - 1, deviation)
+
+
+def test_both_groups_contribute_their_variance() -> None:
+    steady, noisy = np.full(4, 7.0), np.exp(0.02 * np.arange(4))
+    deviation = float(np.std(0.02 * np.arange(4), ddof=1)) / math.sqrt(2)
+    for groups in ((steady, noisy), (noisy, steady)):
+        needed = runs_to_narrow(*groups, half_width=0.02)
+        assert needed is not None
+        assert _half_width(needed, deviation) <= 0.02 < _half_width(needed - 1, deviation)
+
+
+def test_runs_without_spread_need_only_the_minimum() -> None:
+    assert runs_to_narrow(np.full(3, 7.0), np.full(3, 7.0), half_width=0.0) == MIN_RUNS
+
+
+def test_a_hundred_runs_are_the_most_that_are_recommended() -> None:
+    values, deviation = np.exp(0.1 * np.arange(6)), float(np.std(0.1 * np.arange(6), ddof=1))
+    limit = _half_width(MAX_RUNS, deviation)
+    assert runs_to_narrow(values, values, half_width=limit * 1.0001) == MAX_RUNS == 100
+    assert runs_to_narrow(values, values, half_width=limit * 0.999) is None
+
+
+@pytest.mark.parametrize(("baseline", "other", "p"), [(0, 5, 1), (5, 0, 1), (1, 1, 1), (1, 3, 0.5), (2, 2, 1 / 3)])
+def test_the_smallest_p_follows_from_the_number_of_arrangements(baseline: int, other: int, p: float) -> None:
+    assert smallest_p(baseline, other) == pytest.approx(p)

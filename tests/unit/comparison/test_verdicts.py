@@ -1,13 +1,35 @@
-"""What is said of recorded runs: real noise of a busy machine, and differences that were really there."""
+"""Verdicts on recorded runs, with the real noise of a busy machine, and on made-up runs at the exact limits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
-from emulator.comparison.verdicts import ClassComparison, PairComparison, Rules, Verdict, compare_pair
+from emulator.comparison.comparability import Comparability, Difference
+from emulator.comparison.groups import MeasuredRun, RunGroup
+from emulator.comparison.verdicts import (
+    TAIL,
+    ClassComparison,
+    Effect,
+    PairComparison,
+    Rules,
+    Side,
+    Verdict,
+    compare,
+    compare_pair,
+)
+from emulator.statistics.bootstrap import Interval
+from emulator.statistics.classes import JCT, ClassKey
+from emulator.statistics.measurements import Measurements, Times
 from tests.support.full import IS_FULL
 from tests.support.recorded import group, recorded, slowed
+from tests.support.runs import manifest
 
 RULES = Rules(resamples=999)
 COMPARISONS, ALARMS = (200, 16) if IS_FULL else (20, 3)
@@ -88,7 +110,7 @@ def test_a_run_more_on_one_side_counts() -> None:
     assert {(one.baseline.runs, one.other.runs) for one in pair.classes} == {(8, 4)}
 
 
-def test_the_tail_is_told_beside_and_decides_nothing() -> None:
+def test_the_tail_does_not_influence_the_verdict() -> None:
     known = recorded("roce")
     pair = compare_pair(group("a", known[0:12:2]), group("b", known[1:12:2]), RULES)
     assert all(one.tail is not None for one in pair.classes)
@@ -96,8 +118,197 @@ def test_the_tail_is_told_beside_and_decides_nothing() -> None:
     assert all(one.tail is None for one in few.classes)  # 40 iterations carry no p99
 
 
-def test_an_inconclusive_class_says_how_many_runs_its_spread_asks_for() -> None:
+def test_an_inconclusive_class_names_the_runs_that_its_spread_needs() -> None:
     for one in drawn("zmq", 1).classes:
         if one.verdict is Verdict.INCONCLUSIVE:
             assert one.needs is None or one.needs > 6
             assert one.why
+
+
+KEY = ClassKey("all_reduce", 2, 1000, "ring")
+MARGIN = 0.03
+
+
+def timed(name: str, *medians: float, count: int = 1, key: ClassKey = KEY) -> RunGroup:
+    """A group of runs with `count` measurements each, all of the run's median."""
+    runs = []
+    for number, median in enumerate(medians):
+        times = Times(np.arange(count), np.full(count, median))
+        created = f"2026-01-02T00:{number:02}:00+00:00"
+        runs.append(
+            MeasuredRun(Path(f"{name}/{number}"), manifest(created=created), Measurements({key: times}, incomplete=0))
+        )
+    return RunGroup(name, runs)
+
+
+def only(baseline: RunGroup, other: RunGroup, rules: Rules = RULES) -> ClassComparison:
+    (found,) = compare_pair(baseline, other, rules).classes
+    return found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "contains", "excludes"),
+    [
+        (1 / (1 + MARGIN), 1 + MARGIN, True, False),
+        (np.nextafter(1 / (1 + MARGIN), 0), 1, False, False),
+        (1, np.nextafter(1 + MARGIN, 2), False, False),
+        (1 + MARGIN, 1.2, False, False),
+        (np.nextafter(1 + MARGIN, 2), 1.2, False, True),
+        (0.8, 1 / (1 + MARGIN), False, False),
+        (0.8, np.nextafter(1 / (1 + MARGIN), 0), False, True),
+        (0.9, 1.1, False, False),
+        (1, 1, True, False),
+    ],
+)
+def test_the_margin_includes_its_limits(low: float, high: float, contains: bool, excludes: bool) -> None:
+    rules = Rules(margin=MARGIN)
+    assert rules.contains(Interval(float(low), float(high))) is contains
+    assert rules.excludes(Interval(float(low), float(high))) is excludes
+
+
+@given(st.floats(0.001, 1), st.floats(0.5, 2), st.floats(1, 2))
+def test_an_interval_is_never_both_inside_and_outside(margin: float, low: float, width: float) -> None:
+    rules, interval = Rules(margin=margin), Interval(low, low * width)
+    assert not (rules.contains(interval) and rules.excludes(interval))
+
+
+def test_a_difference_that_every_run_shows_is_a_verdict_in_either_direction() -> None:
+    fast, slow = timed("a", *range(1000, 1006)), timed("b", *range(1100, 1106))
+    there, back = only(fast, slow), only(slow, fast)
+    assert (there.verdict, back.verdict) == (Verdict.SLOWER, Verdict.FASTER)
+    assert there.p == back.p == pytest.approx(2 / 924)
+    assert (there.needs, there.why, there.is_too_few) == (None, "", False)
+    assert there.effect is not None
+    assert there.effect.ratio == pytest.approx(1.1, rel=0.001)
+
+
+def test_equal_runs_show_no_difference() -> None:
+    assert only(timed("a", *[1000] * 4), timed("b", *[1000] * 4)).verdict is Verdict.NO_DIFFERENCE
+
+
+def test_a_significant_difference_within_the_margin_is_no_difference() -> None:
+    found = only(timed("a", *range(1000, 1006)), timed("b", *range(1010, 1016)))
+    assert found.holm_p is not None
+    assert found.holm_p < 0.05
+    assert found.verdict is Verdict.NO_DIFFERENCE
+
+
+def test_an_interval_across_the_margin_is_inconclusive_and_names_the_runs_it_needs() -> None:
+    found = only(timed("a", *range(1000, 1060, 10)), timed("b", *range(1030, 1090, 10)))
+    assert (found.verdict, found.why) == (Verdict.INCONCLUSIVE, "the interval crosses the margin")
+    assert found.needs is None or found.needs > 6
+
+
+def test_a_large_difference_without_significance_is_inconclusive() -> None:
+    """Two of four runs are slow: the ratio is far outside the margin, and p = 0.11."""
+    found = only(timed("a", 1000, 1001, 1002, 1003), timed("b", 1001.5, 1200, 1201, 1202))
+    assert found.holm_p == pytest.approx(stats.mannwhitneyu([0, 1, 2, 3], [1.5, 9, 10, 11], method="exact").pvalue)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("runs", "is_decided"), [(2, False), (3, False), (4, True)])
+def test_one_class_needs_four_runs_a_side(runs: int, is_decided: bool) -> None:
+    found = only(timed("a", *range(1000, 1000 + runs)), timed("b", *range(2000, 2000 + runs)))
+    assert (found.verdict is Verdict.SLOWER) is is_decided
+    if not is_decided:
+        assert (found.needs, found.why, found.is_too_few) == (4, "too few runs to decide 1 class", True)
+
+
+def test_a_single_run_a_side_has_a_ratio_but_no_interval() -> None:
+    found = only(timed("a", 1000), timed("b", 1500))
+    assert found.effect == Effect(pytest.approx(1.5), None)
+    assert (found.p, found.verdict, found.is_too_few) == (1, Verdict.INCONCLUSIVE, True)
+
+
+def test_a_percentile_that_no_run_has_is_inconclusive() -> None:
+    found = only(timed("a", 1, 2, count=99), timed("b", 1, 2, count=99), Rules(quantile=TAIL, resamples=99))
+    assert (found.effect, found.p, found.holm_p, found.needs) == (None, None, None, None)
+    assert found.why == "a run needs 100 measurements for this percentile"
+    assert (found.baseline.median_ns, found.baseline.variation, found.baseline.runs) == (None, None, 0)
+    assert found.baseline.samples == 198
+
+
+def test_the_tail_is_compared_if_every_run_has_one() -> None:
+    enough, too_few = timed("a", 1000, 1000, count=100), timed("b", 1500, 1500, count=99)
+    assert only(enough, enough).tail == Effect(pytest.approx(1), Interval(pytest.approx(1), pytest.approx(1)))
+    assert only(enough, too_few).tail is None
+
+
+def test_classes_that_take_no_time_or_that_one_group_lacks_are_not_compared() -> None:
+    nothing = ClassKey("all_reduce", 1, 1000, "ring")
+    assert compare_pair(timed("a", 1, key=nothing), timed("b", 1, key=nothing), RULES).classes == []
+    assert compare_pair(timed("a", 1), timed("b", 1, key=nothing), RULES).classes == []
+
+
+def test_the_iteration_comes_first_then_the_classes_by_time_spent() -> None:
+    small, large, jct = ClassKey("all_reduce", 2, 8), ClassKey("all_reduce", 2, 9), ClassKey(JCT, 2)
+    times = {
+        small: Times(np.arange(10), np.full(10, 30)),
+        large: Times(np.arange(2), np.full(2, 100)),
+        jct: Times(np.arange(1), np.full(1, 5)),
+    }
+    group = RunGroup("a", [MeasuredRun(Path("a"), manifest(), Measurements(times, 0))])
+    assert [one.key for one in compare_pair(group, group, RULES).classes] == [jct, small, large]
+
+
+def test_p_values_are_corrected_for_all_classes_together() -> None:
+    keys = [ClassKey("all_reduce", 2, size) for size in (1, 2)]
+
+    def group(*scales: float) -> RunGroup:
+        runs = [timed("x", *(1000 + n for n in range(6))).runs for _ in keys]
+        return RunGroup(
+            "x",
+            [
+                replace(one, measurements=Measurements(_scaled(keys, scales, number), 0))
+                for number, one in enumerate(runs[0])
+            ],
+        )
+
+    found = compare_pair(group(1, 1), group(1.5, 1), RULES).classes
+    by_size = {one.key.size_bytes: one for one in found}
+    assert by_size[1].holm_p == pytest.approx(2 * 2 / 924)
+    assert by_size[2].holm_p == 1
+    assert [by_size[n].verdict for n in (1, 2)] == [Verdict.SLOWER, Verdict.NO_DIFFERENCE]
+
+
+def _scaled(keys: list[ClassKey], scales: tuple[float, ...], number: int) -> dict[ClassKey, Times]:
+    one = np.zeros(1, np.int64)
+    return {key: Times(one, np.array([scale * (1000 + number)])) for key, scale in zip(keys, scales, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("scales", "passes", "passes_strict"),
+    [((1.0,), True, True), ((0.5,), True, True), ((2.0,), False, False), ((1.0, 2.0), False, False)],
+)
+def test_a_gate_does_not_pass_what_is_slower(scales: tuple[float, ...], passes: bool, passes_strict: bool) -> None:
+    medians = range(1000, 1006)
+    groups = [
+        timed("a", *medians),
+        *(timed(f"b{n}", *(scale * one for one in medians)) for n, scale in enumerate(scales)),
+    ]
+    found = compare(groups, Comparability([], []), RULES)
+    assert found.passes_gate(is_strict=False) is passes
+    assert found.passes_gate(is_strict=True) is passes_strict
+    assert len(found.pairs) == len(scales)
+    assert not found.is_forced
+
+
+def test_only_a_strict_gate_stops_what_is_inconclusive() -> None:
+    found = compare([timed("a", 1000), timed("b", 1000)], Comparability([Difference("ranks", {})], []), RULES)
+    assert (found.passes_gate(is_strict=False), found.passes_gate(is_strict=True)) == (True, False)
+    assert found.is_forced
+
+
+def test_the_rules_reach_the_bootstrap() -> None:
+    baseline, other = timed("a", *range(1000, 1060, 10)), timed("b", *range(1000, 1090, 15))
+    intervals = [
+        only(baseline, other, Rules(seed=seed, resamples=resamples)).effect
+        for seed, resamples in [(1, 99), (1, 99), (2, 99)]
+    ]
+    assert intervals[0] == intervals[1] != intervals[2]
+
+
+def test_the_median_of_an_even_number_of_runs_is_between_the_two_in_the_middle() -> None:
+    side = Side((10.0, 20.0, 40.0, 30.0), 4)
+    assert (side.median_ns, side.runs) == (25, 4)
+    assert side.variation == pytest.approx(np.std(side.values_ns, ddof=1) / 25)

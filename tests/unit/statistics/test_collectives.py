@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emulator.errors import ResultError
 from emulator.statistics.collectives import merge
 from emulator.statistics.table_columns import UNKNOWN
 from emulator.trace.model import CommKind
-from tests.support.runs import collective, pair, row, table
+from tests.support.runs import Row, collective, pair, row, table
 
 K = CommKind
 
@@ -83,3 +85,53 @@ def test_no_samples_give_no_measurements() -> None:
 def test_an_unknown_kind_is_refused_by_name() -> None:
     with pytest.raises(ResultError, match="all_scatter"):
         merge(table([row(kind="all_scatter")]))
+
+
+_TIMES = st.integers(0, 1_000)
+
+
+@st.composite
+def _samples(draw: st.DrawFn) -> list[Row]:
+    """Collectives and pairs of up to three iterations, some without a member, in random order."""
+    rows: list[Row] = []
+    for iteration in range(draw(st.integers(1, 3))):
+        for instance in range(draw(st.integers(0, 4))):
+            place = {"iteration": iteration, "instance": instance, "size_bytes": draw(st.integers(0, 99))}
+            if draw(st.booleans()):
+                made = pair(draw(_TIMES), draw(_TIMES), received_post=draw(_TIMES), **place)
+            else:
+                count = draw(st.integers(1, 4))
+                times = st.lists(_TIMES, min_size=count, max_size=count)
+                made = collective(draw(times), draw(times), early=draw(st.booleans()), **place)
+            rows += made[draw(st.integers(0, 1)) and draw(st.integers(0, len(made))) :]
+    return draw(st.permutations(rows))
+
+
+def _merged_by_hand(rows: list[Row]) -> tuple[list[tuple[int, ...]], int]:
+    """(iteration, instance, members, size, cct, span, skew, early) of each measurement, and the incomplete ones."""
+    found, incomplete = [], 0
+    for place in sorted({(one["iteration"], one["instance"]) for one in rows}):
+        mine = [one for one in rows if (one["iteration"], one["instance"]) == place]
+        is_pair = mine[0]["kind"] in ("send", "recv")
+        members = 2 if is_pair else mine[0]["group_size"]
+        if len(mine) != members:
+            incomplete += 1
+            continue
+        posts, dones = [one["post_ns"] for one in mine], [one["done_ns"] for one in mine]
+        cct = max(dones) - max(posts)
+        if is_pair:
+            by_kind = {one["kind"]: one for one in mine}
+            cct = by_kind["recv"]["arrival_ns"] - by_kind["send"]["post_ns"]
+        size = max(one["size_bytes"] for one in mine)
+        early = any(one["early"] for one in mine) and not is_pair
+        times = cct, max(dones) - min(posts), max(posts) - min(posts)
+        found.append((*place, members, size, *times, int(early)))
+    return found, incomplete
+
+
+@given(_samples())
+def test_merging_agrees_with_a_loop_over_the_samples(rows: list[Row]) -> None:
+    merged = merge(table(rows))
+    columns = ("iteration", "instance", "members", "size_bytes", "cct_ns", "span_ns", "skew_ns", "early")
+    found = [tuple(map(int, row)) for row in zip(*(getattr(merged, name) for name in columns), strict=True)]
+    assert (found, merged.incomplete) == _merged_by_hand(rows)

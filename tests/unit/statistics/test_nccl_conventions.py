@@ -1,6 +1,6 @@
 import pytest
 
-from emulator.statistics.nccl_conventions import busbw_factor, nccl_size
+from emulator.statistics.nccl_conventions import busbw_factor, count_elements, nccl_size, root_of
 from emulator.trace.model import CommKind
 
 K = CommKind
@@ -37,3 +37,37 @@ def test_the_table_covers_every_collective() -> None:
 def test_a_barrier_and_a_group_of_one_have_no_bus_bandwidth() -> None:
     assert busbw_factor(K.ALL_REDUCE, members=1) is None
     assert busbw_factor(K.BARRIER, members=8) is None
+
+
+@pytest.mark.parametrize("members", [2, 3, 8])
+def test_bus_bandwidth_is_that_of_the_busiest_port(members: int) -> None:
+    """Closed form: bytes that a rank must send or receive, over the size of the collective."""
+    size = 840
+    sent = {
+        K.ALL_REDUCE: 2 * size * (members - 1) / members,
+        K.REDUCE_SCATTER: size * (members - 1) / members,
+        K.ALL_TO_ALL: size * (members - 1) / members,
+        K.BROADCAST: size,
+        K.SEND: size,
+    }
+    for kind, port_bytes in sent.items():
+        assert busbw_factor(kind, members=members) == pytest.approx(port_bytes / size)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "root"),
+    [
+        (K.ALL_REDUCE, 800, -1),
+        (K.BROADCAST, 800, 0),
+        (K.REDUCE, 800, 0),
+        (K.ALL_GATHER, 100, -1),
+        (K.REDUCE_SCATTER, 100, -1),
+        (K.REDUCE_SCATTER_BLOCK, 100, -1),
+        (K.ALL_TO_ALL, 100, -1),
+        (K.GATHER, 100, 0),
+        (K.SCATTER, 100, 0),
+    ],
+)
+def test_elements_and_root_are_those_that_nccl_tests_prints(kind: CommKind, count: int, root: int) -> None:
+    assert count_elements(kind, size_bytes=800, members=8) == count
+    assert root_of(kind) == root
