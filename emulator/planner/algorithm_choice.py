@@ -1,4 +1,4 @@
-"""Which algorithm plays which communication of a workload, decided once for every class."""
+"""The algorithm of every communication of a workload."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from emulator.trace.model import CommKind, Communication, Workload
 
 
 class AlgorithmChoice:
-    """Algorithms of a workload: `names` holds those in use, `index_of` says which of them plays a communication.
+    """The algorithms that a workload uses; each class of communications is decided once.
 
     Args:
-        overrides: collective (`all_reduce`) → algorithm, from `parse_overrides`, which has checked them.
+        workload: the workload.
+        overrides: collective (`all_reduce`) → algorithm, from `parse_overrides`.
     """
 
     def __init__(self, workload: Workload, overrides: Mapping[str, str]) -> None:
@@ -28,17 +29,17 @@ class AlgorithmChoice:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names in use; indices into this list go to the agents."""
+        """Algorithms in use; agents receive indices into this list."""
         return self._names
 
     def index_of(self, communication: Communication) -> int:
-        """Index into `names`."""
+        """Index into `names` of the algorithm of a communication."""
         members = len(self._workload.groups[communication.group])
         size_bytes = self._uneven.get(communication.instance, communication.size_bytes)
         return self._choose(communication.kind, members, size_bytes)
 
     def name_of(self, communication: Communication) -> str:
-        """Name of the algorithm."""
+        """Name of the algorithm of a communication."""
         return self._names[self.index_of(communication)]
 
     def _choose_uncached(self, kind: CommKind, members: int, size_bytes: int) -> int:
@@ -51,7 +52,7 @@ class AlgorithmChoice:
 
 
 def _largest_sizes(workload: Workload) -> dict[int, int]:
-    """Instance → largest size of its members, for uneven all-to-all: all members must choose alike."""
+    """Instance → largest size of its members, for uneven all-to-all: all members must use the same algorithm."""
     largest: dict[int, int] = {}
     for program in workload.programs:
         for communication in program.communications.values():

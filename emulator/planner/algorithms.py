@@ -1,7 +1,7 @@
-"""Which collective algorithms there are, which one a collective gets, and its schedule.
+"""Registry of collective algorithms: those that exist, the one that a collective gets, and its schedule.
 
-Built-in algorithms live in emulator.planner.collectives. Own ones are entry points of the group `charkha.collectives`
-of any installed distribution, named COLLECTIVE.NAME (`all_reduce.my_name`); they are imported when first used.
+Built-in algorithms are in emulator.planner.collectives. Other distributions add algorithms as entry points of the group
+`charkha.collectives`, named COLLECTIVE.NAME (`all_reduce.my_name`); these are imported when first used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from emulator.errors import PlanError
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
-from emulator.planner.collectives import all_reduce, all_to_all, barrier, rooted
+from emulator.planner.collectives import all_reduce, all_to_all, barrier, broadcast_reduce, gather_scatter
 from emulator.planner.default_algorithms import default_algorithm, default_table
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.trace.model import CommKind
@@ -39,7 +39,7 @@ ByteCount: TypeAlias = Callable[[Collective], tuple[int, int]]
 
 
 class BuiltIn(NamedTuple):
-    """A built-in algorithm and the closed form of (bytes sent, bytes received) by the member that asks."""
+    """A built-in algorithm, and its closed form of (bytes sent, bytes received) by a member."""
 
     run: Algorithm
     count_bytes: ByteCount
@@ -69,22 +69,22 @@ BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
         "parallel": BuiltIn(all_to_all.parallel, all_to_all.all_to_all_bytes),
     },
     CommKind.BROADCAST: {
-        "tree": BuiltIn(rooted.broadcast_tree, rooted.broadcast_tree_bytes),
-        "ring": BuiltIn(rooted.broadcast_ring, rooted.broadcast_ring_bytes),
-        "parallel": BuiltIn(rooted.broadcast_parallel, rooted.broadcast_parallel_bytes),
+        "tree": BuiltIn(broadcast_reduce.broadcast_tree, broadcast_reduce.broadcast_tree_bytes),
+        "ring": BuiltIn(broadcast_reduce.broadcast_ring, broadcast_reduce.broadcast_ring_bytes),
+        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel, broadcast_reduce.broadcast_parallel_bytes),
     },
     CommKind.REDUCE: {
-        "tree": BuiltIn(rooted.reduce_tree, rooted.reduce_tree_bytes),
-        "ring": BuiltIn(rooted.reduce_ring, rooted.reduce_ring_bytes),
-        "parallel": BuiltIn(rooted.reduce_parallel, rooted.reduce_parallel_bytes),
+        "tree": BuiltIn(broadcast_reduce.reduce_tree, broadcast_reduce.reduce_tree_bytes),
+        "ring": BuiltIn(broadcast_reduce.reduce_ring, broadcast_reduce.reduce_ring_bytes),
+        "parallel": BuiltIn(broadcast_reduce.reduce_parallel, broadcast_reduce.reduce_parallel_bytes),
     },
     CommKind.GATHER: {
-        "tree": BuiltIn(rooted.gather_tree, rooted.gather_tree_bytes),
-        "parallel": BuiltIn(rooted.gather_parallel, rooted.gather_parallel_bytes),
+        "tree": BuiltIn(gather_scatter.gather_tree, gather_scatter.gather_tree_bytes),
+        "parallel": BuiltIn(gather_scatter.gather_parallel, gather_scatter.gather_parallel_bytes),
     },
     CommKind.SCATTER: {
-        "tree": BuiltIn(rooted.scatter_tree, rooted.scatter_tree_bytes),
-        "parallel": BuiltIn(rooted.scatter_parallel, rooted.scatter_parallel_bytes),
+        "tree": BuiltIn(gather_scatter.scatter_tree, gather_scatter.scatter_tree_bytes),
+        "parallel": BuiltIn(gather_scatter.scatter_parallel, gather_scatter.scatter_parallel_bytes),
     },
     CommKind.BARRIER: {
         "dissemination": BuiltIn(barrier.dissemination, barrier.dissemination_bytes),
@@ -95,7 +95,7 @@ _COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
 
 
 class _Algorithms(Mapping[str, Algorithm]):
-    """Algorithms of one kind by name; an own one is imported when it is asked for, not before."""
+    """Algorithms of one kind by name. Installed ones are imported when they are looked up."""
 
     def __init__(self, kind: CommKind) -> None:
         self._built_in = BUILT_IN[kind]
@@ -116,46 +116,47 @@ class _Algorithms(Mapping[str, Algorithm]):
 
 
 def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
-    """Every algorithm for this kind, built-in ones first.
+    """All algorithms for this kind, built-in ones first.
 
     Raises:
-        PlanError: no collective, or an installed entry point with an impossible name; on looking one up, an entry
-            point that cannot be imported.
+        PlanError: the kind is not a collective, or an installed entry point has an invalid name; when one is looked up,
+            it cannot be imported.
     """
     return _Algorithms(canonical_kind(kind))
 
 
 def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str]) -> str:
-    """Name of the algorithm for a collective: what the user asked for, else the default table's.
+    """Name of the algorithm for a collective: the one that the user requested, else that of the default table.
 
-    All members must be given the same numbers (the largest size where they differ, as in an uneven all-to-all).
+    The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
     Args:
         kind: a collective.
         members: group size.
         size_bytes: Chakra's comm_size.
-        overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also speaks for
-            reduce_scatter_block where that has none of its own.
+        overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
+            reduce_scatter_block unless that has its own.
 
     Raises:
-        PlanError: no collective.
+        PlanError: the kind is not a collective.
     """
     canonical = canonical_kind(kind)
-    asked = overrides.get(kind.label) or overrides.get(canonical.label)
-    return asked or default_algorithm(canonical, members=members, size_bytes=size_bytes)
+    requested = overrides.get(kind.label) or overrides.get(canonical.label)
+    return requested or default_algorithm(canonical, members=members, size_bytes=size_bytes)
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, str]:
-    """Collective label → algorithm name, from `--algorithm COLLECTIVE=NAME`; of one collective the last counts.
+    """Collective label → algorithm name, from `--algorithm COLLECTIVE=NAME`; the last one for a collective counts.
 
     Raises:
-        PlanError: not of that form, or an unknown collective or algorithm: the message lists what exists.
+        PlanError: an item does not have that form, or names an unknown collective or algorithm; the message lists those
+            that exist.
     """
     overrides: dict[str, str] = {}
     for item in items:
         label, equals, name = item.partition("=")
         if not equals:
-            raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME, as in all_reduce=ring")
+            raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME: all_reduce=ring")
         if label not in _COLLECTIVES:
             raise PlanError(f"--algorithm {item!r}: no collective {label!r}; there are {', '.join(_COLLECTIVES)}")
         _require(canonical_kind(_COLLECTIVES[label]), name)
@@ -164,10 +165,10 @@ def parse_overrides(items: Sequence[str]) -> dict[str, str]:
 
 
 def schedule(name: str, collective: Collective) -> Sequence[Lane]:
-    """Lanes of this member; none where nothing has to move (a group of one, or no bytes).
+    """Lanes of this member; none if nothing is transferred (a group of one, or no bytes).
 
     Raises:
-        PlanError: unknown algorithm, splits that do not fit the group, or a broken entry point.
+        PlanError: there is no such algorithm, splits do not fit the group, or the entry point is broken.
     """
     kind = canonical_kind(collective.kind)
     if collective.send_splits is not None or collective.recv_splits is not None:
@@ -179,11 +180,11 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
         _require(kind, name)
         return ()
     built_in = BUILT_IN[kind].get(name)
-    return built_in.run(collective) if built_in else _own(kind, name)(collective)
+    return built_in.run(collective) if built_in else _installed(kind, name)(collective)
 
 
 def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
-    """(bytes sent, bytes received) by this member: a closed form for built-in algorithms, else the schedule's sum.
+    """(bytes sent, bytes received) by this member: closed form for built-in algorithms, else summed over the schedule.
 
     Raises:
         PlanError: as `schedule`.
@@ -200,10 +201,10 @@ def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
 
 @cache
 def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
-    """Entry points of the group `charkha.collectives` by kind and name; the environment is read once.
+    """Entry points of the group `charkha.collectives` by kind and name; read once.
 
     Raises:
-        PlanError: an entry point whose name is not COLLECTIVE.NAME, is taken, or is defined twice.
+        PlanError: the name of an entry point is not COLLECTIVE.NAME, or is already taken.
     """
     found: dict[CommKind, dict[str, EntryPoint]] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
@@ -211,18 +212,18 @@ def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
         if label not in _COLLECTIVES or not name:
             raise _broken(point, f"its name must be COLLECTIVE.NAME with one of {', '.join(_COLLECTIVES)}")
         kind = canonical_kind(_COLLECTIVES[label])
-        own = found.setdefault(kind, {})
-        if name in BUILT_IN[kind] or own.get(name, point).value != point.value:
-            raise _broken(point, f"{kind.label} has an algorithm {name!r} already")
-        own[name] = point
+        known = found.setdefault(kind, {})
+        if name in BUILT_IN[kind] or known.get(name, point).value != point.value:
+            raise _broken(point, f"{kind.label} already has an algorithm {name!r}")
+        known[name] = point
     return found
 
 
 def canonical_kind(kind: CommKind) -> CommKind:
-    """The kind whose algorithms play a collective: reduce_scatter_block is played as reduce_scatter.
+    """The kind whose algorithms apply: reduce_scatter_block uses those of reduce_scatter.
 
     Raises:
-        PlanError: no collective.
+        PlanError: the kind is not a collective.
     """
     if not kind.is_collective:
         raise PlanError(f"{kind.label} is not a collective: it has no algorithm")
@@ -230,14 +231,14 @@ def canonical_kind(kind: CommKind) -> CommKind:
 
 
 def _require(kind: CommKind, name: str) -> None:
-    if name in BUILT_IN[kind]:  # spares reading what is installed, which takes milliseconds
+    if name in BUILT_IN[kind]:  # avoids reading the entry points, which takes milliseconds
         return
     known = algorithms_for(kind)
     if name not in known:
         raise PlanError(f"{kind.label} has no algorithm {name!r}; there are {', '.join(known)}")
 
 
-def _own(kind: CommKind, name: str) -> Algorithm:
+def _installed(kind: CommKind, name: str) -> Algorithm:
     _require(kind, name)
     return algorithms_for(kind)[name]
 
@@ -245,7 +246,7 @@ def _own(kind: CommKind, name: str) -> Algorithm:
 def _load(point: EntryPoint) -> Algorithm:
     try:
         algorithm = point.load()
-    except Exception as problem:  # code of others: whatever it raises, the user must learn whose it is
+    except Exception as problem:  # foreign code can raise anything; the message must name it
         raise _broken(point, f"{type(problem).__name__}: {problem}") from problem
     if not callable(algorithm):
         raise _broken(point, "it must name a function that takes a Collective")
@@ -262,10 +263,10 @@ def _check_splits(collective: Collective) -> None:
         raise PlanError(f"{collective.kind.label} takes no splits")
     for name, splits in (("send_splits", collective.send_splits), ("recv_splits", collective.recv_splits)):
         if splits is None or len(splits) != collective.members:
-            there = "are missing" if splits is None else f"have {len(splits)} entries"
-            raise PlanError(f"all_to_all among {collective.members} members: {name} {there}, one per member is needed")
+            found = "are missing" if splits is None else f"have {len(splits)} entries"
+            raise PlanError(f"all_to_all of {collective.members} members: {name} {found}; one per member is needed")
         if min(splits) < 0:
-            raise PlanError(f"all_to_all: {name} of member {collective.member} holds {min(splits)}, less than 0 bytes")
+            raise PlanError(f"all_to_all: {name} of member {collective.member} contain a negative size, {min(splits)}")
 
 
 def _summed(lanes: Sequence[Lane]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""The default table: which algorithm a collective gets when nobody asked for one. The first row that fits counts.
+"""The default table: the algorithm of a collective unless the user requests one. The first row that applies counts.
 
-Small messages are ruled by the number of steps, large ones by the bytes the busiest member moves; the table follows
-Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), with thresholds rounded to what software endpoints need.
+For small messages the number of steps decides, for large ones the bytes of the busiest member. The table follows
+Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), with thresholds rounded for software endpoints.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARALLEL_BLOCK_BYTES = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the default table for people: collective label, condition in words, algorithm name."""
+    """A row of the default table as text: collective label, condition, algorithm name."""
 
     collective: str
     condition: str
@@ -33,8 +33,8 @@ class Row:
 class _Rule:
     algorithm: str
     condition: str
-    fits: Callable[[int, int], bool]
-    """Does it apply to (members, size_bytes)?"""
+    applies: Callable[[int, int], bool]
+    """(members, size_bytes) → whether the rule applies."""
 
 
 def _tiny(members: int, size_bytes: int) -> bool:
@@ -118,10 +118,10 @@ _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
 
 
 def default_algorithm(kind: CommKind, *, members: int, size_bytes: int) -> str:
-    """The table's algorithm for a collective (REDUCE_SCATTER_BLOCK is to be given as REDUCE_SCATTER)."""
-    return next(rule.algorithm for rule in _TABLE[kind] if rule.fits(members, size_bytes))
+    """The algorithm of the table for a collective; for REDUCE_SCATTER_BLOCK, pass REDUCE_SCATTER."""
+    return next(rule.algorithm for rule in _TABLE[kind] if rule.applies(members, size_bytes))
 
 
 def default_table() -> Sequence[Row]:
-    """The rows for people, in the order in which they are tried."""
+    """The rows as text, in the order in which they are tried."""
     return [Row(kind.label, rule.condition, rule.algorithm) for kind, rules in _TABLE.items() for rule in rules]

@@ -1,4 +1,4 @@
-"""How many messages of a collective follow one another: what its latency is a multiple of."""
+"""Message depth of a collective: the longest chain of messages that follow one another."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from emulator.planner.schedule import Collective, Step
 
 
 def message_depth(algorithm: str, members: Sequence[Collective]) -> int:
-    """Length of the longest chain of transfers in which each waits for the one before.
+    """Length of the longest chain of transfers in which each waits for the previous one.
 
-    Ring all-reduce of n members: 2(n - 1); direct: 1 per phase; trees: their height.
+    Examples: 2(n - 1) for a ring all-reduce of n members, 1 per phase for direct, the height of a tree.
 
     Args:
-        algorithm: what plays the collective.
+        algorithm: name of the algorithm.
         members: the collective as each member sees it, in group order.
 
     Raises:
-        PlanError: no such algorithm for this collective, or one whose receives are never sent.
+        PlanError: the collective has no such algorithm, or a receive of the algorithm has no matching send.
     """
     plays = [
         _LanePlay(member=number, lane=lane, steps=list(steps))
@@ -32,17 +32,17 @@ def message_depth(algorithm: str, members: Sequence[Collective]) -> int:
     while waiting:
         left = [play for play in waiting if not play.advance(arrivals)]
         if len(left) == len(waiting) and not any(play.moved for play in waiting):
-            raise PlanError(f"{algorithm} waits for transfers that nobody sends")
+            raise PlanError(f"{algorithm} waits for transfers that no member sends")
         waiting = left
     return max((play.depth for play in plays), default=0)
 
 
 _Arrivals = defaultdict[tuple[int, int, int], deque[int]]
-"""(from, to, lane) → depths of the transfers on their way, in order."""
+"""(sender, receiver, lane) → depths of the transfers on their way, in order."""
 
 
 class _LanePlay:
-    """A lane of one member: `depth` transfers came one after another before the step it stands at."""
+    """A lane of one member; `depth` transfers followed one another up to its current step."""
 
     def __init__(self, *, member: int, lane: int, steps: Sequence[Step]) -> None:
         self._member, self._lane, self._steps = member, lane, steps
@@ -52,7 +52,7 @@ class _LanePlay:
         self.moved = False
 
     def advance(self, arrivals: _Arrivals) -> bool:
-        """Go as far as what has arrived allows; True at the end of the lane."""
+        """Advance as far as transfers have arrived; whether the lane is complete."""
         self.moved = False
         while self._next < len(self._steps):
             step = self._steps[self._next]

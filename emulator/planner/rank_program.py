@@ -1,4 +1,4 @@
-"""A run as agents are told it: the settings, and slices of a rank's program, as plain values."""
+"""What agents receive of a run, as plain values: settings, and a rank's program in chunks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from emulator.trace.model import CommKind
 
 @dataclass(frozen=True, slots=True)
 class PlaySettings:
-    """How every rank of a run plays.
+    """Settings that apply to all ranks of a run.
 
     Attributes:
-        credits: payload flows to a rank only after that rank has posted the collective.
-        instances: collectives and send-receive pairs of one iteration; makes tags of different iterations distinct.
-        algorithms: names that PlannedCommunication.algorithm indexes.
-        groups: world ranks by group index; () where no rank of this agent is a member.
+        credits: payload is sent to a rank only after it has posted the collective.
+        instances: number of collectives and send-receive pairs in an iteration; keeps tags of iterations distinct.
+        algorithms: names; PlannedCommunication.algorithm is an index into them.
+        groups: world ranks by group index; empty if no rank of the agent is a member.
     """
 
     credits: bool
@@ -55,9 +55,9 @@ class Chunk:
         node_id: shape (n,).
         resource: shape (n,), emulator.trace.model.Resource numbers.
         duration_ns: shape (n,), ns.
-        dependencies: shape (n,): how many each node has.
-        distance: shape (m,): own position minus the position depended on, at least 1.
-        communications: position → what to do, for NETWORK nodes.
+        dependencies: shape (n,), number of dependencies of each node.
+        distance: shape (m,), position of the node minus that of its dependency, at least 1.
+        communications: position → communication, for NETWORK nodes.
     """
 
     rank: int

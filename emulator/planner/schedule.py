@@ -1,14 +1,14 @@
-"""The language collective algorithms are written in: lanes of steps of transfers, seen from one member.
+"""How collective algorithms are written: as lanes of steps of transfers, from the view of one member.
 
-An algorithm, asked for one member of a group, gives lanes: independent lazy sequences of steps. Lanes run side by side.
-Within a lane a step starts when all receives of the step before it have arrived; on starting, its sends are handed to
-the transport together and its receives are awaited. (A send may therefore carry what earlier steps received, never what
-its own step receives. Nobody waits for the acknowledgement of a send before the collective's end.) Between two members
-and within a lane, transfers arrive in the order they were sent, and the receiver names them in that order: there is no
-other matching. The collective is done for a member when every lane is exhausted and every send is acknowledged.
+For one member of a group, an algorithm returns lanes: independent lazy sequences of steps. Lanes run side by side.
+Within a lane, a step starts when all receives of the previous step have arrived. Its sends are then passed to the
+transport together, and its receives are awaited. A send can therefore carry what earlier steps received, but not what
+its own step receives. Acknowledgements are awaited only at the end of the collective. Within a lane, transfers between
+two members arrive in the order they were sent, and the receiver lists them in that order; there is no other matching.
+A member is done when all lanes are exhausted and all sends are acknowledged.
 
-Offsets are bytes in the collective's logical buffer, which `Collective` defines per kind. They do not go onto the wire:
-they are what the proofs in the tests follow.
+Offsets are bytes in the logical buffer of the collective, which `Collective` defines per kind. They are not sent; tests
+use them to prove that algorithms are correct.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from emulator.trace.model import CommKind
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One collective as a member sees it; n members, member numbers are indices into the group (not world ranks).
+    """A collective of n members from the view of one. Member numbers are indices into the group, not world ranks.
 
-    The logical buffer (what offsets mean; s = size_bytes, Chakra's comm_size: input bytes per rank):
+    The logical buffer that offsets refer to; s = size_bytes, Chakra's comm_size, input bytes per rank:
         all_reduce, reduce, broadcast: one array of s bytes.
         reduce_scatter: one array of s bytes; member i ends with block i of n, see `block`, reduced.
-        all_gather, gather: n shards of s bytes, member i's at i * s; the array has n * s bytes.
+        all_gather, gather: n shards of s bytes, that of member i at i * s; the array has n * s bytes.
         scatter: the root's array of s bytes; member i ends with block i of n, see `block`.
-        all_to_all: n rows, one per sender, each that sender's whole input in blocks by receiver. Even: row i starts at
-            i * s and is cut by `block(s, n, j)`. Uneven: lengths of other rows are unknown to a member, so a send's
-            offset counts from the start of the sender's own row, and a receive carries offset -1.
+        all_to_all: n rows, one per sender: its whole input in blocks by receiver. Even: row i starts at i * s and is
+            cut by `block(s, n, j)`. Uneven: a member does not know the lengths of other rows, so offsets of sends count
+            from the start of the sender's own row, and receives have offset -1.
         barrier: no data; transfers have size BARRIER_BYTES and offset 0.
 
     Attributes:
         kind: REDUCE_SCATTER_BLOCK is treated as REDUCE_SCATTER.
         members: n, at least 1.
-        member: who asks, 0 … n-1.
+        member: number of this member, 0 … n-1.
         size_bytes: s, at least 0.
-        root: member number of the root where the kind has one, else 0.
-        send_splits, recv_splits: uneven all-to-all: bytes to / from each member; both or neither.
+        root: member number of the root if the kind has one, else 0.
+        send_splits, recv_splits: for an uneven all-to-all, bytes to and from each member; both or neither.
     """
 
     kind: CommKind
@@ -53,7 +53,7 @@ class Collective:
 
 
 class Transfer(NamedTuple):
-    """Bytes [offset, offset + size) of the logical buffer, to or from `peer` (a member number, never the own one)."""
+    """Bytes [offset, offset + size) of the logical buffer, to or from another member, `peer`."""
 
     peer: int
     offset: int
@@ -61,9 +61,12 @@ class Transfer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Sends handed over at the step's start, receives whose arrival ends it; `reduces`: receives are added, not stored.
+    """One step of a lane. Algorithms leave out transfers of size 0; a step can be empty.
 
-    Transfers of size 0 are left out by the algorithms; a step may be empty.
+    Attributes:
+        sends: passed to the transport when the step starts.
+        recvs: end the step when all have arrived.
+        reduces: received bytes are added to the buffer instead of stored.
     """
 
     sends: Sequence[Transfer] = ()
@@ -76,18 +79,18 @@ BARRIER_BYTES = 1
 
 
 class Algorithm(Protocol):
-    """A collective algorithm: a plain function from one member's view to its lanes."""
+    """A collective algorithm: a function from the view of a member to its lanes."""
 
     def __call__(self, collective: Collective, /) -> Sequence[Lane]:
-        """Lanes of this member; every member of the group must return the same number of lanes.
+        """Lanes of this member; all members of the group must have the same number of lanes.
 
         Raises:
-            PlanError: the algorithm cannot do this kind.
+            PlanError: the algorithm does not support this kind.
         """
         ...
 
 
 def block(size_bytes: int, parts: int, index: int) -> tuple[int, int]:
-    """(offset, size) of one of `parts` near-equal blocks: the first size % parts blocks are one byte longer."""
+    """(offset, size) of one of `parts` near-equal blocks; the first size % parts blocks are one byte longer."""
     base, longer = divmod(size_bytes, parts)
     return index * base + min(index, longer), base + (index < longer)

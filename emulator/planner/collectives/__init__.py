@@ -1,6 +1,6 @@
-"""The built-in collective algorithms, a module per family, and the shapes they are made of.
+"""The built-in collective algorithms, one module per family of collectives, and their building blocks.
 
-`spans` cuts arrays into blocks, `ring`, `doubling`, `trees` and `pipeline` are the building blocks; the other modules
-are the collectives. Beside each algorithm stands its closed form, `<name>_bytes`: (bytes sent, bytes received) by the
-member that asks. The registry is emulator.planner.algorithms.
+Building blocks: `blocks` (cutting an array), `ring`, `direct`, `halving_doubling`, `trees` and `pipeline`. Next to each
+algorithm is its closed form, `<name>_bytes`: (bytes sent, bytes received) by one member. The registry is
+emulator.planner.algorithms.
 """

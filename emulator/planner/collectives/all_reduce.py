@@ -1,41 +1,43 @@
-"""All-reduce: every member ends with the sum of all arrays. n members, s bytes, block i of n has b(i) bytes."""
+"""All-reduce: every member ends with the sum of all arrays. n members, s bytes, block i with b(i) bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
-from emulator.planner.collectives.blocks import Blocks, BlockSlices, transfer
+from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, transfer
+from emulator.planner.collectives.direct import direct_gather, direct_scatter
 from emulator.planner.collectives.halving_doubling import doubling, halving, halving_bytes, powers_below
 from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
 from emulator.planner.collectives.ring import in_slices, ring_pass, ring_pass_bytes
 from emulator.planner.collectives.trees import two_trees
-from emulator.planner.schedule import Collective, Lane, Step, Transfer, block
+from emulator.planner.schedule import Collective, Lane, Step, block
 
 
 def ring(collective: Collective, /) -> Sequence[Lane]:
-    """Reduce-scatter, then all-gather round the ring: 2(n - 1) steps of one block; large blocks go in slices.
+    """Reduce-scatter, then all-gather around the ring: 2(n - 1) steps of one block; large blocks are sliced.
 
     Member i sends 2s - b(i) - b(i + 1) = 2s(n - 1)/n bytes and receives 2s - b(i - 1) - b(i).
 
     Source: Patarasuk & Yuan, JPDC 69 (2009).
     """
     n, member = collective.members, collective.member
-    blocks = Blocks(collective.size_bytes, n)
+    blocks = array_of(collective)
     up, down = (member + 1) % n, (member - 1) % n
     return [_round_trip(part, position=member, to=up, source=down) for part in in_slices(blocks)]
 
 
 def ring_bytes(collective: Collective) -> tuple[int, int]:
     """(sent, received) of `ring`."""
-    return _round_trip_bytes(Blocks(collective.size_bytes, collective.members), collective.member)
+    return _round_trip_bytes(array_of(collective), collective.member)
 
 
 def bidirectional_ring(collective: Collective, /) -> Sequence[Lane]:
     """Two rings in opposite directions, each with half of the array: 2(n - 1) steps of half a block per direction.
 
-    Every member sends and receives 2s(n - 1)/n bytes, as in `ring`, half of them to each neighbour.
+    Every member sends and receives 2s(n - 1)/n bytes, as in `ring`, half of them to each neighbour in the ring.
 
-    Source: Patarasuk & Yuan, JPDC 69 (2009), once per direction.
+    Source: Patarasuk & Yuan, JPDC 69 (2009), applied in both directions.
     """
     n, member = collective.members, collective.member
     forth, back = _halves(collective)
@@ -54,11 +56,11 @@ def bidirectional_ring_bytes(collective: Collective) -> tuple[int, int]:
 
 
 def halving_doubling(collective: Collective, /) -> Sequence[Lane]:
-    """Recursive vector halving with distance doubling, then the way back: 2 log2(p) steps, p = 2^k the largest <= n.
+    """Recursive vector halving with distance doubling, then the reverse: 2 log2(p) steps, p = 2^k the largest <= n.
 
-    The n - p first even members are folded: each hands its array to the next member and gets the result back, which
-    makes 2 log2(p) + 2 steps. A member sends and receives 2s(p - 1)/p bytes, one with a folded neighbour s more, a
-    folded one just s.
+    If n > p, the first n - p even members are folded: each sends its array to the next member and receives the result,
+    which takes 2 more steps. A member sends and receives 2s(p - 1)/p bytes, s more if its predecessor is folded; a
+    folded member s.
 
     Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
@@ -78,10 +80,10 @@ def halving_doubling_bytes(collective: Collective) -> tuple[int, int]:
 
 
 def recursive_doubling(collective: Collective, /) -> Sequence[Lane]:
-    """Partners at distances 1, 2, 4 … exchange and add their whole arrays: log2(p) steps, p = 2^k the largest <= n.
+    """Partners at distances 1, 2, 4 … exchange and add whole arrays: log2(p) steps, p = 2^k the largest <= n.
 
-    Half the steps and messages of `halving_doubling`, which folds alike, and more bytes: a member sends and receives
-    s log2(p), one with a folded neighbour s more, a folded one just s.
+    Half the steps and messages of `halving_doubling`, with the same folding, but more bytes: a member sends and
+    receives s log2(p), s more if its predecessor is folded; a folded member s.
 
     Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
@@ -99,10 +101,10 @@ def recursive_doubling_bytes(collective: Collective) -> tuple[int, int]:
 
 
 def double_binary_tree(collective: Collective, /) -> Sequence[Lane]:
-    """Two binary trees, each with half of the array, reduce it up and copy it down in a pipeline of chunks.
+    """Two binary trees, each with half of the array: reduced towards the root, copied back, in a pipeline of chunks.
 
-    With c chunks and trees of height h about 2(c + h) steps. In a tree a member sends and receives s/2 bytes per edge
-    it has, so an inner member 3s/2 and in the tree where it is a leaf s/2: at most 2s.
+    About 2(c + h) steps for c chunks and trees of height h. A member sends and receives s/2 bytes per edge: at most
+    3s/2 in the tree in which it is an inner member, and s/2 in the other, where it is a leaf.
 
     Source: Sanders, Speck, Träff, Parallel Computing 35 (2009).
     """
@@ -117,13 +119,14 @@ def double_binary_tree_bytes(collective: Collective) -> tuple[int, int]:
 
 
 def direct(collective: Collective, /) -> Sequence[Lane]:
-    """Everybody reduces its own block for all: 2 steps of n - 1 transfers.
+    """Every member reduces its own block and sends it to all others: 2 steps of n - 1 transfers.
 
     Member i sends and receives s - b(i) + (n - 1) b(i) = 2s(n - 1)/n bytes.
 
     Source: Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19 (2007), for the composition and the lower bound it meets.
     """
-    return [_direct(collective)]
+    blocks, member = array_of(collective), collective.member
+    return [chain(direct_scatter(blocks, member=member), direct_gather(blocks, member=member))]
 
 
 def direct_bytes(collective: Collective) -> tuple[int, int]:
@@ -153,7 +156,7 @@ def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 
 class _Fold:
-    """n members on `positions` = 2^k places: of the first 2 * `extra` members the even ones stand aside."""
+    """Maps n members to `positions` = 2^k; of the first 2 * `extra` members, the even ones are folded."""
 
     def __init__(self, members: int) -> None:
         self.positions = 1 << (members.bit_length() - 1)
@@ -191,7 +194,7 @@ def _recursive_doubling(collective: Collective) -> Iterator[Step]:
 
 
 def _folded(collective: Collective, fold: _Fold, exchange: Callable[[int], Iterator[Step]]) -> Iterator[Step]:
-    """What a member does: hand over its array and get the result, or `exchange` at its position for two or itself."""
+    """Steps of a folded member, which sends its array and receives the result, or those of `exchange` at a position."""
     member, whole = collective.member, (0, collective.size_bytes)
     position = fold.position(member)
     if position is None:
@@ -212,15 +215,3 @@ def _up_and_down(collective: Collective, tree: int) -> Iterator[Step]:
     chunks = in_chunks(size, start=offset)
     yield from flow_up(place, chunks)
     yield from flow_down(place, chunks)
-
-
-def _direct(collective: Collective) -> Iterator[Step]:
-    n, member = collective.members, collective.member
-    blocks = Blocks(collective.size_bytes, n)
-    # Everyone starts at its successor, so that not all begin with member 0.
-    others = [*range(member + 1, n), *range(member)]
-    own_offset, own_size = blocks.locate(member)
-    theirs = [Transfer(peer, offset, size) for peer in others for offset, size in (blocks.locate(peer),) if size]
-    own = [Transfer(peer, own_offset, own_size) for peer in others] if own_size else []
-    yield Step(theirs, own, True)
-    yield Step(own, theirs)

@@ -1,7 +1,7 @@
-"""All-to-all: member i has a block for each member j. n members, s bytes each; the own block moves nothing.
+"""All-to-all: member i has a block for each member j. n members, s bytes each; the own block is not sent.
 
-Even: member i sends s - b(i) bytes and receives (n - 1) b(i), b(i) the size of block i of n. Uneven: the sums of its
-send and receive splits without the own part. Every pair exchanges one transfer each way in both algorithms.
+Even: member i sends s - b(i) bytes and receives (n - 1) b(i), with b(i) the size of block i. Uneven: the sums of its
+send and receive splits without its own. In both algorithms, every pair exchanges one transfer each way.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from emulator.planner.collectives.blocks import Blocks, transfer
 from emulator.planner.schedule import Collective, Lane, Step, block
 
 Locate: TypeAlias = Callable[[int], tuple[int, int]]
-"""(offset, size) of what goes to, or comes from, a member."""
+"""Member → (offset, size) of its block."""
 
 
 def pairwise(collective: Collective, /) -> Sequence[Lane]:
     """n - 1 steps; in step k member i sends to i + k and receives from i - k.
-
-    Bytes: see the module.
 
     Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
     """
@@ -28,11 +26,9 @@ def pairwise(collective: Collective, /) -> Sequence[Lane]:
 
 
 def parallel(collective: Collective, /) -> Sequence[Lane]:
-    """Everything at once: 1 step of n - 1 transfers each way, in the order of `pairwise`.
+    """All transfers at once: 1 step of n - 1 transfers each way, in the order of `pairwise`.
 
-    Bytes: see the module.
-
-    Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), for messages of middle size.
+    Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), for messages of medium size.
     """
     return [_parallel(collective)]
 

@@ -1,4 +1,4 @@
-"""Barrier: nobody leaves before everybody came. n members; messages of BARRIER_BYTES."""
+"""Barrier: no member is done before all have started. n members; messages of BARRIER_BYTES."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.planner.schedule import BARRIER_BYTES, Collective, Lane, Step, Tra
 
 
 def dissemination(collective: Collective, /) -> Sequence[Lane]:
-    """In step k member i tells i + 2^k and hears from i - 2^k: ceil(log2(n)) steps, as many messages each way.
+    """In step k, member i sends to i + 2^k and receives from i - 2^k: ceil(log2(n)) steps, one message each way.
 
     Source: Hensgen, Finkel, Manber, International Journal of Parallel Programming 17 (1988).
     """
@@ -24,7 +24,7 @@ def dissemination_bytes(collective: Collective) -> tuple[int, int]:
 
 
 def tree(collective: Collective, /) -> Sequence[Lane]:
-    """Up a binomial tree and down again: 2 ceil(log2(n)) hops, a message each way per edge the member has.
+    """Up a binomial tree and down again: 2 ceil(log2(n)) hops, one message each way per edge.
 
     Source: Mellor-Crummey & Scott, ACM TOCS 9 (1991), for tree barriers.
     """

@@ -1,17 +1,17 @@
-"""An array cut into near-equal blocks, and the byte ranges that runs of neighbouring blocks cover."""
+"""An array cut into near-equal blocks, and the byte ranges of consecutive blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from emulator.planner.schedule import Transfer, block
+from emulator.planner.schedule import Collective, Transfer, block
 
 
 class Blocks:
-    """`size_bytes` bytes from offset `start`, cut into `parts` blocks exactly as `schedule.block` cuts them.
+    """`size_bytes` bytes from offset `start`, cut into `parts` blocks in the same way as `schedule.block`.
 
     Attributes:
-        parts: how many blocks; indices are 0 … parts - 1.
+        parts: number of blocks; indices are 0 … parts - 1.
     """
 
     __slots__ = ("_base", "_longer", "_start", "parts")
@@ -33,16 +33,16 @@ class Blocks:
         return BlockSlices(self, slices, index)
 
     def size(self, index: int) -> int:
-        """Bytes in one block; the index counts round the circle, so -1 is the last."""
+        """Bytes of one block; the index wraps around, so -1 is the last block."""
         return self._base + (index % self.parts < self._longer)
 
     def span(self, first: int, count: int) -> tuple[int, int]:
-        """(offset, size) of `count` blocks from `first` on; they must not pass the end."""
+        """(offset, size) of `count` blocks starting at `first`, without wrapping around."""
         begin, end = self._offset(first), self._offset(first + count)
         return begin, end - begin
 
     def arc(self, first: int, count: int) -> list[tuple[int, int]]:
-        """(offset, size) of up to `parts` blocks from `first` on round the circle: one range, or two where it wraps."""
+        """(offset, size) of up to `parts` blocks starting at `first`: one range, or two if it wraps around."""
         tail = first + count - self.parts
         if tail <= 0:
             return [self.span(first, count)]
@@ -57,7 +57,7 @@ class Blocks:
 
 
 class BlockSlices:
-    """The same slice of every block, each block cut as `schedule.block` cuts; made by `Blocks.cut`."""
+    """The same slice of every block, cut as by `schedule.block`; made by `Blocks.cut`."""
 
     __slots__ = ("_blocks", "_index", "_slices", "parts")
 
@@ -72,11 +72,21 @@ class BlockSlices:
         return start + offset, part
 
 
+def array_of(collective: Collective) -> Blocks:
+    """One array of size_bytes, with a block per member."""
+    return Blocks(collective.size_bytes, collective.members)
+
+
+def shards_of(collective: Collective) -> Blocks:
+    """The array that the shards of all members form, size_bytes each."""
+    return Blocks(collective.members * collective.size_bytes, collective.members)
+
+
 def transfer(peer: int, where: tuple[int, int]) -> tuple[Transfer, ...]:
-    """The transfer of one (offset, size), or nothing if it is empty."""
+    """The transfer of one (offset, size); none if it is empty."""
     return (Transfer(peer, where[0], where[1]),) if where[1] else ()
 
 
 def transfers(peer: int, spans: Iterable[tuple[int, int]]) -> tuple[Transfer, ...]:
-    """Transfers of several (offset, size), the empty ones left out."""
+    """Transfers of several (offset, size), without empty ones."""
     return tuple([Transfer(peer, offset, size) for offset, size in spans if size])

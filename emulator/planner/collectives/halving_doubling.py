@@ -1,8 +1,10 @@
-"""Logarithmic exchanges: recursive halving and doubling between pairs, and their circulant form for any number.
+"""Recursive halving and doubling for 2^k members, and Bruck's circulant form for any number of members.
 
-Pairs (2^k members): in each step partners at one distance split what they hold. `distances` fixes the order; halving
-goes through it forwards, doubling backwards. Sources: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005); for the circulant
-form Bruck, Ho, Kipnis, Upfal, Weathersby, IEEE TPDS 8 (1997).
+In each step of halving, partners at one distance split the blocks that they hold. `distances` sets the order; doubling
+takes it in reverse.
+
+Sources: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005); for the circulant form Bruck, Ho, Kipnis, Upfal, Weathersby,
+IEEE TPDS 8 (1997).
 """
 
 from __future__ import annotations
@@ -14,53 +16,53 @@ from emulator.planner.schedule import Lane, Step
 
 
 def powers_below(members: int) -> list[int]:
-    """1, 2, 4, … below `members`: ceil(log2(members)) of them."""
+    """The powers of two below `members`: 1, 2, 4, …; ceil(log2(members)) of them."""
     return [1 << k for k in range((members - 1).bit_length())]
 
 
 def halving(blocks: Blocks, *, position: int, distances: Sequence[int], peer_of: Callable[[int], int]) -> Lane:
-    """Recursive vector halving: a reduce-scatter over 2^k positions; `blocks.parts` is their number.
+    """Recursive vector halving: a reduce-scatter over 2^k positions.
 
     Args:
-        blocks: the array, a block per position.
-        position: whose steps.
+        blocks: the array, with one block per position.
+        position: position of the member.
         distances: a permutation of 1, 2, 4, … parts / 2.
-        peer_of: member number at a position.
+        peer_of: returns the member number at a position.
     """
-    for distance, kept, given in _halves(blocks.parts, position, distances):
+    for distance, kept, sent_first in _halves(blocks.parts, position, distances):
         peer, count = peer_of(position ^ distance), kept[1]
-        sends, recvs = transfer(peer, blocks.span(given, count)), transfer(peer, blocks.span(kept[0], count))
+        sends, recvs = transfer(peer, blocks.span(sent_first, count)), transfer(peer, blocks.span(kept[0], count))
         yield Step(sends, recvs, True)
 
 
 def doubling(blocks: Blocks, *, position: int, distances: Sequence[int], peer_of: Callable[[int], int]) -> Lane:
-    """Recursive vector doubling: the all-gather that undoes `halving` with the same arguments."""
-    for distance, kept, given in reversed(list(_halves(blocks.parts, position, distances))):
+    """Recursive vector doubling: the all-gather that reverses `halving` with the same arguments."""
+    for distance, kept, sent_first in reversed(list(_halves(blocks.parts, position, distances))):
         peer, count = peer_of(position ^ distance), kept[1]
-        yield Step(transfer(peer, blocks.span(kept[0], count)), transfer(peer, blocks.span(given, count)))
+        yield Step(transfer(peer, blocks.span(kept[0], count)), transfer(peer, blocks.span(sent_first, count)))
 
 
 def halving_bytes(blocks: Blocks, *, position: int, distances: Sequence[int]) -> tuple[int, int]:
-    """(sent, received) of `halving`; `doubling` has them the other way round."""
+    """(sent, received) of `halving`; for `doubling` the two are swapped."""
     sent = received = 0
-    for _, (first, count), given in _halves(blocks.parts, position, distances):
-        sent += blocks.span(given, count)[1]
+    for _, (first, count), sent_first in _halves(blocks.parts, position, distances):
+        sent += blocks.span(sent_first, count)[1]
         received += blocks.span(first, count)[1]
     return sent, received
 
 
 def _halves(parts: int, position: int, distances: Sequence[int]) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Per step (distance, (first, count) of the half kept, first block of the half given)."""
+    """Per step: (distance, (first, count) of the half kept, first block of the half sent)."""
     first, count = 0, parts
     for distance in distances:
         count //= 2
         lower, upper = first, first + count
-        first, given = (upper, lower) if position & distance else (lower, upper)
-        yield distance, (first, count), given
+        first, sent_first = (upper, lower) if position & distance else (lower, upper)
+        yield distance, (first, count), sent_first
 
 
 def circulant_gather(blocks: Blocks, *, member: int) -> Lane:
-    """All-gather of any number of blocks, one per member, in ceil(log2(n)) steps: holdings double, then the rest."""
+    """All-gather of one block per member in ceil(log2(n)) steps; in each but the last, the blocks held double."""
     n = blocks.parts
     for held in powers_below(n):
         count, source = min(held, n - held), (member + held) % n
@@ -69,7 +71,7 @@ def circulant_gather(blocks: Blocks, *, member: int) -> Lane:
 
 
 def circulant_scatter(blocks: Blocks, *, member: int) -> Lane:
-    """Reduce-scatter in ceil(log2(n)) steps: `circulant_gather` run backwards, every copy turned into an addition."""
+    """Reduce-scatter in ceil(log2(n)) steps: `circulant_gather` in reverse, with additions in place of copies."""
     n = blocks.parts
     for held in reversed(powers_below(n)):
         count, to = min(held, n - held), (member + held) % n
@@ -78,7 +80,7 @@ def circulant_scatter(blocks: Blocks, *, member: int) -> Lane:
 
 
 def circulant_scatter_bytes(blocks: Blocks, *, member: int) -> tuple[int, int]:
-    """(sent, received) of `circulant_scatter`: every block but the own one goes out once."""
+    """(sent, received) of `circulant_scatter`; every block but the member's own is sent once."""
     n = blocks.parts
     received = sum(blocks.bytes_in_arc(member, min(held, n - held)) for held in powers_below(n))
     return blocks.bytes_in_arc(member, n) - blocks.size(member), received

@@ -1,4 +1,4 @@
-"""Chunks flowing up or down a tree so that every edge is busy: receive chunk t while sending chunk t - 1."""
+"""Chunks pipelined up or down a tree, so that every edge is busy: receive chunk t while sending chunk t - 1."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from emulator.planner.schedule import Lane, Step, Transfer
 
 CHUNK_BYTES = 128 << 10
 MOST_CHUNKS = 128
-"""Filling a pipeline of depth d costs d / MOST_CHUNKS of the transfer time at most; more chunks only cost steps."""
+"""Filling a pipeline of depth d takes d / MOST_CHUNKS of the transfer time; more chunks would only add steps."""
 
 
 def in_chunks(size_bytes: int, *, start: int = 0) -> Blocks:
-    """`size_bytes` (at least 1) in chunks of about CHUNK_BYTES, at most MOST_CHUNKS of them."""
+    """`size_bytes` (at least 1) cut into chunks of about CHUNK_BYTES, at most MOST_CHUNKS of them."""
     return Blocks(size_bytes, min(MOST_CHUNKS, -(-size_bytes // CHUNK_BYTES)), start=start)
 
 
 def flow_up(place: Place, chunks: Blocks) -> Lane:
-    """Reduce towards the root: chunks + 1 steps at most."""
+    """Reduce towards the root; at most chunks + 1 steps."""
     sends: tuple[Transfer, ...] = ()
     for index in range(chunks.parts):
         offset, size = chunks.locate(index)
@@ -31,7 +31,7 @@ def flow_up(place: Place, chunks: Blocks) -> Lane:
 
 
 def flow_down(place: Place, chunks: Blocks) -> Lane:
-    """Copy from the root: chunks + 1 steps at most."""
+    """Copy from the root; at most chunks + 1 steps."""
     sends: tuple[Transfer, ...] = ()
     for index in range(chunks.parts):
         offset, size = chunks.locate(index)

@@ -1,4 +1,4 @@
-"""Passing blocks round a ring: what every ring algorithm is made of."""
+"""Ring steps: passing blocks around a ring, the building block of every ring algorithm."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from emulator.planner.schedule import Lane, Step, Transfer
 
 SLICES = 2
 SLICE_BYTES = 256 << 10
-"""Slices of less cost more messages than they save time."""
+"""Smaller slices cost more in messages than they save in time."""
 
 
 def in_slices(blocks: Blocks) -> Sequence[Blocks | BlockSlices]:
-    """The blocks in the slices that go round separately, each in a lane of its own.
+    """The blocks, cut into the slices that travel around the ring in separate lanes.
 
-    Where a block goes round in two halves, a member passes the first on while the second comes in: the time between the
-    arrival of one and the departure of the next is not lost at every step. With two members each has but one step in
-    either half of an all-reduce, and nothing to gain.
+    If blocks are cut into two slices, a member passes on the first while it receives the second. The time between
+    receiving one and sending the next is then hidden at every step. With two members there is nothing to gain: each has
+    only one step in either half of an all-reduce.
     """
     if blocks.parts <= 2 or blocks.size(-1) < SLICES * SLICE_BYTES:
         return [blocks]
@@ -25,11 +25,11 @@ def in_slices(blocks: Blocks) -> Sequence[Blocks | BlockSlices]:
 
 
 def ring_pass(blocks: Blocks | BlockSlices, *, first: int, to: int, source: int, reduces: bool) -> Lane:
-    """parts - 1 steps: send block `first` to member `to`, then always what `source` sent in the step before.
+    """parts - 1 steps: send block `first` to member `to`, then the block received from `source` in the previous step.
 
-    The blocks come round in falling order, so with `reduces` the last one received, `first` + 1, is complete.
+    Blocks arrive in descending order, so with `reduces` the last one received, `first` + 1, is complete.
     """
-    index, locate, new = first, blocks.locate, tuple.__new__  # which costs half of what a NamedTuple's own does
+    index, locate, new = first, blocks.locate, tuple.__new__  # takes half the time of the NamedTuple's own __new__
     offset, size = locate(first)
     for _ in range(blocks.parts - 1):
         sends = (new(Transfer, (to, offset, size)),) if size else ()
@@ -39,6 +39,6 @@ def ring_pass(blocks: Blocks | BlockSlices, *, first: int, to: int, source: int,
 
 
 def ring_pass_bytes(blocks: Blocks, *, first: int) -> tuple[int, int]:
-    """(sent, received) of `ring_pass` where the parts hold `total` bytes: all but one block each way."""
+    """(sent, received) of `ring_pass`: all blocks but one each way."""
     total = blocks.span(0, blocks.parts)[1]
     return total - blocks.size(first + 1), total - blocks.size(first)

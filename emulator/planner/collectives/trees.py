@@ -1,4 +1,4 @@
-"""Tree shapes as one member sees them: its parent and its children, computed without building the tree."""
+"""Trees as one member sees them: its parent and its children, computed without building the tree."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A member's place in a tree, in member numbers; the root has parent None, a leaf has no children."""
+    """A member's place in a tree, in member numbers. The root has no parent, a leaf has no children."""
 
     parent: int | None
     children: Sequence[int]
 
     @property
     def edges(self) -> int:
-        """How many neighbours it has."""
+        """Number of neighbours in the tree."""
         return len(self.children) + (self.parent is not None)
 
 
 def binomial(members: int, member: int, root: int) -> Place:
-    """Binomial tree: seen from the root, position v has parent v without its lowest set bit; largest subtree first."""
+    """Binomial tree. Counted from the root, the parent of v is v without its lowest set bit; largest subtree first."""
     position = (member - root) % members
     low = position & -position or 1 << (members - 1).bit_length()
     steps = [1 << k for k in reversed(range(low.bit_length() - 1)) if position + (1 << k) < members]
@@ -29,27 +29,27 @@ def binomial(members: int, member: int, root: int) -> Place:
 
 
 def binomial_subtree(members: int, member: int, root: int) -> int:
-    """Members in the subtree under `member` of `binomial`: they are `member` and those that follow it on the circle."""
+    """Size of the subtree of `member` in `binomial`; it consists of `member` and its successors, wrapping around."""
     position = (member - root) % members
     return min(position & -position, members - position) if position else members
 
 
 def chain(members: int, member: int, root: int) -> Place:
-    """A chain from the root round the circle."""
+    """A chain that starts at the root and continues with its successors, wrapping around."""
     position = (member - root) % members
     parent = (member - 1) % members if position else None
     return Place(parent, [(member + 1) % members] if position + 1 < members else ())
 
 
 def star(members: int, member: int, root: int) -> Place:
-    """Everybody is the root's child."""
+    """A star: all other members are children of the root."""
     if member != root:
         return Place(root, ())
     return Place(None, [*range(root + 1, members), *range(root)])
 
 
 def in_order(members: int, member: int) -> Place:
-    """A binary tree of least height whose in-order numbering is the member number; only odd members have children."""
+    """A binary tree of least height with members numbered in order; only odd members have children."""
     label = member + 1
     low = label & -label
     parent = label ^ low | low << 1
@@ -69,10 +69,10 @@ def _in_order_children(members: int, label: int, low: int) -> Sequence[int]:
 
 
 def two_trees(members: int, member: int) -> tuple[Place, Place]:
-    """Two binary trees in which every member has children in at most one.
+    """Two binary trees; every member has children in at most one of them.
 
-    The first is `in_order`, so inner members are odd. The second is its mirror image where n is even, the same tree
-    moved on by one where n is odd; either way inner members are even.
+    The first is `in_order`, in which inner members are odd. The second is its mirror image if n is even, and the same
+    tree shifted by one if n is odd; in both cases its inner members are even.
 
     Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
     Parallel Computing 35 (2009).

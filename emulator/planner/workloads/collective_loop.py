@@ -1,4 +1,4 @@
-"""One collective over all ranks, again and again."""
+"""A workload of one collective over all ranks, repeated."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveLoop:
-    """`count` collectives of all ranks, each posted when the one before is done.
+    """`count` collectives of all ranks, each posted when the previous one is done.
 
     Attributes:
         kind: any collective.
-        ranks: size of the world, at least 1.
-        size_bytes: as nccl-tests counts it: the whole array; a barrier has none.
-        count: how many, at least 1.
-        compute_micros: time on the device before each, µs; 0 = none.
+        ranks: number of ranks, at least 1.
+        size_bytes: size as nccl-tests counts it, that of the whole array; not used by a barrier.
+        count: number of collectives, at least 1.
+        compute_micros: compute time before each, µs; 0: none.
 
     Raises:
-        PlanError: numbers out of range, or a size that does not fall into equal shards where the kind needs them.
+        PlanError: a number is out of range, or the size does not divide into equal shards although the kind needs them.
     """
 
     kind: CommKind
@@ -40,26 +40,26 @@ class CollectiveLoop:
         if not self.kind.is_collective:
             raise PlanError(f"{self.kind.label} is not a collective")
         if self.ranks < 1 or self.count < 1:
-            raise PlanError(f"cannot make {self.count} collectives of {self.ranks} ranks: both must be at least 1")
+            raise PlanError(f"{self.count} collectives of {self.ranks} ranks: both numbers must be at least 1")
         if not 0 <= self.compute_micros <= MAX_MICROS:
-            raise PlanError(f"a gap of {self.compute_micros} microseconds is not a time: it must be 0 to {MAX_MICROS}")
+            raise PlanError(f"the gap is {self.compute_micros} microseconds: it must be 0 to {MAX_MICROS}")
         if not 0 <= self.size_bytes <= MAX_COMM_SIZE:
-            raise PlanError(f"{self.size_bytes} bytes is not a size of a collective: it must be 0 to {MAX_COMM_SIZE}")
+            raise PlanError(f"the size is {self.size_bytes} bytes: it must be 0 to {MAX_COMM_SIZE}")
         if self.kind in _SHARDED_INPUT and self.size_bytes % self.ranks:
             raise PlanError(
-                f"{self.kind.label} of {self.size_bytes} bytes does not fall into equal shards of {self.ranks} ranks"
+                f"{self.kind.label} of {self.size_bytes} bytes does not divide into equal shards for {self.ranks} ranks"
             )
 
     @property
     def comm_size(self) -> int:
-        """Chakra's size: input bytes per rank, which is one shard for all_gather and gather."""
+        """Chakra's comm_size: input bytes per rank, which is one shard for all_gather and gather."""
         if self.kind is CommKind.BARRIER:
             return 0
         return self.size_bytes // self.ranks if self.kind in _SHARDED_INPUT else self.size_bytes
 
 
 def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
-    """The loop as a workload without groups: every collective is of all ranks."""
+    """The loop as a workload without process groups."""
     return SyntheticWorkload(
         name=loop.kind.label,
         ranks=loop.ranks,

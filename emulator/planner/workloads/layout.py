@@ -1,8 +1,8 @@
-"""Where a rank sits in tensor x data x pipeline parallelism, and which groups it shares with whom.
+"""Layout of ranks in tensor x data x pipeline parallelism, and their process groups.
 
-Rank = (pipeline · D + data) · T + tensor, as Megatron-LM numbers its ranks: the tensor-parallel peers, which talk most,
-are neighbours (Narayanan et al., SC'21). Groups are numbered from 1 in the order tensor, data, embedding; kinds of
-group with one member do not exist and take no numbers.
+Rank = (pipeline · D + data) · T + tensor, as in Megatron-LM, so that tensor-parallel ranks, which communicate most, are
+consecutive (Narayanan et al., SC'21). Groups are numbered from 1 in the order tensor, data, embedding; groups with only
+one member do not exist and have no number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Coordinates(NamedTuple):
-    """A rank's place along each axis, from 0."""
+    """Position of a rank along each axis, from 0."""
 
     tensor: int
     data: int
@@ -30,33 +30,33 @@ class Layout:
 
     @property
     def ranks(self) -> int:
-        """Size of the world."""
+        """Number of ranks in the world."""
         return self.tensor * self.data * self.pipeline
 
     def rank(self, at: Coordinates) -> int:
-        """World rank of a place."""
+        """World rank at a position."""
         return (at.pipeline * self.data + at.data) * self.tensor + at.tensor
 
     def coordinates(self, rank: int) -> Coordinates:
-        """Place of a world rank."""
+        """Position of a world rank."""
         rest, tensor = divmod(rank, self.tensor)
         pipeline, data = divmod(rest, self.data)
         return Coordinates(tensor, data, pipeline)
 
     def tensor_group(self, at: Coordinates) -> int:
-        """Number of the group that shares a layer's matrices; valid where tensor > 1."""
+        """Number of the group that shares the matrices of a layer; valid if tensor > 1."""
         return 1 + at.pipeline * self.data + at.data
 
     def data_group(self, at: Coordinates) -> int:
-        """Number of the group that holds replicas of the same parameters; valid where data > 1."""
+        """Number of the group that holds replicas of the same parameters; valid if data > 1."""
         return 1 + self._tensor_groups + at.pipeline * self.tensor + at.tensor
 
     def embedding_group(self, at: Coordinates) -> int:
-        """Number of the group of first and last stage, which share the word embedding; valid where pipeline > 1."""
+        """Number of the group of first and last stage, which share the word embedding; valid if pipeline > 1."""
         return 1 + self._tensor_groups + self._data_groups + at.data * self.tensor + at.tensor
 
     def groups(self) -> dict[int, tuple[int, ...]]:
-        """All groups: number → world ranks, ascending."""
+        """Group number → world ranks, ascending."""
         return {number: tuple(self.rank(at) for at in members) for number, members in self._members()}
 
     @property

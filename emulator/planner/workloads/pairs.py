@@ -1,4 +1,4 @@
-"""Ranks in pairs, all pairs at once: what a tester can do when every rank has a peer of its own."""
+"""A workload of all-reduces between pairs of ranks, all pairs at once; calibration uses it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from emulator.trace.model import CommKind
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """All-reduces of two ranks each, one after the other; `counts` says how many of which size, in order.
+    """All-reduces of two ranks each, one after the other.
+
+    Attributes:
+        ranks: number of ranks, even.
+        counts: (size in bytes, number of all-reduces), in order.
 
     Raises:
-        PlanError: an odd number of ranks.
+        PlanError: the number of ranks is odd or 0.
     """
 
     ranks: int
@@ -24,16 +28,16 @@ class Pairs:
 
     def __post_init__(self) -> None:
         if self.ranks < 2 or self.ranks % 2:
-            raise PlanError(f"{self.ranks} ranks do not make pairs: an even number is needed")
+            raise PlanError(f"{self.ranks} ranks cannot form pairs: an even number is needed")
 
     @property
     def sizes(self) -> list[int]:
-        """Of the collectives, in order."""
+        """Size of every all-reduce, in order."""
         return [size for size, count in self.counts for _ in range(count)]
 
 
 def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
-    """The pairs as a workload: ranks 0 and 1 are one, 2 and 3 the next."""
+    """The pairs as a workload: ranks 0 and 1 form the first pair, 2 and 3 the second."""
     traffic = tuple(
         Traffic(GroupRole.DATA, CommKind.ALL_REDUCE, size, 2, count * pairs.ranks // 2) for size, count in pairs.counts
     )

@@ -1,4 +1,4 @@
-"""The order in which a pipeline stage works on its micro-batches."""
+"""Pipeline schedules: the order in which a stage processes its micro-batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class PipelineSchedule(Enum):
-    """Pipeline schedules by the names people use."""
+    """Pipeline schedules by their usual names."""
 
     ONE_F_ONE_B = "1f1b"
     GPIPE = "gpipe"
@@ -16,7 +16,7 @@ class PipelineSchedule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PipelineStep:
-    """One pass of one micro-batch through a stage; `is_last` marks the stage's last backward pass."""
+    """One pass of a micro-batch through a stage; `is_last` marks the last backward pass of the stage."""
 
     micro_batch: int
     is_forward: bool
@@ -26,7 +26,7 @@ class PipelineStep:
 def pipeline_steps(
     schedule: PipelineSchedule, *, stage: int, stages: int, micro_batches: int
 ) -> Iterator[PipelineStep]:
-    """Passes of one stage in the order it works on them: every micro-batch once forward, once backward.
+    """Passes of one stage in order: every micro-batch once forward and once backward.
 
     Source: GPipe: Huang et al., NeurIPS 2019 (all forward, then all backward in reverse). 1F1B without interleaving:
     Narayanan et al., SC'21, section 2.2 (stages - 1 - stage forward passes to warm up, then one of each).

@@ -1,4 +1,4 @@
-"""One collective over a range of sizes, as nccl-tests sweeps it: every iteration plays every size once, in order."""
+"""A sweep of one collective over a range of sizes, as in nccl-tests; every iteration has every size once, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emulator.trace.model import CommKind
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Sizes of one collective over all ranks; `sizes` as nccl-tests counts them, ascending, distinct."""
+    """A sweep over all ranks; `sizes` in bytes as nccl-tests counts them, ascending and distinct."""
 
     kind: CommKind
     ranks: int
@@ -22,24 +22,28 @@ class Sweep:
 
     @property
     def loops(self) -> list[CollectiveLoop]:
-        """One per size."""
+        """A loop of one collective for every size."""
         return [CollectiveLoop(kind=self.kind, ranks=self.ranks, size_bytes=size) for size in self.sizes]
 
 
 def sweep_sizes(kind: CommKind, *, ranks: int, least: int, most: int, factor: int) -> list[int]:
-    """`least`, then times `factor` up to `most`; where each rank must get an equal shard, rounded down to that.
+    """The sizes of a sweep, bytes: `least`, multiplied by `factor` until `most`.
+
+    Sizes of collectives that need equal shards are rounded down to a multiple of the ranks.
 
     Args:
+        kind: the collective.
+        ranks: number of ranks.
         least, most: bytes, as nccl-tests counts them.
         factor: at least 2.
 
     Raises:
-        PlanError: the range is empty, the factor makes no progress, or no size gives every rank a byte.
+        PlanError: the range is empty, the factor is too small, or all sizes round down to 0.
     """
     if factor < 2:
-        raise PlanError(f"a factor of {factor} gives no sweep: it must be at least 2")
+        raise PlanError(f"the factor of the sweep is {factor}: it must be at least 2")
     if not 0 < least <= most:
-        raise PlanError(f"sizes from {least} to {most} bytes: the first must be above 0 and not above the last")
+        raise PlanError(f"sizes from {least} to {most} bytes: the first must be at least 1, and at most the last")
     sizes: list[int] = []
     size = least
     while size <= most:
@@ -54,7 +58,7 @@ def sweep_sizes(kind: CommKind, *, ranks: int, least: int, most: int, factor: in
 
 
 def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
-    """The sweep as a workload without groups; the k-th collective has the k-th size."""
+    """The sweep as a workload without process groups; the k-th collective has the k-th size."""
     loops = sweep.loops
     traffic = tuple(Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, 1) for loop in loops)
     return SyntheticWorkload(

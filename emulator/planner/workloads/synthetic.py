@@ -1,4 +1,4 @@
-"""What a generator makes: plain nodes, and the workload they belong to. No file format in sight."""
+"""Synthetic workloads: nodes and totals, independent of the file format."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import Enum
 from emulator.trace.model import CommKind
 
 WORLD_GROUP = 0
-"""The group number that stands for all ranks; it is never written to a group file."""
+"""Group number that stands for all ranks; it is never written to a group file."""
 
 
 class GroupRole(Enum):
-    """Why ranks talk to each other."""
+    """What a process group is for."""
 
     TENSOR = "tensor"
     PIPELINE = "pipeline"
@@ -24,16 +24,16 @@ class GroupRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkNode:
-    """A node of one rank. Ids count from 1, and dependencies have smaller ids: file, id and canonical order are one.
+    """A node of one rank. Ids start at 1 and dependencies have smaller ids, so file, id and canonical order are equal.
 
     Attributes:
-        deps: ids of the nodes it waits for, ascending.
-        duration_micros: time on the device, µs; 0 for communication.
-        kind: what a communication node does; None for compute.
+        deps: ids of the nodes that it depends on, ascending.
+        duration_micros: compute time, µs; 0 for communication.
+        kind: kind of communication; None for compute.
         size_bytes: Chakra's comm_size: input bytes per rank.
-        group: process group number of a collective, WORLD_GROUP = all ranks.
+        group: process group number of a collective; WORLD_GROUP: all ranks.
         peer: world rank of the other side of a send or receive, else -1.
-        tag: of a send or receive.
+        tag: tag of a send or receive.
     """
 
     node_id: int
@@ -53,8 +53,8 @@ class Traffic:
 
     Attributes:
         size_bytes: comm_size of each node.
-        group_size: ranks that take part in one operation; a send and its receive are two operations of one rank.
-        operations: merged collectives, or sends, or receives.
+        group_size: ranks that take part in one operation; a send and its receive are two operations of one rank each.
+        operations: number of collectives, sends or receives.
     """
 
     role: GroupRole
@@ -65,7 +65,7 @@ class Traffic:
 
     @property
     def nodes(self) -> int:
-        """Communication nodes of all ranks."""
+        """Number of communication nodes of all ranks."""
         return self.operations * self.group_size
 
     @property
@@ -76,12 +76,12 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """One iteration of the whole world in closed form, without making a node.
+    """Totals of one iteration of the whole world, in closed form.
 
     Attributes:
-        nodes: of all ranks, compute and communication.
+        nodes: nodes of all ranks, compute and communication.
         compute_micros: sum of the durations of all compute nodes, µs.
-        traffic: what occurs, by role, kind and size.
+        traffic: communication by role, kind and size.
     """
 
     ranks: int
@@ -93,13 +93,13 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticWorkload:
-    """Everything a writer needs: one lazy stream of nodes per rank, groups, and the parameters for the record.
+    """A workload: a lazy stream of nodes for every rank, and process groups.
 
     Attributes:
         name: prefix of the files.
-        groups: group number (from 1) → world ranks ascending; groups of one rank are left out.
+        groups: group number (from 1) → world ranks, ascending; groups of one rank are left out.
         nodes: rank → its nodes, in file order.
-        parameters: what it was made from, for the metadata of the files.
+        parameters: parameters that it was generated from, for the metadata of the files.
     """
 
     name: str

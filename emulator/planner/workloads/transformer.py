@@ -1,9 +1,9 @@
-"""A dense transformer in training: its parameters, and the sizes and times that follow from them.
+"""Model of a dense transformer in training: message sizes and compute times that follow from its dimensions.
 
-Sizes are those of Megatron-LM (Shoeybi et al., arXiv 1909.08053; Narayanan et al., SC'21, arXiv 2104.04473): matrices
-of attention and MLP are cut by tensor parallelism, biases of the second matrices and the layer norms are replicated,
-the vocabulary is cut, position embeddings are replicated on the first stage, and the output layer shares the word
-embedding. The final layer norm (2h parameters) is left out, as in the parameter count of SC'21.
+Sizes are those of Megatron-LM (Shoeybi et al., arXiv 1909.08053; Narayanan et al., SC'21, arXiv 2104.04473): tensor
+parallelism splits the matrices of attention and MLP and the vocabulary. Biases of the second matrices and layer norms
+are replicated. Position embeddings are on the first stage, and the output layer shares the word embedding. The final
+layer norm (2h parameters) is left out, as in the parameter count of SC'21.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.program import MAX_MICROS
 
 LOSS_BYTES = 4
-"""Losses, gradient norms and the softmax of the loss are float32 whatever the model's type."""
+"""Losses, gradient norms and the softmax of the loss are float32 for any data type of the model."""
 
 MAX_COMM_SIZE = MAX_SIZE_BYTES
-"""What is generated can be played."""
+"""Largest size of a communication; traces with larger ones could not be played."""
 
 ADAM_STATE_BYTES = 24
-"""Bytes per parameter that a mixed-precision Adam step reads and writes besides gradient and parameter: float32 master
-copy, momentum and variance, each once read and once written (Rajbhandari et al., SC'20, section 3.1)."""
+"""Bytes per parameter that a mixed-precision Adam step reads and writes in addition to gradient and parameter: float32
+master copy, momentum and variance, each read once and written once (Rajbhandari et al., SC'20, section 3.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
-    """Model, batch, parallelism and device of one training iteration.
+    """Model, batch, parallelism and device of a training iteration.
 
     Attributes:
-        layers, hidden, sequence, vocabulary: l, h, s and V of the papers.
+        layers, hidden, sequence, vocabulary: l, h, s and V in the papers.
         batch: B, sequences per iteration over all data-parallel replicas.
-        micro_batches: how many micro-batches a replica cuts its share of the batch into.
+        micro_batches: number of micro-batches per replica.
         ffn_multiplier: width of the MLP as a multiple of hidden.
         dtype_bytes: bytes of an activation, a parameter and a gradient.
         tensor, pipeline, data: degrees of parallelism; their product is the number of ranks.
-        schedule: order of the micro-batches in a pipeline stage.
-        recompute: run each layer's forward pass again before its backward pass (full activation recomputation).
-        shard_optimizer: reduce-scatter gradients and all-gather parameters instead of all-reducing gradients.
-        device_tflops: floating-point operations a device achieves, 10¹² per second.
-        device_gbytes_per_s: memory traffic a device achieves, 10⁹ bytes per second.
+        schedule: pipeline schedule.
+        recompute: repeat the forward pass of each layer before its backward pass (full activation recomputation).
+        shard_optimizer: reduce-scatter gradients and all-gather parameters, in place of all-reducing gradients.
+        device_tflops: compute rate that a device achieves, 10¹² floating-point operations per second.
+        device_gbytes_per_s: memory bandwidth that a device achieves, 10⁹ bytes per second.
 
     Raises:
-        PlanError: numbers that do not fit together.
+        PlanError: a number is not positive, or does not divide as the parallelism requires.
     """
 
     layers: int
@@ -77,53 +77,53 @@ class Transformer:
 
     @property
     def layout(self) -> Layout:
-        """Where its ranks sit."""
+        """Layout of the ranks."""
         return Layout(self.tensor, self.data, self.pipeline)
 
     @property
     def micro_batch_tokens(self) -> int:
-        """Tokens of one micro-batch."""
+        """Number of tokens of a micro-batch."""
         return self.batch // (self.data * self.micro_batches) * self.sequence
 
     @property
     def activation_bytes(self) -> int:
-        """Output of a layer for one micro-batch: what tensor ranks all-reduce and stages send on."""
+        """Output of a layer for one micro-batch, which tensor ranks all-reduce and stages send."""
         return self.micro_batch_tokens * self.hidden * self.dtype_bytes
 
     @property
     def softmax_bytes(self) -> int:
-        """One float32 per token of a micro-batch: what the vocabulary-parallel loss all-reduces, three times."""
+        """One float32 per token of a micro-batch; the vocabulary-parallel loss all-reduces it three times."""
         return self.micro_batch_tokens * LOSS_BYTES
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of a layer that one tensor rank holds; 12h² + 13h at tensor 1 and an MLP of 4h."""
+        """Parameters of a layer on one tensor rank; 12h² + 13h with tensor 1 and an MLP of 4h."""
         h, f = self.hidden, self.ffn_multiplier
         return ((4 + 2 * f) * h * h + (3 + f) * h) // self.tensor + 6 * h
 
     @property
     def word_embedding_parameters(self) -> int:
-        """Parameters of the word embedding that one tensor rank holds: Vh / t."""
+        """Parameters of the word embedding on one tensor rank: Vh / t."""
         return self.vocabulary * self.hidden // self.tensor
 
     @property
     def embedding_parameters(self) -> int:
-        """Parameters of word and position embeddings that one tensor rank of the first stage holds: Vh / t + sh."""
+        """Parameters of word and position embeddings on one tensor rank of the first stage: Vh / t + sh."""
         return self.word_embedding_parameters + self.sequence * self.hidden
 
     def bucket_bytes(self, parameters: int) -> int:
-        """Gradients of `parameters` parameters; with a sharded optimizer padded to equal shards of whole elements."""
+        """Bytes of the gradients of `parameters` parameters; with a sharded optimizer padded to equal shards."""
         shards = self.data if self.shard_optimizer else 1
         return math.ceil(parameters / shards) * shards * self.dtype_bytes
 
     def stage_parameters(self, stage: int) -> int:
-        """Parameters that a tensor rank of a pipeline stage holds, the last stage's copy of the embedding included."""
+        """Parameters on one tensor rank of a stage, including the copy of the word embedding on the last stage."""
         held = self.layers // self.pipeline * self.layer_parameters
         held += self.embedding_parameters if stage == 0 else 0
         return held + (self.word_embedding_parameters if 0 < stage == self.pipeline - 1 else 0)
 
     def described(self) -> dict[str, int | str]:
-        """Its parameters as flat names and values, for the record."""
+        """All parameters as names and plain values."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def _check_positive(self) -> None:
@@ -135,7 +135,7 @@ class Transformer:
     def _check_sizes(self) -> None:
         largest = max(self.activation_bytes, self.bucket_bytes(max(self.layer_parameters, self.embedding_parameters)))
         if largest > MAX_COMM_SIZE:
-            raise PlanError(f"a collective would have {largest} bytes; a trace can hold at most {MAX_COMM_SIZE}")
+            raise PlanError(f"a collective would have {largest} bytes; the limit of a trace is {MAX_COMM_SIZE}")
 
     @staticmethod
     def _check_divides(name: str, value: int, divisor_name: str, divisor: int) -> None:
@@ -150,7 +150,7 @@ class ComputeTimes:
     Attributes:
         attention, mlp: forward pass of half a layer; the backward pass takes twice as long.
         head: forward pass of the output layer; the backward pass takes twice as long.
-        embedding: looking up the embeddings, and as long again to add up their gradients.
+        embedding: looking up the embeddings; accumulating their gradients takes as long.
     """
 
     attention: int
@@ -160,12 +160,12 @@ class ComputeTimes:
 
 
 def compute_times(model: Transformer) -> ComputeTimes:
-    """Durations of the compute nodes from their operations and the rate the device achieves.
+    """Durations of the compute nodes, from their operations and the rates that the device achieves.
 
-    A matrix of p parameters costs 2p operations per token forward and 4p backward. Per token and layer that is
-    8h² for the four matrices of attention, 4sh for the scores and their use, 4fh² for an MLP of width fh; 2hV for the
-    output layer. Summed up with f = 4: the 24Bsh² + 4Bs²h per layer and 2BshV of Narayanan et al., SC'21, appendix.
-    Looking up embeddings is bound by memory: every activation is read once and written once.
+    A matrix of p parameters takes 2p operations per token forward and 4p backward. Per token and layer, that is 8h² for
+    the four matrices of attention, 4sh for the scores and their use, and 4fh² for an MLP of width fh; 2hV for the
+    output layer. With f = 4, the sums are the 24Bsh² + 4Bs²h per layer and 2BshV of Narayanan et al., SC'21, appendix.
+    Embedding lookups are bound by memory: every activation is read once and written once.
     """
     h, tokens = model.hidden, model.micro_batch_tokens
     return ComputeTimes(
@@ -177,7 +177,7 @@ def compute_times(model: Transformer) -> ComputeTimes:
 
 
 def optimizer_micros(model: Transformer, stage: int) -> int:
-    """Duration of a stage's optimizer step, µs: bound by memory, ADAM_STATE_BYTES and a gradient and parameter each."""
+    """Duration of the optimizer step of a stage, µs. It is bound by memory: ADAM_STATE_BYTES, gradient, parameter."""
     parameters = model.stage_parameters(stage) // (model.data if model.shard_optimizer else 1)
     return _memory_micros(model, parameters * (ADAM_STATE_BYTES + 2 * model.dtype_bytes))
 
@@ -185,7 +185,7 @@ def optimizer_micros(model: Transformer, stage: int) -> int:
 def iteration_flops(model: Transformer) -> int:
     """Floating-point operations of one iteration over all ranks.
 
-    72Blsh²(1 + s/6h) + 6BshV for an MLP of 4h, and 96 in place of 72 with recomputation.
+    72Blsh²(1 + s/6h) + 6BshV for an MLP of 4h; with recomputation, 96 in place of 72.
 
     Source: Narayanan et al., SC'21, equation 3 and appendix.
     """
@@ -214,7 +214,7 @@ def _memory_micros(model: Transformer, size_bytes: int) -> int:
 
 def _whole_micros(duration: float) -> int:
     if duration > MAX_MICROS:
-        raise PlanError(f"a node would compute for {duration:.3g} µs; a trace can hold at most {MAX_MICROS}")
+        raise PlanError(f"a node would compute for {duration:.3g} µs; the limit of a trace is {MAX_MICROS}")
     return max(1, round(duration))
 
 

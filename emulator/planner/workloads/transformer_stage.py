@@ -1,8 +1,8 @@
-"""The nodes of one rank of a transformer in training, one iteration, made one at a time.
+"""The nodes of one rank for one training iteration of a transformer, generated one at a time.
 
-The device works on the passes in the order of the pipeline schedule: every compute node waits for the one before it.
-Communication waits for the compute node that makes its data, and only what needs its result waits for it, so gradients
-travel while the backward pass goes on.
+The device processes the passes in the order of the pipeline schedule; every compute node depends on the previous one.
+Communication depends on the compute node that produces its data, and only nodes that need its result depend on it, so
+gradients are reduced while the backward pass continues.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from emulator.planner.workloads.transformer import LOSS_BYTES, Transformer, comp
 from emulator.trace.model import CommKind
 
 Emission: TypeAlias = Generator[WorkNode, None, int]
-"""Yields nodes, returns the id of the node whose end means that the result is there; 0 = there from the start."""
+"""Yields nodes; returns the id of the node after which the result is available, 0 if from the start."""
 
 BACKWARD_TO_FORWARD = 2  # gradients of inputs and of weights, a matrix product each (Narayanan et al., SC'21)
 
 
 def transformer_nodes(model: Transformer, rank: int) -> Iterator[WorkNode]:
-    """Nodes of one rank for one iteration, in file order; nothing is kept but what is still needed."""
+    """Nodes of one rank for one iteration, in file order. Memory does not grow with the number of nodes."""
     return _Stage(model, rank).nodes()
 
 
 class _Stage:
-    """State while the nodes of one rank are made: the last id given, the last compute node, what is pending."""
+    """State while the nodes of one rank are generated: the last id, the last compute node, what is pending."""
 
     def __init__(self, model: Transformer, rank: int) -> None:
         self._model = model
@@ -69,7 +69,7 @@ class _Stage:
                 yield from self._backward(step.micro_batch, is_last=step.is_last)
         yield from self._optimizer_step()
 
-    # Forward and backward pass of a micro-batch through the stage.
+    # Forward and backward pass of a micro-batch.
 
     def _forward(self, k: int) -> Iterator[WorkNode]:
         ready = yield from self._forward_input(k)
@@ -93,7 +93,7 @@ class _Stage:
         return (yield from self._tensor_all_reduce(f"{name}.mlp.all_reduce", ready))
 
     def _head_forward(self, name: str, ready: int) -> Emission:
-        # Megatron-LM's vocabulary-parallel loss reduces three numbers per token over the cut vocabulary.
+        # Megatron-LM's vocabulary-parallel loss reduces three numbers per token over the split vocabulary.
         ready = yield from self._compute(name, self._times.head, ready)
         for number in ("maximum", "target", "sum"):
             ready = yield from self._tensor_all_reduce(f"{name}.{number}.all_reduce", ready, self._model.softmax_bytes)
@@ -166,15 +166,15 @@ class _Stage:
             yield from self._gather_parameters(ready)
 
     def _reduce_shared_embedding(self) -> Iterator[WorkNode]:
-        # After the pipeline is flushed: the last stage has its gradient long before the first, and a player with one
-        # communication in flight would wait here for a stage that waits for this one.
+        # After the pipeline flush: the last stage has its gradient long before the first. A player with one
+        # communication in flight would deadlock here, waiting for a stage that waits for this one.
         size_bytes = self._model.word_embedding_parameters * self._model.dtype_bytes
         group = self._layout.embedding_group(self._at)
         after = (self._device, self._flushed, *self._gradients)
         self._gradients.append((yield from self._all_reduce("embedding.all_reduce", group, size_bytes, *after)))
 
     def _gather_parameters(self, ready: int) -> Iterator[WorkNode]:
-        # The first layers come first: the next iteration needs them first.
+        # The first layers come first, because the next iteration needs them first.
         group = self._layout.data_group(self._at)
         for name, size_bytes in reversed(self._buckets):
             shard = size_bytes // self._model.data

@@ -1,4 +1,4 @@
-"""A transformer as a workload: its nodes, its groups, and its totals in closed form."""
+"""A transformer as a workload: nodes, process groups, and totals in closed form."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def transformer_workload(model: Transformer) -> SyntheticWorkload:
 
 
 def transformer_totals(model: Transformer) -> Totals:
-    """One iteration of the whole world in closed form; with D, T, P the degrees of parallelism and m micro-batches.
+    """Totals of one iteration of the whole world, with degrees of parallelism D, T, P and m micro-batches.
 
     Tensor: D·m·(4l + 2) all-reduces of b·s·h (6l + 2 with recomputation: 2 forward and 2 backward per layer,
     Shoeybi et al.; 1 after the embedding, 1 before the output layer) and 3·D·m of one float32 per token.
-    Pipeline: 2·D·T·m·(P - 1) sends of b·s·h, each with its receive. Data: T all-reduces per layer, T for the
-    embedding, T more for the last stage's copy of it. Embedding: D·T all-reduces. World: one of LOSS_BYTES.
+    Pipeline: 2·D·T·m·(P - 1) sends of b·s·h, and as many receives. Data: T all-reduces per layer, T for the embedding,
+    T for its copy on the last stage. Embedding: D·T all-reduces. World: one of LOSS_BYTES.
     """
     compute_nodes, compute_micros = _compute_totals(model)
     traffic = tuple(_traffic(model))
@@ -91,7 +91,7 @@ def _data(model: Transformer) -> Iterator[Traffic]:
 
 
 def _buckets(model: Transformer) -> Iterator[tuple[int, int]]:
-    """Parameters of a gradient bucket, and how many such buckets one column of stages has."""
+    """(parameters of a gradient bucket, number of those buckets in one column of stages)."""
     yield model.layer_parameters, model.layers
     yield model.embedding_parameters, 1
     if model.pipeline > 1:

@@ -40,12 +40,12 @@ def code_of(language: str) -> str:
 
 
 def test_the_page_lists_every_algorithm() -> None:
-    assert [row[:2] for row in rows_of("What there is")] == [[k.label, name] for k in BUILT_IN for name in BUILT_IN[k]]
+    assert [row[:2] for row in rows_of("Algorithms")] == [[k.label, name] for k in BUILT_IN for name in BUILT_IN[k]]
 
 
 def test_the_page_has_the_default_table() -> None:
     rows = [[row.collective, row.condition, row.algorithm] for row in default_table()]
-    assert rows_of("What a collective gets by default") == rows
+    assert rows_of("Default algorithms") == rows
 
 
 def test_the_example_is_an_all_reduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

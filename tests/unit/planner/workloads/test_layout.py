@@ -1,11 +1,11 @@
-"""Where ranks sit, and which groups they share."""
+"""Layout of ranks, and their process groups."""
 
 from __future__ import annotations
 
 from emulator.planner.workloads.layout import Coordinates, Layout
 
 
-def test_tensor_peers_are_neighbours_and_stages_are_far_apart() -> None:
+def test_tensor_ranks_are_consecutive_and_stages_are_far_apart() -> None:
     layout = Layout(tensor=2, data=3, pipeline=4)
     assert layout.rank(Coordinates(tensor=1, data=0, pipeline=0)) == 1
     assert layout.rank(Coordinates(tensor=0, data=1, pipeline=0)) == 2
@@ -21,13 +21,13 @@ def test_groups_of_eight_ranks() -> None:
     }
 
 
-def test_groups_of_one_rank_do_not_exist_and_take_no_number() -> None:
+def test_groups_of_one_rank_do_not_exist_and_have_no_number() -> None:
     assert Layout(tensor=1, data=1, pipeline=1).groups() == {}
     assert Layout(tensor=1, data=2, pipeline=1).groups() == {1: (0, 1)}
     assert Layout(tensor=1, data=1, pipeline=3).groups() == {1: (0, 2)}
 
 
-def test_a_rank_finds_itself_in_the_groups_it_names() -> None:
+def test_a_rank_is_a_member_of_its_groups() -> None:
     layout = Layout(tensor=3, data=2, pipeline=4)
     groups = layout.groups()
     for rank in range(layout.ranks):

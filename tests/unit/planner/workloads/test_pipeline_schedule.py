@@ -1,4 +1,4 @@
-"""The order of micro-batches in a pipeline stage."""
+"""Order of micro-batches in a pipeline stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of a sweep, and the workload that plays them."""
+"""Sizes of a sweep, and its workload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_gathered_array_is_rounded_down_to_equal_shards(kind: CommKind) -> Non
     assert sizes(kind, 100, 64, 256) == [100, 200]  # 64 gives none, 128 and 256 round to 100 and 200
 
 
-def test_sizes_that_round_to_the_same_are_played_once() -> None:
+def test_sizes_that_round_to_the_same_value_occur_once() -> None:
     assert sizes(CommKind.ALL_GATHER, 8, 8, 31, 3) == [8, 24]
     assert sizes(CommKind.ALL_GATHER, 64, 65, 65) == [64]
 
@@ -38,14 +38,14 @@ def test_a_barrier_has_one_size() -> None:
 @pytest.mark.parametrize(
     ("least", "most", "factor", "problem"),
     [
-        (0, 8, 2, "sizes from 0 to 8 bytes: the first must be above 0"),
+        (0, 8, 2, "sizes from 0 to 8 bytes: the first must be at least 1, and at most the last"),
         (-1, 8, 2, "sizes from -1 to 8 bytes"),
         (16, 8, 2, "sizes from 16 to 8 bytes"),
-        (8, 16, 1, "a factor of 1 gives no sweep: it must be at least 2"),
-        (8, 16, 0, "a factor of 0 gives no sweep"),
+        (8, 16, 1, "the factor of the sweep is 1: it must be at least 2"),
+        (8, 16, 0, "the factor of the sweep is 0: it must be at least 2"),
     ],
 )
-def test_ranges_that_are_none_are_refused(least: int, most: int, factor: int, problem: str) -> None:
+def test_empty_ranges_are_refused(least: int, most: int, factor: int, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         sizes(CommKind.ALL_REDUCE, 2, least, most, factor)
 
@@ -55,7 +55,7 @@ def test_too_many_ranks_for_any_size_are_refused() -> None:
         sizes(CommKind.ALL_GATHER, 64, 8, 63)
 
 
-def test_each_size_is_played_once_in_order_one_after_the_other() -> None:
+def test_each_size_occurs_once_in_order_one_after_the_other() -> None:
     workload = sweep_workload(Sweep(CommKind.ALL_GATHER, 3, [6, 15, 30]))
     for rank in range(3):
         nodes = list(workload.nodes(rank))

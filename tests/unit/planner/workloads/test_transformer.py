@@ -1,4 +1,4 @@
-"""Sizes and times of a transformer against the numbers that were published."""
+"""Sizes and times of a transformer against published numbers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_compute_is_divided_by_the_tensor_ranks() -> None:
 
 
 @pytest.mark.parametrize("pipeline", [1, 2, 4])
-def test_the_stages_hold_every_parameter_once_and_the_shared_embedding_twice(pipeline: int) -> None:
+def test_stages_hold_every_parameter_once_and_the_shared_embedding_twice(pipeline: int) -> None:
     model = replace(SMALL, pipeline=pipeline)
     held = sum(model.stage_parameters(stage) for stage in range(pipeline))
     copies = model.word_embedding_parameters if pipeline > 1 else 0
@@ -91,7 +91,7 @@ def test_activation_of_a_micro_batch() -> None:
     assert model.softmax_bytes == 1024 * 4
 
 
-def test_a_sharded_bucket_falls_into_equal_shards_of_whole_elements() -> None:
+def test_a_sharded_bucket_is_padded_to_equal_shards_of_whole_elements() -> None:
     model = replace(SMALL, data=4, micro_batches=2, shard_optimizer=True)
     assert model.bucket_bytes(9) == 12 * 2
     assert replace(model, shard_optimizer=False).bucket_bytes(9) == 9 * 2
@@ -115,16 +115,16 @@ def test_optimizer_step_reads_and_writes_its_share_of_the_state() -> None:
         ({"batch": -8}, "batch is -8"),
         ({"device_tflops": float("nan")}, "device_tflops is nan"),
         ({"device_gbytes_per_s": float("inf")}, "device_gbytes_per_s is inf"),
-        ({"hidden": 2**40}, "a trace can hold at most"),
+        ({"hidden": 2**40}, "the limit of a trace is"),
     ],
 )
-def test_numbers_that_do_not_fit_together_are_refused_by_name(change: dict[str, float], message: str) -> None:
+def test_numbers_that_contradict_each_other_are_refused_by_name(change: dict[str, float], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         replace(SMALL, **change)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("change", [{"device_tflops": 1e-300}, {"device_gbytes_per_s": 1e-300}])
-def test_times_that_no_trace_can_hold_are_refused(change: dict[str, float]) -> None:
+def test_times_beyond_the_limit_of_a_trace_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(PlanError, match="would compute for"):
         compute_times(replace(SMALL, **change))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What waits for what in a rank's iteration."""
+"""Dependencies between the nodes of a rank."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_gradient_is_computed_from_what_was_received() -> None:
     assert "forward.2.recv" in _waits_for(_nodes(MODEL, LAST), "forward.2.layer2.attention")
 
 
-def test_gradients_travel_while_the_last_backward_pass_goes_on() -> None:
+def test_gradients_are_reduced_while_the_last_backward_pass_continues() -> None:
     nodes = _nodes(MODEL, FIRST)
     assert _waits_for(nodes, "gradients.layer1.all_reduce") == {"backward.3.layer1.attention"}
     assert "gradients.layer1.all_reduce" not in _waits_for(nodes, "backward.3.layer0.mlp")
@@ -121,13 +121,13 @@ def test_a_sharded_optimizer_scatters_gradients_and_gathers_parameters() -> None
     assert "gradients.layer0.all_reduce" not in nodes
 
 
-def test_recomputation_runs_the_forward_pass_again_before_the_backward_pass() -> None:
+def test_recomputation_repeats_the_forward_pass_before_the_backward_pass() -> None:
     nodes = _nodes(replace(MODEL, recompute=True), FIRST)
     assert "backward.0.layer1.again.mlp.all_reduce" in _waits_for(nodes, "backward.0.layer1.mlp")
     assert len([name for name in nodes if name.startswith("backward.0.layer1") and "all_reduce" in name]) == 4
 
 
-def test_the_last_stage_goes_back_once_the_loss_is_reduced() -> None:
+def test_the_last_stage_starts_backward_when_the_loss_is_reduced() -> None:
     nodes = _nodes(replace(MODEL, schedule=PipelineSchedule.GPIPE), LAST)
     assert "forward.2.head.sum.all_reduce" in _waits_for(nodes, "backward.2.head")
     assert [nodes[f"forward.2.head.{what}.all_reduce"].size_bytes for what in ("maximum", "target", "sum")] == [

@@ -1,0 +1,114 @@
+"""Broadcast and reduce: the whole array of s bytes from the root to n members, or from all members to the root.
+
+Trees are laid out with the root at position 0, followed by the other members in order, wrapping around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from emulator.planner.collectives.blocks import Blocks
+from emulator.planner.collectives.pipeline import flow_down, flow_up, in_chunks
+from emulator.planner.collectives.trees import Place, binomial, chain, star
+from emulator.planner.schedule import Collective, Lane, Step
+
+Tree: TypeAlias = Callable[[int, int, int], Place]
+"""(members, member, root) → place of the member."""
+
+
+def broadcast_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Binomial tree: ceil(log2(n)) hops. A member sends s bytes per child; the root has the most children.
+
+    Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
+    """
+    return [_down(collective, binomial)]
+
+
+def broadcast_tree_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `broadcast_tree`."""
+    return _per_edge(collective, binomial)
+
+
+def broadcast_ring(collective: Collective, /) -> Sequence[Lane]:
+    """A chain from the root, in c chunks: c + n - 2 hops. Sends s bytes, the last member none; receives s.
+
+    Source: the linear pipeline in Sanders, Speck, Träff, Parallel Computing 35 (2009).
+    """
+    return [_down(collective, chain, is_pipelined=True)]
+
+
+def broadcast_ring_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `broadcast_ring`."""
+    return _per_edge(collective, chain)
+
+
+def broadcast_parallel(collective: Collective, /) -> Sequence[Lane]:
+    """The root sends to all at once: 1 hop; (n - 1) s bytes sent by the root, s received by each other member."""
+    return [_down(collective, star)]
+
+
+def broadcast_parallel_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `broadcast_parallel`."""
+    is_root, size = collective.member == collective.root, collective.size_bytes
+    return ((collective.members - 1) * size, 0) if is_root else (0, size)
+
+
+def reduce_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Binomial tree: ceil(log2(n)) hops. Sends s bytes, the root none; receives s bytes per child.
+
+    Source: Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005).
+    """
+    return [_up(collective, binomial)]
+
+
+def reduce_tree_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `reduce_tree`."""
+    return _per_edge(collective, binomial)[::-1]
+
+
+def reduce_ring(collective: Collective, /) -> Sequence[Lane]:
+    """A chain to the root, in c chunks: c + n - 2 hops. Sends s bytes, the root none; receives s, the far end none.
+
+    Source: the linear pipeline in Sanders, Speck, Träff, Parallel Computing 35 (2009).
+    """
+    return [_up(collective, chain, is_pipelined=True)]
+
+
+def reduce_ring_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `reduce_ring`."""
+    return _per_edge(collective, chain)[::-1]
+
+
+def reduce_parallel(collective: Collective, /) -> Sequence[Lane]:
+    """All send to the root at once: 1 hop; s bytes sent by each other member, (n - 1) s received by the root."""
+    return [_up(collective, star)]
+
+
+def reduce_parallel_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `reduce_parallel`."""
+    return broadcast_parallel_bytes(collective)[::-1]
+
+
+def _down(collective: Collective, tree: Tree, *, is_pipelined: bool = False) -> Iterator[Step]:
+    if collective.size_bytes:
+        yield from flow_down(_place(collective, tree), _chunks(collective, is_pipelined))
+
+
+def _up(collective: Collective, tree: Tree, *, is_pipelined: bool = False) -> Iterator[Step]:
+    if collective.size_bytes:
+        yield from flow_up(_place(collective, tree), _chunks(collective, is_pipelined))
+
+
+def _chunks(collective: Collective, is_pipelined: bool) -> Blocks:
+    return in_chunks(collective.size_bytes) if is_pipelined else Blocks(collective.size_bytes, 1)
+
+
+def _place(collective: Collective, tree: Tree) -> Place:
+    return tree(collective.members, collective.member, collective.root)
+
+
+def _per_edge(collective: Collective, tree: Tree) -> tuple[int, int]:
+    """(bytes to the children, bytes from the parent), with the whole array on every edge."""
+    place, size = _place(collective, tree), collective.size_bytes
+    return len(place.children) * size, 0 if place.parent is None else size

@@ -1,0 +1,100 @@
+"""Gather and scatter: a block of each member to the root, or from it. n members; s bytes, see `Collective`.
+
+Trees are laid out with the root at position 0, followed by the other members in order, wrapping around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from emulator.planner.collectives.blocks import Blocks, array_of, shards_of, transfers
+from emulator.planner.collectives.trees import Place, binomial, binomial_subtree, star
+from emulator.planner.schedule import Collective, Lane, Step, Transfer
+
+Tree: TypeAlias = Callable[[int, int, int], Place]
+"""(members, member, root) → place of the member."""
+
+
+def gather_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Binomial tree: ceil(log2(n)) hops. A member with m members in its subtree sends m s bytes, receives (m - 1) s.
+
+    Source: Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19 (2007).
+    """
+    return [_gather(shards_of(collective), collective, binomial)]
+
+
+def gather_tree_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `gather_tree`."""
+    return _subtree_bytes(shards_of(collective), collective)
+
+
+def gather_parallel(collective: Collective, /) -> Sequence[Lane]:
+    """All send their shards to the root at once: 1 hop; s bytes sent by each, (n - 1) s received by the root."""
+    return [_gather(shards_of(collective), collective, star)]
+
+
+def gather_parallel_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `gather_parallel`."""
+    each = collective.size_bytes
+    return (0, (collective.members - 1) * each) if collective.member == collective.root else (each, 0)
+
+
+def scatter_tree(collective: Collective, /) -> Sequence[Lane]:
+    """Binomial tree: ceil(log2(n)) hops. Receives the blocks of its subtree, and sends on all but its own.
+
+    Source: Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19 (2007).
+    """
+    return [_scatter(array_of(collective), collective, binomial)]
+
+
+def scatter_tree_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `scatter_tree`."""
+    return _subtree_bytes(array_of(collective), collective)[::-1]
+
+
+def scatter_parallel(collective: Collective, /) -> Sequence[Lane]:
+    """The root sends block i to every member i at once: 1 hop; s - b(root) bytes sent, b(i) received."""
+    return [_scatter(array_of(collective), collective, star)]
+
+
+def scatter_parallel_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `scatter_parallel`."""
+    own = array_of(collective).size(collective.member)
+    return (collective.size_bytes - own, 0) if collective.member == collective.root else (0, own)
+
+
+def _gather(blocks: Blocks, collective: Collective, tree: Tree) -> Iterator[Step]:
+    place = tree(collective.members, collective.member, collective.root)
+    recvs = _subtrees(blocks, collective, place.children, tree)
+    if recvs:
+        yield Step((), recvs)
+    if place.parent is not None:
+        yield Step(transfers(place.parent, _subtree(blocks, collective, collective.member, tree)))
+
+
+def _scatter(blocks: Blocks, collective: Collective, tree: Tree) -> Iterator[Step]:
+    place = tree(collective.members, collective.member, collective.root)
+    if place.parent is not None:
+        yield Step((), transfers(place.parent, _subtree(blocks, collective, collective.member, tree)))
+    sends = _subtrees(blocks, collective, place.children, tree)
+    if sends:
+        yield Step(sends)
+
+
+def _subtrees(blocks: Blocks, collective: Collective, children: Iterable[int], tree: Tree) -> list[Transfer]:
+    """Transfers of the blocks of each child's subtree."""
+    return [each for child in children for each in transfers(child, _subtree(blocks, collective, child, tree))]
+
+
+def _subtree(blocks: Blocks, collective: Collective, member: int, tree: Tree) -> Sequence[tuple[int, int]]:
+    """(offset, size) of the blocks of a member's subtree, which cross the edge to its parent."""
+    count = 1 if tree is star else binomial_subtree(collective.members, member, collective.root)
+    return blocks.arc(member, count)
+
+
+def _subtree_bytes(blocks: Blocks, collective: Collective) -> tuple[int, int]:
+    """(bytes to the parent, bytes from the children) of a gather in the binomial tree."""
+    member, root = collective.member, collective.root
+    held = blocks.bytes_in_arc(member, binomial_subtree(collective.members, member, root))
+    return 0 if member == root else held, held - blocks.size(member)
