@@ -20,9 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.control_link import ControlLink
 from agents.host.nics import nics_of
 from agents.host.ports import Ports, leased
-from agents.link import ControlLink
 from agents.play.player import RankPlayer
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport

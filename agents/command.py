@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     # No other command needs what an agent is made of.
     from agents.host.ports import Ports
     from agents.process import run_staying_agent
-    from agents.service import StayingAgent
+    from agents.staying_agent import StayingAgent
 
     target: str = args.controller
     secret = read_token(args.token_file)

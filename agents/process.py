@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from agents.agent import Agent
-from agents.service import StayingAgent
+from agents.staying_agent import StayingAgent
 from emulator.errors import EmulatorError
 
 

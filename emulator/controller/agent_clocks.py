@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from emulator.control import conversation as control
-from emulator.controller.clock import ClockEstimate, ClockWatch, Exchange
+from emulator.controller.clock_offset import ClockEstimate, ClockWatch, Exchange
 from emulator.host.clock_id import clock_id
 
 FIRST_BURST, NEXT_BURST = 48, 16

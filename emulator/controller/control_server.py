@@ -1,15 +1,17 @@
-"""The control server of a run: gRPC on a Unix socket of its own and, for other machines, on an address."""
+"""The control server of a run: gRPC on a Unix socket and, for agents of other machines, on a network address."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import traceback
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import grpc
 
-from emulator.controller.grpc_output import print_no_tracebacks
-from emulator.controller.listening import Listening
-from emulator.controller.service import SERVER_OPTIONS, AgentListener, ControlService
+from emulator.controller.control_service import SERVER_OPTIONS, AgentListener, ControlService
+from emulator.controller.listen_address import ListenAddress
 from emulator.errors import HostError
 
 SOCKET_PATH_BYTES = 107
@@ -18,25 +20,25 @@ _GRACE_S = 0.3
 
 @contextlib.asynccontextmanager
 async def serve_control(
-    listener: AgentListener, target: str, *, token: str, run_id: str, listening: Listening | None = None
+    listener: AgentListener, target: str, *, token: str, run_id: str, listening: ListenAddress | None = None
 ) -> AsyncIterator[None]:
     """Serve the control stream until the context is left.
 
     Args:
-        listener: decides about agents.
+        listener: accepts or refuses agents, and receives what they send.
         target: `unix:PATH`, for agents of this host.
-        token: that they present.
-        run_id: of the run.
+        token: which agents of this host present.
+        run_id: sent to agents when they join.
         listening: address and token for agents of other machines.
 
     Raises:
-        HostError: the path is too long for a socket, or the address cannot be had.
+        HostError: the path is too long for a socket, or the address cannot be used.
     """
     if len(target.removeprefix("unix:").encode()) > SOCKET_PATH_BYTES:
-        raise HostError(f"{target} is too long for the name of a socket: set TMPDIR to a shorter path")
-    print_no_tracebacks()
+        raise HostError(f"{target} is too long for the path of a socket: set TMPDIR to a shorter path")
+    suppress_grpc_tracebacks()
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    tokens = [token] if listening is None else [token, listening.token or ""]  # none: only at a Unix socket
+    tokens = [token] if listening is None else [token, listening.token or ""]  # only a Unix socket may have no token
     service = ControlService(listener, tokens=tokens, run_id=run_id)
     server.add_generic_rpc_handlers((service.handler(),))
     server.add_insecure_port(target)
@@ -48,3 +50,13 @@ async def serve_control(
     finally:
         service.release()
         await server.stop(grace=_GRACE_S)
+
+
+def suppress_grpc_tracebacks() -> None:
+    """Keep gRPC's server from printing the exceptions of its calls on stderr; it logs them as well.
+
+    One is raised whenever a call is cancelled while it is being closed. Users cannot do anything about it.
+    """
+    cygrpc = importlib.import_module("grpc._cython.cygrpc")
+    if hasattr(cygrpc, "traceback"):  # private to gRPC; a version without it prints nothing this way
+        vars(cygrpc)["traceback"] = SimpleNamespace(**{**vars(traceback), "print_exc": lambda *_, **__: None})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.control.observations import Completions, ComputeSpans, RankSummary
-from emulator.controller.companion import RunCompanion
+from emulator.controller.dut_monitor import DutMonitor
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.layout import BROKEN
 from emulator.run_folder.manifest import Exclusion, Trials
@@ -20,13 +20,13 @@ class Recorder:
         writer: of the open run folder.
         catalogue: the fixed columns of every communication node.
         observers: called in order, after the rows are written.
-        companion: watches the device under test.
+        monitor: reads the counters of the device under test.
     """
 
     def __init__(
-        self, writer: RunWriter, catalogue: Catalogue, observers: Sequence[RunObserver], companion: RunCompanion
+        self, writer: RunWriter, catalogue: Catalogue, observers: Sequence[RunObserver], monitor: DutMonitor
     ) -> None:
-        self._writer, self._catalogue, self._observers, self._companion = writer, catalogue, observers, companion
+        self._writer, self._catalogue, self._observers, self._monitor = writer, catalogue, observers, monitor
         self._done: dict[int, list[RankSummary]] = {}
 
     def waiting_for(self, agents: Sequence[str]) -> None:
@@ -37,7 +37,7 @@ class Recorder:
     def iteration_started(self, iteration: int) -> None:
         """See SessionObserver."""
         if not self._done:
-            self._companion.begin()
+            self._monitor.begin()
         self._done[iteration] = []
         for observer in self._observers:
             observer.iteration_started(iteration)
@@ -82,7 +82,7 @@ class Recorder:
         self._writer.flush()
 
     def _add_counters(self) -> None:
-        counters = self._companion.counters()
+        counters = self._monitor.counters()
         if counters is not None:
             self._writer.add_counters(counters)
 

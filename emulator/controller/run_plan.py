@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from emulator.control import conversation as control
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
-from emulator.controller.clock import ClockEstimate
-from emulator.controller.listening import Listening
+from emulator.controller.clock_offset import ClockEstimate
+from emulator.controller.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
@@ -52,7 +52,7 @@ class RunPlan:
     interfaces: Sequence[str] = ()
     port_shares: Mapping[int, PortShare] = field(default_factory=dict)
     networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    listening: Listening | None = None
+    listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

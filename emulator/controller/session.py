@@ -18,11 +18,11 @@ from emulator.control.observations import Completions, ComputeSpans
 from emulator.controller import state
 from emulator.controller.agent_clocks import AgentClocks
 from emulator.controller.control_server import serve_control
-from emulator.controller.launch import LocalAgents
+from emulator.controller.control_service import AgentChannel
+from emulator.controller.local_agents import LocalAgents
+from emulator.controller.program_stream import ProgramStream
 from emulator.controller.run_plan import AgentFacts, RunPlan, SessionOutcome
-from emulator.controller.service import AgentChannel
 from emulator.controller.session_observer import SessionObserver
-from emulator.controller.stream import ProgramStream
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Watchdog, check_periodically
 from emulator.errors import EmulatorError, RunAborted
 from emulator.host.priority import behind_agents

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from emulator.controller.clock import ClockEstimate, difference_error_ns
+from emulator.controller.clock_offset import ClockEstimate, difference_error_ns
 from emulator.controller.run_plan import SessionOutcome
 from emulator.run_folder.manifest import Clock
 from emulator.run_folder.schema import Part

@@ -22,7 +22,7 @@ from emulator.units import NS_PER_S
 
 
 class DutWatch:
-    """A context manager around a run; implements RunCompanion.
+    """A context manager around a run; implements DutMonitor.
 
     Args:
         sources: of counters, beside those of the lab.
@@ -85,12 +85,12 @@ class DutWatch:
         self._stack.close()
 
     def begin(self) -> None:
-        """See RunCompanion."""
+        """See DutMonitor."""
         if self._scenario is not None:
             self._scenario.begin()
 
     def counters(self) -> Columns | None:
-        """See RunCompanion."""
+        """See DutMonitor."""
         failure = self._scenario.failure if self._scenario is not None else None
         if failure is not None and not self._is_failure_told:
             self._is_failure_told = True
@@ -98,7 +98,7 @@ class DutWatch:
         return self._sampler.take() if self._sampler is not None else None
 
     def end(self) -> None:
-        """See RunCompanion."""
+        """See DutMonitor."""
         self._is_failure_told = True  # the run is over: it is told with the facts
         if self._scenario is not None:
             self._scenario.end()
@@ -106,7 +106,7 @@ class DutWatch:
             self._sampler.stop()
 
     def facts(self) -> Mapping[str, Any]:
-        """See RunCompanion: the profile with the times its rules came and went, and how counters were read."""
+        """See DutMonitor: the profile with the times its rules came and went, and how counters were read."""
         facts: dict[str, Any] = {}
         if self._sampler is not None:
             facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}

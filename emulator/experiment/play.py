@@ -20,13 +20,13 @@ from msgspec.structs import replace as replace_struct
 from emulator.control.observations import join_ends
 from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
-from emulator.controller.description import describe_dut, describe_path, describe_topology
-from emulator.controller.listening import Listening
+from emulator.controller.listen_address import ListenAddress
 from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import RunPlan, SessionOutcome
 from emulator.controller.session import RunSession
 from emulator.controller.timebase import describe_clock, settle_stamps
+from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
 from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
@@ -348,7 +348,7 @@ class PreparedRun:
         )
 
 
-def listening(agents: Agents) -> Listening | None:
+def listening(agents: Agents) -> ListenAddress | None:
     """Where agents connect; None if all are local.
 
     Raises:
@@ -369,7 +369,7 @@ def listening(agents: Agents) -> Listening | None:
                 raise PlanError(f"--{name} is for --listen")
         return None
     token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
-    return Listening(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+    return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
 
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
@@ -395,7 +395,7 @@ def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
     return testbed.lab.exec_prefixes if testbed.lab is not None else {}
 
 
-def _assign(experiment: Experiment, testbed: Testbed, address: Listening | None) -> Assignment:
+def _assign(experiment: Experiment, testbed: Testbed, address: ListenAddress | None) -> Assignment:
     assignment = assign_ranks(
         testbed.topology,
         local_agents=experiment.agents.count,

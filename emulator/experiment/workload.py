@@ -15,8 +15,8 @@ from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
-from emulator.wire.trace.generated import write_workload
 from emulator.wire.trace.load import LoadedTrace, load_trace
+from emulator.wire.trace.write_workload import write_workload
 
 OnStep = Callable[[str], None]
 """Receives the current step, for a status line."""

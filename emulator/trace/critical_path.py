@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emulator.trace.merged import Graph, layout_of, merged_graph
+from emulator.trace.merged_graph import Graph, layout_of, merged_graph
 from emulator.trace.model import IntArray, Workload
 from emulator.units import NS_PER_US
 

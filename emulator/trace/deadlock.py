@@ -10,11 +10,11 @@ import numpy as np
 
 from emulator.trace.cycles import short_cycle
 from emulator.trace.groups import group_label
-from emulator.trace.merged import Graph, Layout
+from emulator.trace.merged_graph import Graph, Layout
 from emulator.trace.model import CommKind, Communication, Group, RankProgram
 
 SHOWN_WAITS = 6
-"""How many waits of a circle are told; longer ones are cut."""
+"""How many waits of a cycle are told; longer ones are cut."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class RankOrder:
         position: int64, shape (n,): position of each row.
         dep_offset, dep_position: as RankProgram has them: per position, ascending, distinct, all smaller.
         dropped: dangling dependencies left out.
-        opened: control dependencies left out because they closed a circle.
+        opened: control dependencies left out because they closed a cycle.
         duplicates: dependencies given more than once in the same list.
     """
 
@@ -61,18 +61,18 @@ def canonical_order(trace: RankTrace, *, lenient: bool = False) -> RankOrder:
     """Order a rank's nodes; about 0.3 µs a node where ids ascend along dependencies, 2 µs where they do not.
 
     Args:
-        lenient: leave out dependencies on nodes that do not exist, and control dependencies that are part of a circle
+        lenient: leave out dependencies on nodes that do not exist, and control dependencies that are part of a cycle
             (old converters of PyTorch traces wrote such; the data dependencies say what matters).
 
     Raises:
-        TraceError: such a dependency, unless `lenient`; data dependencies in a circle.
+        TraceError: such a dependency, unless `lenient`; data dependencies in a cycle.
     """
     edges = _edges(trace, lenient=lenient)
     found = len(edges.owner)
     count = len(trace)
     places = np.arange(count, dtype=np.int64)
     if bool(np.any(edges.needed >= edges.owner)):
-        edges = _without_circles(edges, count) if lenient else edges
+        edges = _without_cycles(edges, count) if lenient else edges
         places = _smallest_first(trace, edges)
     place_position = np.empty(count, dtype=np.int64)
     place_position[places] = np.arange(count, dtype=np.int64)
@@ -114,8 +114,8 @@ def _dangling(trace: RankTrace, row: IntArray, exists: npt.NDArray[np.bool_]) ->
     )
 
 
-def _without_circles(edges: _Edges, count: int) -> _Edges:
-    """Without the control dependencies both ends of which are in one circle of dependencies."""
+def _without_cycles(edges: _Edges, count: int) -> _Edges:
+    """Without the control dependencies both ends of which are in one cycle of dependencies."""
     _, label = connected_components(_matrix(edges.needed, edges.owner, count), directed=True, connection="strong")
     keep = (label[edges.owner] != label[edges.needed]) | ~edges.is_ctrl
     return replace(edges, owner=edges.owner[keep], needed=edges.needed[keep], is_ctrl=edges.is_ctrl[keep])
@@ -185,7 +185,7 @@ def _circular(trace: RankTrace, by_id: IntArray, offset: IntArray, needed: IntAr
     shown = " → ".join(str(node) for node in [*ids, ids[0]][: SHOWN_NODES + 1])
     rest = "" if len(ids) <= SHOWN_NODES else f" → … ({len(ids)} nodes)"
     return TraceError(
-        f"dependencies form a circle, so none of these nodes can start: {shown}{rest}", path=trace.path, node=ids[0]
+        f"dependencies form a cycle, so none of these nodes can start: {shown}{rest}", path=trace.path, node=ids[0]
     )
 
 

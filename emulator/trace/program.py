@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from emulator.errors import TraceError
 from emulator.trace import warnings
-from emulator.trace.exclusive import exclusive_micros
+from emulator.trace.exclusive_durations import exclusive_micros
 from emulator.trace.model import (
     BoolArray,
     Communication,

@@ -21,7 +21,7 @@ import numpy as np
 
 from emulator.errors import TraceError
 from emulator.trace.deadlock import describe_cycle
-from emulator.trace.merged import Graph, Layout, graph_of, layout_of, merged_edges, message_edges
+from emulator.trace.merged_graph import Graph, Layout, graph_of, layout_of, merged_edges, message_edges
 from emulator.trace.model import Group, IntArray, RankProgram
 
 DEFAULT_WINDOW = 4096
@@ -34,7 +34,7 @@ def prove(
     """Prove that the programs finish, and find a window that suffices: `window`, doubled as often as needed.
 
     Raises:
-        TraceError: ranks wait for each other in a circle; names ranks and nodes of a short one.
+        TraceError: ranks wait for each other in a cycle; names ranks and nodes of a short one.
     """
     layout = layout_of(programs, instances)
     if _in_order_graph(layout).is_acyclic():

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.control.parameter import Parameter
-from emulator.controller.description import describe_topology
+from emulator.controller.topology_description import describe_topology
 from emulator.run_folder.layout import MANIFEST
 from emulator.run_folder.manifest import HostFacts, Manifest, TraceFacts, Trials, to_json
 from emulator.run_folder.writer import RunWriter

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from agents.link import ControlLink
+from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.wire.control.codec import decode_agent
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import grpc
 import pytest
 
-from agents.link import ControlLink
+from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.controller import launch, watchdog
 from emulator.controller import session as sessions

@@ -16,7 +16,7 @@ from emulator.trace.model import CommKind, Resource, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.files import find_trace
-from emulator.wire.trace.generated import write_workload
+from emulator.wire.trace.write_workload import write_workload
 
 
 def _read_back(workload: SyntheticWorkload, folder: Path) -> Workload:

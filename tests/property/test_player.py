@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from emulator.controller.stream import ProgramStream
+from emulator.controller.program_stream import ProgramStream
 from emulator.errors import TraceError
 from emulator.planner.algorithms import algorithms_for
 from emulator.trace.model import CommKind, RankTrace, Resource

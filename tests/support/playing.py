@@ -16,7 +16,7 @@ from agents.play import tags
 from agents.play.player import RankPlayer
 from agents.transports.base import Endpoint, EndpointEvents
 from emulator.control.observations import Completion, RankSummary
-from emulator.controller.stream import ProgramStream
+from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides

@@ -20,7 +20,7 @@ from emulator.trace.model import CommKind
 from emulator.units import parse_size
 from emulator.views.as_json.workload import workload_to_json
 from emulator.views.terminal.written_trace import files_line, render
-from emulator.wire.trace.generated import write_workload
+from emulator.wire.trace.write_workload import write_workload
 
 _COLLECTIVES = [kind.label for kind in CommKind if kind.is_collective]
 _TRANSFORMER_EXAMPLE = """example:

@@ -18,7 +18,7 @@ from emulator.errors import ResultError
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.table_columns import labels_and_codes, to_ints
-from emulator.trace.exclusive import exclusive_micros
+from emulator.trace.exclusive_durations import exclusive_micros
 from emulator.trace.model import CommKind
 from emulator.wire.trace.astra_sim import Node, is_cpu_op, make_compute, replace_attributes, takes_time
 from emulator.wire.trace.et import read_rank

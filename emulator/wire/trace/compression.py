@@ -19,6 +19,7 @@ from typing import IO, Protocol
 import zstandard
 
 from emulator.errors import TraceError
+from emulator.wire.trace import truncated_file
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -101,7 +102,7 @@ class ByteSource:
                 if offset > allowed:
                     raise TraceError(f"unfolds to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
         except EOFError as error:
-            raise TraceError("the compressed data is cut short", path=self._path, offset=offset) from error
+            raise truncated_file.ends_inside_compressed_data(self._path, offset) from error
         except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
             problem = f"the compressed data is corrupt ({error})"
             raise TraceError(problem, path=self._path, offset=offset) from error

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from emulator.errors import HostError
 from emulator.wire.trace.compression import Encoding
-from emulator.wire.trace.generated import GROUP_FILE, trace_folder
 from emulator.wire.trace.load import LoadedTrace
 from emulator.wire.trace.rewrite import rewrite_trace
+from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder
 
 _FORM = re.compile(r"(\.(et|json))?(\.(gz|zst))?$")
 

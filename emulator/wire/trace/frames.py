@@ -1,7 +1,8 @@
-"""Record framing: a file is messages one after another, each with its length before it as a varint.
+"""Record framing of .et files: messages one after another, each preceded by its length as a varint.
 
-A length is never trusted: a record longer than what is left, or than MAX_RECORD_BYTES, is an error before anything of
-its size is allocated. Records come in batches cut from one block, so that the cost of a record is that of a tight loop.
+A length is never trusted: a record that is longer than the rest of the file or than MAX_RECORD_BYTES is an error before
+anything of its size is allocated. Records are cut from large blocks in batches, which keeps the cost per record low.
+truncated_file.py has the errors of files that end early.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emulator.errors import TraceError
+from emulator.wire.trace import truncated_file
 from emulator.wire.trace.compression import ByteSource, open_source
 
 MAX_RECORD_BYTES = 64 << 20
@@ -20,7 +21,7 @@ MAX_LENGTH = 1 << 63
 
 
 class Frame(NamedTuple):
-    """One record: `offset` of its length in the uncompressed file, the message, and all its bytes with the length."""
+    """One record: its `offset` in the uncompressed file, the message, and all its bytes including the length."""
 
     offset: int
     payload: bytes
@@ -32,9 +33,9 @@ class FrameBatch:
     """Consecutive whole records.
 
     Attributes:
-        base: offset of data[0] in the uncompressed file; None if the records were made from another format.
-        data: the bytes, the records first.
-        starts: where in `data` each record begins, and at last where the last one ends.
+        base: offset of data[0] in the uncompressed file; None if the records were converted from JSON.
+        data: the bytes; records first, an incomplete record may follow.
+        starts: start of each record in `data`, then the end of the last one.
         payloads: the messages.
     """
 
@@ -47,23 +48,23 @@ class FrameBatch:
         return len(self.payloads)
 
     def offset(self, index: int) -> int | None:
-        """Offset of a record in the uncompressed file, where it has one."""
+        """Offset of a record in the uncompressed file; None if it was converted from JSON."""
         return None if self.base is None else self.base + self.starts[index]
 
     def raw(self, first: int, end: int) -> bytes:
-        """The bytes of records first … end-1, lengths included."""
+        """The bytes of records first … end-1, including their lengths."""
         return self.data[self.starts[first] : self.starts[end]]
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
-    """Every record of a file; see `read_batches`."""
+    """All records of a file one by one; see `read_batches`."""
     for batch in read_batches(path):
         for index, payload in enumerate(batch.payloads):
             yield Frame(batch.offset(index) or 0, payload, batch.raw(index, index + 1))
 
 
 def read_batches(path: Path) -> Iterator[FrameBatch]:
-    """Every record of a file, in batches, none of them empty; memory is bounded by the longest record.
+    """All records of a file in batches that are not empty; the longest record bounds the memory.
 
     Raises:
         TraceError: the file cannot be read, is empty, cut short or corrupt; with the offset of the record.
@@ -85,14 +86,13 @@ def _batches(source: ByteSource, path: Path) -> Iterator[FrameBatch]:
         if source.size is not None and base + record_size > source.size:
             break
     if pending:
-        problem = "the file ends inside the record that begins here: it is cut short or corrupt"
-        raise TraceError(problem, path=path, offset=base)
+        raise truncated_file.ends_inside_record(path, base)
     if base == 0:
-        raise TraceError("the file is empty", path=path, offset=0)
+        raise truncated_file.empty_file(path)
 
 
 def _cut(data: bytes, base: int, path: Path) -> tuple[FrameBatch, int]:
-    """The whole records at the front of `data`, and how long the incomplete one after them is (0 if there is none)."""
+    """The complete records at the front of `data`, and the length of the incomplete one after them (0 if none)."""
     starts: list[int] = []
     payloads: list[bytes] = []
     size, start, record_size = len(data), 0, 0
@@ -109,8 +109,7 @@ def _cut(data: bytes, base: int, path: Path) -> tuple[FrameBatch, int]:
             record_size = end - start
             break
         if not length and base + start:
-            problem = "an empty record where a node belongs: the file is cut short or corrupt"
-            raise TraceError(problem, path=path, offset=base + start)
+            raise truncated_file.empty_record(path, base + start)
         starts.append(start)
         payloads.append(data[body:end])
         start = end
@@ -119,7 +118,7 @@ def _cut(data: bytes, base: int, path: Path) -> tuple[FrameBatch, int]:
 
 
 def _read_length(data: bytes, start: int, base: int, path: Path) -> tuple[int, int]:
-    """A length of two bytes or more, and where the message begins; just past the end where the length is cut."""
+    """A length of several bytes and the start of its message; beyond the end of `data` if the length is incomplete."""
     value = 0
     for index, byte in enumerate(data[start : start + MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << 7 * index
@@ -131,7 +130,5 @@ def _read_length(data: bytes, start: int, base: int, path: Path) -> tuple[int, i
         if len(data) - start < MAX_VARINT_BYTES:
             return 0, len(data) + 1
         value = MAX_LENGTH
-    problem = "no length of a record: the file is corrupt"
-    if value < MAX_LENGTH:
-        problem = f"a record of {value:,} bytes, more than the {MAX_RECORD_BYTES:,} allowed: the file is corrupt"
-    raise TraceError(problem, path=path, offset=base + start)
+    size = value if value < MAX_LENGTH else None
+    raise truncated_file.impossible_length(path, base + start, size=size, limit=MAX_RECORD_BYTES)

@@ -18,9 +18,10 @@ from google.protobuf.message import Message
 
 from emulator.errors import TraceError
 from emulator.wire._pb import et_pb2
+from emulator.wire.trace import truncated_file
 from emulator.wire.trace.compression import open_source
+from emulator.wire.trace.frame_output import encode_frame
 from emulator.wire.trace.frames import FrameBatch
-from emulator.wire.trace.output import encode_frame
 from emulator.wire.trace.workload_graph import BadGraphNode, graph_node
 
 MAX_JSON_BYTES = 128 << 20
@@ -70,7 +71,7 @@ def _objects(text: str, path: Path) -> Iterator[tuple[dict[str, object], int]]:
     position, line = _skip_space(text, 0), 1
     line += text.count("\n", 0, position)
     if position == len(text):
-        raise TraceError("the file is empty", path=path, offset=0)
+        raise truncated_file.empty_file(path)
     while position < len(text):
         try:
             value, end = decoder.raw_decode(text, position)

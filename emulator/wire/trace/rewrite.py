@@ -10,9 +10,9 @@ from emulator.errors import TraceError
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import AttrValue, make_attribute
 from emulator.wire.trace.compression import Encoding, open_source
+from emulator.wire.trace.frame_output import FrameOutput, encode_frame, frame_output
 from emulator.wire.trace.frames import FrameBatch
 from emulator.wire.trace.json_formats import is_json_name
-from emulator.wire.trace.output import FrameOutput, encode_frame, frame_output
 from emulator.wire.trace.records import open_batches, parse_metadata, parse_nodes
 
 SCHEMA_VERSION = "0.0.4"

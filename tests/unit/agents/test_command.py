@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import agents.process
-from agents.service import StayingAgent
+from agents.staying_agent import StayingAgent
 from emulator.cli.main import main
 
 TARGET = "192.0.2.1:4790"

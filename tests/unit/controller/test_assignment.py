@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.controller.assignment import assign_ranks, networks_beside
-from emulator.controller.listening import Listening
+from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology, default_loopback
@@ -65,10 +65,10 @@ def test_an_agent_learns_the_networks_of_the_other_ports(tmp_path: Path) -> None
 )
 def test_where_agents_dial_in_is_safe_or_refused(tmp_path: Path, target: str, token: str | None, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
-        Listening(target, token).check(_topology(tmp_path))
+        ListenAddress(target, token).check(_topology(tmp_path))
 
 
 def test_a_unix_socket_needs_no_token_and_a_network_one_keeps_it_to_itself(tmp_path: Path) -> None:
-    Listening("unix:/run/charkha.sock").check(_topology(tmp_path))
-    Listening("192.0.2.1:4790", TOKEN).check(_topology(tmp_path))
-    assert TOKEN not in repr(Listening("192.0.2.1:4790", TOKEN))
+    ListenAddress("unix:/run/charkha.sock").check(_topology(tmp_path))
+    ListenAddress("192.0.2.1:4790", TOKEN).check(_topology(tmp_path))
+    assert TOKEN not in repr(ListenAddress("192.0.2.1:4790", TOKEN))

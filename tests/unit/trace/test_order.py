@@ -64,8 +64,8 @@ def test_lenient_drops_dangling_dependencies_and_keeps_the_others() -> None:
         ([node(1), node(8, deps=[1, 5]), node(5, deps=[6]), node(6, deps=[8]), node(9, deps=[8])], "8 → 5 → 6 → 8"),
     ],
 )
-def test_circle_is_refused_naming_its_nodes(nodes: list[Node], shown: str) -> None:
-    with pytest.raises(TraceError, match="circle") as error:
+def test_cycle_is_refused_naming_its_nodes(nodes: list[Node], shown: str) -> None:
+    with pytest.raises(TraceError, match="cycle") as error:
         canonical_order(rank_trace(0, nodes))
     assert error.value.path == "trace.0.et"
     named = [int(text) for text in str(error.value).split(": ")[-1].split(" → ")]
@@ -74,23 +74,23 @@ def test_circle_is_refused_naming_its_nodes(nodes: list[Node], shown: str) -> No
     assert set(named) == set(expected)
 
 
-def test_long_circle_is_cut() -> None:
+def test_long_cycle_is_cut() -> None:
     with pytest.raises(TraceError, match=r"→ … \(50 nodes\)$"):
         canonical_order(rank_trace(0, [node(i, deps=[(i + 1) % 50]) for i in range(50)]))
 
 
-def test_the_shown_circle_is_none_of_the_nodes_that_merely_wait_for_it() -> None:
+def test_the_shown_cycle_is_none_of_the_nodes_that_merely_wait_for_it() -> None:
     nodes = [node(1, deps=[2]), node(2, deps=[3]), node(3, deps=[4]), node(4, deps=[3])]
-    with pytest.raises(TraceError, match="circle") as error:
+    with pytest.raises(TraceError, match="cycle") as error:
         canonical_order(rank_trace(0, nodes))
     assert {int(text) for text in str(error.value).split(": ")[-1].split(" → ")} == {3, 4}
 
 
-def test_lenient_opens_circles_of_control_dependencies_only() -> None:
+def test_lenient_opens_cycles_of_control_dependencies_only() -> None:
     by_control = [node(1, deps=[]), node(2, ctrl=[3, 2, 1]), node(3, deps=[2])]
     order = canonical_order(rank_trace(0, by_control), lenient=True)
     assert (order.opened, order.dropped, order.dep_position.tolist()) == (2, 0, [0, 1])
-    with pytest.raises(TraceError, match="circle"):
+    with pytest.raises(TraceError, match="cycle"):
         canonical_order(rank_trace(0, [node(2, deps=[3]), node(3, deps=[2])]), lenient=True)
 
 

@@ -68,7 +68,7 @@ def test_order_within_the_world_group_can_deadlock() -> None:
     assert "rank 0 node 5 (recv, from rank 1) waits for rank 1 node 5 (send, to rank 0)" in told
 
 
-def test_long_circles_are_cut() -> None:
+def test_long_cycles_are_cut() -> None:
     size = 12
     ranks = [[recv(1, (rank - 1) % size), send(2, (rank + 1) % size, deps=[1])] for rank in range(size)]
     assert deadlock(*ranks).endswith("; and 18 more")

@@ -17,7 +17,7 @@ def test_every_transport_is_described_and_implemented(name: str) -> None:
     facts = transport_named(name)
     assert facts.name == name
     assert facts.message_bytes > 0
-    assert find_spec(f"agents.transports.{name}") is not None
+    assert find_spec(f"agents.transports.{name}.transport") is not None
 
 
 def test_only_roce_has_options() -> None:

@@ -12,7 +12,7 @@ from agents.play import tags
 from agents.play.player import IDLE_REPORT_NS, RankPlayer
 from agents.play.window import REMEMBERED_ENDS
 from emulator.control.observations import Completion
-from emulator.controller.stream import ProgramStream
+from emulator.controller.program_stream import ProgramStream
 from emulator.errors import LocalProtocolError
 from emulator.planner.rank_program import Chunk, PlaySettings
 from emulator.trace.model import CommKind, RankTrace

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from emulator.controller.description import describe_dut, describe_topology
+from emulator.controller.topology_description import describe_dut, describe_topology
 from emulator.topology.load import load_topology
 from emulator.views.figures import NONE, link_rate_cell
 from emulator.views.html.facts import RunFacts, read_facts

@@ -15,7 +15,7 @@ UNIX = "unix:"
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenAddress:
     """Where to listen for agents.
 
     Attributes:

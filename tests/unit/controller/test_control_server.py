@@ -2,15 +2,15 @@ import importlib
 
 import pytest
 
-from emulator.controller.grpc_output import print_no_tracebacks
+from emulator.controller.control_server import suppress_grpc_tracebacks
 
 
-def test_what_grpc_prints_of_a_cancelled_call_reaches_no_user(
+def test_tracebacks_of_cancelled_calls_are_not_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cygrpc = importlib.import_module("grpc._cython.cygrpc")
     monkeypatch.setattr(cygrpc, "traceback", cygrpc.traceback)
-    print_no_tracebacks()
+    suppress_grpc_tracebacks()
     try:
         raise ValueError("of a call")
     except ValueError:

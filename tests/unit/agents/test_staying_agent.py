@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents import service
-from agents.service import StayingAgent
+from agents.staying_agent import StayingAgent
 from emulator.errors import ControllerRefusal, HostError, InputError, RunAborted, RunInterrupted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator.controller.stream import CHUNK_NODES, ProgramStream
+from emulator.controller.program_stream import CHUNK_NODES, ProgramStream
 from emulator.planner.rank_program import PlannedCommunication
 from emulator.trace.model import CommKind, RankTrace
 from emulator.trace.workload import build_workload

@@ -14,7 +14,7 @@ from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
-from emulator.wire.trace.generated import encode_node, write_workload
+from emulator.wire.trace.write_workload import encode_node, write_workload
 from tests.support.et_files import read_et
 
 TRANSFORMER = transformer_workload(

@@ -6,7 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from emulator.controller.description import describe_dut, describe_topology
+import pytest
+
+from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
 from emulator.topology.load import load_topology
 from emulator.topology.model import default_loopback
 
@@ -56,3 +58,28 @@ def test_a_device_named_by_its_ports_is_named_after_the_topology(tmp_path: Path)
     path.write_text(text.replace("nodes: [sw0]", 'ports: ["sw0:p0", "sw0:p1"]'))
     dut = describe_dut(load_topology(path, ranks=2))
     assert (dut["name"], dut["nodes"], dut["ports"]) == ("two-hosts-switch", [], ["sw0:p0", "sw0:p1"])
+
+
+@pytest.mark.parametrize(
+    ("topology", "source", "target", "path"),
+    [
+        ("two-hosts-switch", 0, 1, "h0:eth0 - sw0 (p0 to p1) - h1:eth0"),
+        ("leaf-spine-2x2", 0, 1, "h0:eth0 - leaf0 (p0 to p1) - h1:eth0"),
+        (
+            "leaf-spine-2x2",
+            0,
+            7,
+            "h0:eth0 - leaf0 (p0 to u0, u1) - spine0, spine1 (d0, d0 to d1, d1) - leaf1 (u0, u1 to p3) - h7:eth0",
+        ),
+        ("nic-back-to-back", 0, 1, "tester:eth1 - server:eth1"),
+        ("loopback", 0, 1, None),
+    ],
+)
+def test_the_way_between_two_ranks(topology: str, source: int, target: int, path: str | None) -> None:
+    ranks = 8 if topology.startswith("leaf") else 2
+    assert describe_path(load_topology(TOPOLOGIES / f"{topology}.yaml", ranks=ranks), source, target) == path
+
+
+def test_ranks_of_one_host_have_no_way() -> None:
+    topology = load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=4)
+    assert describe_path(topology, 0, 1) is None

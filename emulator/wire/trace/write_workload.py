@@ -16,7 +16,7 @@ from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload,
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.compression import Encoding
-from emulator.wire.trace.output import frame_output
+from emulator.wire.trace.frame_output import frame_output
 from emulator.wire.trace.rewrite import write_trace
 
 GROUP_FILE = "comm_group.json"
