@@ -18,7 +18,7 @@ import pytest
 
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.controller import launch, watchdog
+from emulator.controller import local_agents, watchdog
 from emulator.controller import session as sessions
 from emulator.controller.run_plan import RunPlan, SessionOutcome
 from emulator.controller.session import RunSession
@@ -146,8 +146,8 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
     impostor = tmp_path / "impostor"
     impostor.write_text(IMPOSTOR.format(folder=tmp_path))
     impostor.chmod(0o700)
-    monkeypatch.setattr(launch.sys, "executable", str(impostor))
-    monkeypatch.setattr(launch, "TERM_GRACE_S", 0.05)
+    monkeypatch.setattr(local_agents.sys, "executable", str(impostor))
+    monkeypatch.setattr(local_agents, "TERM_GRACE_S", 0.05)
 
     async def checked(check: Check, silence_timeout_s: float) -> None:
         async with _open(tmp_path, silence_timeout_s=silence_timeout_s) as opened:

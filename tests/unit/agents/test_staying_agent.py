@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents import service
+from agents import staying_agent
 from agents.staying_agent import StayingAgent
 from emulator.errors import ControllerRefusal, HostError, InputError, RunAborted, RunInterrupted
 
@@ -49,7 +49,7 @@ def serve(
 ) -> tuple[list[str], Runs, Metrics, BaseException]:
     """What the agent said, its runs, and how it ended."""
     runs, said, metrics = Runs(outcomes), list[str](), Metrics()
-    monkeypatch.setattr(service, "Agent", runs)
+    monkeypatch.setattr(staying_agent, "Agent", runs)
     staying = StayingAgent("192.0.2.1:4790", "nic0", "secret", told=said.append, metrics=metrics)  # type: ignore[arg-type]
     with pytest.raises((RunInterrupted, ControllerRefusal)) as ended:
         asyncio.run(staying.serve())
@@ -84,7 +84,7 @@ def test_certificates_that_cannot_be_used_end_it_before_the_first_run(monkeypatc
             raise InputError("--tls-cert cert.pem: not a certificate")
 
     runs = Runs([])
-    monkeypatch.setattr(service, "Agent", runs)
+    monkeypatch.setattr(staying_agent, "Agent", runs)
     with pytest.raises(InputError, match="not a certificate"):
         asyncio.run(StayingAgent("192.0.2.1:4790", "nic0", "secret", tls=Unusable()).serve())  # type: ignore[arg-type]
     assert runs.settings == []
