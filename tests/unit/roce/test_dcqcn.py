@@ -4,9 +4,6 @@ import pytest
 
 from emulator.errors import PlanError
 from emulator.roce.dcqcn import PRESET_NAMES, DcqcnParameters, NotificationPoint, ReactionPoint, preset
-from emulator.roce.messages import ConnectionSettings, Message, Verb
-from emulator.roce.pacing import Pacer
-from emulator.roce.queue_pair import QueuePair
 
 G = 1 / 256
 LINE = 40e9
@@ -134,91 +131,6 @@ def test_cnps_keep_their_gap() -> None:
     assert [point.marked(now) for now in (0, 1, 49_999, 50_000, 99_999, 100_000)] == [
         True, False, False, True, False, True,
     ]  # fmt: skip
-
-
-def test_a_pacer_holds_the_mean_rate_whatever_the_sizes() -> None:
-    pacer = Pacer(allowance_ns=1000)
-    now = 0
-    for size in (4112, 100, 65_000, 4112):
-        now = max(now, pacer.next_ns)
-        pacer.charge(size, rate_bps=8e9, now=now)
-    assert pacer.next_ns == 4112 + 100 + 65_000 + 4112  # 1 byte per ns
-
-
-def test_a_pacer_makes_up_for_a_late_timer_but_not_for_a_pause() -> None:
-    pacer = Pacer(allowance_ns=1000)
-    pacer.charge(5000, rate_bps=8e9, now=0)
-    pacer.charge(5000, rate_bps=8e9, now=5400)
-    assert pacer.next_ns == 10_000
-    pacer.charge(5000, rate_bps=8e9, now=1_000_000)
-    assert pacer.next_ns == 1_000_000 - 1000 + 5000
-
-
-def test_runs_get_short_at_low_rates() -> None:
-    pacer = Pacer(burst_ns=100_000)
-    assert pacer.most_packets(rate_bps=100e9, packet_bytes=4112) == 303
-    assert pacer.most_packets(rate_bps=1e6, packet_bytes=4112) == 1
-
-
-def test_runs_may_last_as_long_as_they_may_go_before_their_time() -> None:
-    pacer = Pacer(burst_ns=1_000_000)
-    leads_ns = (0, 1_000_000, 5_000_000)
-    assert [pacer.most_packets(rate_bps=1e9, packet_bytes=1250, lead_ns=lead) for lead in leads_ns] == [100, 100, 500]
-
-
-def sent_at_once(pair: QueuePair, now: int) -> list[int]:
-    """Packets of every run that may go now; the pair then waits."""
-    lengths = []
-    while (run := pair.next_run(now, 1000)) is not None:
-        lengths.append(run.packets)
-    return lengths
-
-
-def leading_pair(point: ReactionPoint) -> QueuePair:
-    pair = QueuePair(ConnectionSettings(path_mtu=1024, window_packets=10_000), congestion=point, lead_ns=5_000_000)
-    pair.requester.post(Message(Verb.WRITE, 8 << 20))
-    return pair
-
-
-def test_a_queue_pair_earns_its_lead_by_sending_at_line_rate_without_a_cnp() -> None:
-    """A receiver that is congested asks for less within milliseconds; until then little must be on its way."""
-    point = ReactionPoint(preset("paper", line_rate_bps=100e6))
-    pair = leading_pair(point)
-    now, ahead_ns, longest = 0, [], []
-    while now < 60_000_000:
-        longest.append(max(sent_at_once(pair, now), default=0))
-        ahead_ns.append(pair.pacer.next_ns - now)
-        now = pair.paced_until
-    assert ahead_ns[0] < 2_500_000  # one run, and one more for the lead that it earned
-    assert longest[0] == 12  # 1 ms at 100 Mbit/s, of 1,040 bytes each
-    assert 9_000_000 < max(ahead_ns) < 10_000_000  # a run of 5 ms, 5 ms before its time
-    assert max(longest) == 60  # 5 ms
-    assert ahead_ns.index(max(ahead_ns)) > 10
-
-    pair.notified(now)
-    sent_at_once(pair, now)
-    assert pair.paced_until == pair.pacer.next_ns  # below the line rate there is no lead
-
-
-def test_a_queue_pair_that_was_cut_earns_its_lead_anew() -> None:
-    point = ReactionPoint(preset("paper", line_rate_bps=100e6))
-    pair = leading_pair(point)
-    now = 0
-    while now < 60_000_000:
-        sent_at_once(pair, now)
-        now = pair.paced_until
-    pair.notified(now)
-    recovered = now + 10**9
-    assert point.rate_bps(recovered) == 100e6
-    assert sent_at_once(pair, recovered)[0] == 12
-
-
-def test_a_queue_pair_sends_shorter_runs_below_line_rate() -> None:
-    point = ReactionPoint(preset("paper", line_rate_bps=100e6))
-    pair = leading_pair(point)
-    sent_at_once(pair, 0)
-    point.notified(3_000_000)
-    assert sent_at_once(pair, 3_000_001)[0] == 6
 
 
 @pytest.mark.parametrize("name", ["paper", "connectx", "hpcc-simulator", "paper-scaled"])

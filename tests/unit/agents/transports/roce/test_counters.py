@@ -1,0 +1,56 @@
+"""What both ends of a queue pair count of the flow between them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from agents.transports.roce.connection_id import ConnectionId
+from agents.transports.roce.counters import HEADER_DROPS, received, sent
+from emulator.roce.headers import Syndrome
+from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.opcodes import Opcode
+from emulator.roce.psn import Psn
+from emulator.roce.queue_pair import QueuePair
+
+CONNECTION = ConnectionId(rank=1, host="192.0.2.2", peer=4, peer_host="192.0.2.5", index=1, qps=1)
+
+
+def channel(pair: QueuePair) -> Any:
+    return SimpleNamespace(pair=pair, connection=CONNECTION, posted_bytes=5000, posted_messages=2, source_port=50_001)
+
+
+def test_the_sending_end_counts_what_it_sent_and_what_came_back() -> None:
+    pair = QueuePair(ConnectionSettings(path_mtu=1024))
+    for size in (4000, 1000):
+        pair.requester.post(Message(Verb.WRITE, size))
+    while pair.next_run(0, 10) is not None:
+        pass
+    pair.acknowledge(Psn(2), Syndrome.SEQUENCE_ERROR, 100)
+    while pair.next_run(200, 10) is not None:
+        pass
+    pair.acknowledge(Psn(4), 0x1F, 300)
+    pair.notified(400)
+    row = sent(channel(pair))
+    assert (row.src, row.dst, row.qpn, row.source_port) == (1, 4, CONNECTION.peer_qpn, 50_001)
+    assert (row.bytes, row.messages, row.packets, row.retransmits) == (5000, 2, 8, 3)
+    assert (row.naks, row.cnps_received, row.timeouts, row.rnr_naks) == (1, 1, 0, 0)
+    assert row.rtt_ns is None or row.rtt_ns >= 0
+
+
+def test_the_receiving_end_counts_what_came_and_why_it_was_dropped() -> None:
+    pair = QueuePair(ConnectionSettings(path_mtu=256))
+    pair.responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, length=1 << 20))
+    pair.responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, length=1 << 20))
+    pair.responder.receive(Arrival(Opcode.RC_WRITE_MIDDLE, Psn(9), size=256))
+    for number, reason in enumerate((*HEADER_DROPS, "icrc", "payload"), start=1):
+        if reason != "refused":  # counted by requester and responder
+            pair.drop(reason, number)
+    pair.marked(7, 0)
+    row = received(channel(pair))
+    assert (row.src, row.dst, row.qpn) == (4, 1, CONNECTION.own_qpn)
+    assert (row.duplicates, row.out_of_order, row.largest_displacement) == (1, 1, 8)
+    assert (row.ecn_marks, row.cnps_sent) == (7, 1)
+    counted = {reason: number for number, reason in enumerate(HEADER_DROPS, start=1) if reason != "refused"}
+    assert row.dropped_header == sum(counted.values())
+    assert (row.dropped_icrc, row.dropped_payload) == (len(HEADER_DROPS) + 1, len(HEADER_DROPS) + 2)
