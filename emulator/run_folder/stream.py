@@ -125,7 +125,7 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         # An open file, because Arrow accepts only paths that are valid text.
         with unfinished.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for group in _row_groups(batches, schema):
-                writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+                writer.write_table(group, row_group_size=group.num_rows)
         publish(unfinished, path)
 
 
