@@ -46,7 +46,7 @@ class Ports:
         if controller.startswith("unix:"):
             return
         for address in _numeric(controller.rpartition(":")[0]):
-            way = iproute.way_out(address)
+            way = iproute.egress_interface(address)
             if way in self.interfaces and way != LOOPBACK:
                 raise HostError(
                     f"the way to the controller ({address}) leaves through {way}, which is under test: give the "

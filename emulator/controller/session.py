@@ -25,7 +25,7 @@ from emulator.controller.run_plan import AgentFacts, RunPlan, SessionOutcome
 from emulator.controller.session_observer import SessionObserver
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Watchdog, check_periodically
 from emulator.errors import EmulatorError, RunAborted
-from emulator.host.priority import behind_agents
+from emulator.host.priority import below_agents
 from emulator.host.scratch import scratch_folder
 from emulator.planner.rank_program import PlaySettings
 
@@ -71,7 +71,7 @@ class RunSession:
                 async with asyncio.TaskGroup() as group:
                     watching = group.create_task(check_periodically(self._check, failed=self._watchdog_failed))
                     try:
-                        with behind_agents():
+                        with below_agents():
                             await asyncio.wait([self._over])
                     finally:
                         watching.cancel()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from emulator.errors import EmulatorError
-from emulator.host.priority import let_others_go_first
+from emulator.host.priority import lower_priority
 
 if TYPE_CHECKING:
     from emulator.run_folder.schema import Columns
@@ -110,7 +110,7 @@ class Sampler:
         }
 
     def _work(self) -> None:
-        let_others_go_first()
+        lower_priority()
         try:
             for source in self._sources:
                 source.open()

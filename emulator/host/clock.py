@@ -1,4 +1,4 @@
-"""Time as a player sees it: a clock that also wakes it up. Real (timerfd) or virtual (tests)."""
+"""The clock of a player, with alarms: real (timerfd) or virtual (tests)."""
 
 from __future__ import annotations
 

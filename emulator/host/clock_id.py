@@ -1,4 +1,4 @@
-"""Which monotonic clock this process reads: two that say the same read the same one."""
+"""Identity of the monotonic clock of this process: processes with equal ids read the same clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
 def clock_id() -> str:
-    """The boot of the kernel and the time namespace, which shifts CLOCK_MONOTONIC; "" where the kernel does not say."""
+    """The boot id and the time namespace, which shifts CLOCK_MONOTONIC; "" if the kernel does not provide them."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:

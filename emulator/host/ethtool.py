@@ -1,6 +1,6 @@
-"""What the kernel and a driver say of an interface, asked for in the network namespace of this process.
+"""Facts about an interface from the kernel and its driver, in the network namespace of this process.
 
-Files under /sys would be those of whichever namespace they were mounted in.
+Files under /sys are no alternative: they show the namespace in which /sys was mounted.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _BITS_PER_MEGABIT = 1_000_000
 
 
 def nic_facts(interface: str) -> NicFacts:
-    """Driver, firmware, speed and MTU of an interface; None for what nobody says."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        driver = _ethtool(asking, interface, _GET_DRIVER, _DRIVER_BYTES)
-        settings = _ethtool(asking, interface, _GET_SETTINGS, _SETTINGS_BYTES)
+    """Driver, firmware, speed and MTU of an interface; None for what is not known."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        driver = _ethtool(control, interface, _GET_DRIVER, _DRIVER_BYTES)
+        settings = _ethtool(control, interface, _GET_SETTINGS, _SETTINGS_BYTES)
         return NicFacts(
             interface,
             driver=_text(driver, 4),
             firmware=_text(driver, 68),
             speed_bps=_speed_bps(settings),
-            mtu=_mtu(asking, interface),
+            mtu=_mtu(control, interface),
         )
 
 
-def _ethtool(asking: socket.socket, interface: str, command: int, size: int) -> bytes | None:
+def _ethtool(control: socket.socket, interface: str, command: int, size: int) -> bytes | None:
     answer = array.array("B", struct.pack("I", command).ljust(size, b"\0"))
     request = _REQUEST.pack(interface.encode(), answer.buffer_info()[0])
     try:
-        fcntl.ioctl(asking, _SIOCETHTOOL, request)
+        fcntl.ioctl(control, _SIOCETHTOOL, request)
     except OSError:
-        return None  # no such interface, or a driver that does not say
+        return None  # no such interface, or the driver does not support it
     return answer.tobytes()
 
 
 def _text(driver: bytes | None, offset: int) -> str | None:
-    """One of the texts of 32 bytes that a driver fills in."""
+    """A text field of 32 bytes in struct ethtool_drvinfo."""
     if driver is None:
         return None
     text = driver[offset : offset + 32].partition(b"\0")[0].decode(errors="replace").strip()
@@ -61,9 +61,9 @@ def _speed_bps(settings: bytes | None) -> int | None:
     return None if mbps in _UNKNOWN_MBPS else mbps * _BITS_PER_MEGABIT
 
 
-def _mtu(asking: socket.socket, interface: str) -> int | None:
+def _mtu(control: socket.socket, interface: str) -> int | None:
     try:
-        answer = fcntl.ioctl(asking, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
+        answer = fcntl.ioctl(control, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
     except OSError:
         return None
     mtu: int = struct.unpack_from("i", answer, 16)[0]

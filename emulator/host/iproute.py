@@ -1,4 +1,6 @@
-"""What the `ip` command says and does: addresses, routes, and which way a packet would leave."""
+"""The `ip` command: addresses, routes, and the interface through which a packet would leave.
+
+pyroute2 could do the same in this process, but would add to the memory and start-up time of every agent."""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from typing import Any, TypeAlias
 from emulator.errors import HostError
 
 FOREVER_S = 0xFFFFFFFF
-"""How the kernel writes a lifetime without end."""
+"""An unlimited lifetime in the kernel's notation."""
 Prefix: TypeAlias = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAddress:
-    """An address that an interface has; `lifetime_s` is what is left of it."""
+    """An address that an interface has; `lifetime_s`: the rest of its lifetime."""
 
     address: str
     prefix_length: int
@@ -26,15 +28,15 @@ class HeldAddress:
 
     @property
     def is_permanent(self) -> bool:
-        """Somebody configured it for good."""
+        """Whether it never expires: it was configured by hand."""
         return self.lifetime_s == FOREVER_S
 
 
 def is_up(interface: str) -> bool:
-    """Whether the interface is switched on.
+    """Whether the interface is administratively up.
 
     Raises:
-        HostError: there is no such interface.
+        HostError: the interface does not exist.
     """
     found = _ask("link", "show", "dev", interface)
     if not found:
@@ -43,7 +45,7 @@ def is_up(interface: str) -> bool:
 
 
 def held_addresses(interface: str) -> dict[str, HeldAddress]:
-    """Addresses of an interface, by their text."""
+    """Addresses of an interface, by address."""
     entries = [entry for link in _ask("address", "show", "dev", interface) for entry in link.get("addr_info", [])]
     return {
         entry["local"]: HeldAddress(entry["local"], entry["prefixlen"], entry["valid_life_time"])
@@ -53,7 +55,7 @@ def held_addresses(interface: str) -> dict[str, HeldAddress]:
 
 
 def holders() -> dict[str, str]:
-    """Address → the interface that has it, of all there are."""
+    """Address → the interface that has it, for all interfaces."""
     return {
         entry["local"]: link["ifname"]
         for link in _ask("address", "show")
@@ -69,18 +71,18 @@ def routed_prefixes(interface: str, *, is_v6: bool) -> list[Prefix]:
     return [ip_network(default if route["dst"] == "default" else route["dst"]) for route in routes]
 
 
-def way_out(address: str) -> str | None:
-    """The interface through which packets to an address leave; None if there is no way."""
+def egress_interface(address: str) -> str | None:
+    """The interface through which packets to an address leave; None if there is no route."""
     found = _ask("route", "get", address)
     return found[0].get("dev") if found else None
 
 
 def change(commands: Sequence[str], *, goes_on: bool = False) -> None:
-    """Carry out `ip` commands, in order, in one process.
+    """Run `ip` commands in order, in one process.
 
     Args:
         commands: without `ip`.
-        goes_on: past those that fail, silently.
+        goes_on: continue silently after those that fail.
 
     Raises:
         HostError: one failed; the message names it.

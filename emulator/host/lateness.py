@@ -1,4 +1,4 @@
-"""How late things happened against their schedule: the newest of them, and their median."""
+"""How late events were against their schedule: the newest delays, and their median."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Lateness:
         self._noted = 0
 
     def note(self, delay_ns: int) -> None:
-        """One more delay."""
+        """Add a delay."""
         self._delays_ns[self._noted % REMEMBERED] = delay_ns
         self._noted += 1
 
     def median_ns(self) -> int | None:
-        """Median of what is remembered, None of nothing."""
+        """Median of the remembered delays; None if there are none."""
         return int(np.median(self.delays_ns())) if self._noted else None
 
     def delays_ns(self) -> npt.NDArray[np.int64]:
-        """What is remembered: int64, shape (at most 65,536,), ns, in no order."""
+        """The remembered delays: int64, shape (at most 65,536,), ns, in no order."""
         return self._delays_ns[: self._noted].copy()

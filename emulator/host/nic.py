@@ -1,4 +1,4 @@
-"""What a host says of the interfaces that carry its ranks' addresses."""
+"""Facts about the interfaces that carry the addresses of ranks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NicFacts:
-    """An interface that carries addresses of ranks; what its host does not say is None.
+    """An interface that carries addresses of ranks; what is not known is None.
 
     Attributes:
-        driver, firmware: as `ethtool -i` gives them.
+        driver, firmware: as `ethtool -i` prints them.
         speed_bps: of the link, bit/s.
         mtu: of an IP packet, bytes.
     """

@@ -1,4 +1,4 @@
-"""Who goes first where cores are few: agents, because what keeps them waiting is measured as the network's."""
+"""Process priority: agents come first on a busy host, because their delays would be measured as the network's."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 from collections.abc import Iterator
 
 LATER = 10
-"""Added to the nice value of who can wait: about a tenth of an agent's share of a core that both want."""
+"""Added to the nice value of other processes: they get about a tenth of an agent's share of a core that both need."""
 
 
-def let_others_go_first() -> None:
-    """For the rest of this thread."""
+def lower_priority() -> None:
+    """Lower the priority of this thread for good."""
     os.nice(LATER)
 
 
 @contextlib.contextmanager
-def behind_agents() -> Iterator[None]:
-    """This thread lets agents go first, if it may take that back: what it starts afterwards must not inherit it."""
+def below_agents() -> Iterator[None]:
+    """Run with a lower priority than agents, if the right to undo it exists: later children must not inherit it."""
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     if os.geteuid() != 0:
         yield

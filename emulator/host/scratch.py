@@ -1,7 +1,7 @@
-"""Temporary folders of a command: gone with it, and where it was killed, gone with the next one.
+"""Temporary folders of a command: removed when it ends, or by the next command if it was killed.
 
-Whoever uses a folder holds a lock on it, which the kernel drops when its process ends, however it ends. So a folder of
-ours that can be locked is nobody's.
+A command holds a lock on its folder, which the kernel releases when the process ends for any reason. So a folder that
+can be locked belongs to a command that is gone.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PREFIX = "charkha-tmp-"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for the length of a command, for its user alone; those that killed commands left are removed first.
+    """A folder for the duration of a command, private to its user; folders left by killed commands are removed first.
 
     Raises:
-        HostError: there is no place for it.
+        HostError: it cannot be made.
     """
     try:
         _remove_left()
@@ -43,7 +43,7 @@ def _locked_folder() -> tuple[Path, int]:
     """A new folder, and the descriptor that holds its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        # Before it is locked another command may take it for one that was left.
+        # Until it is locked, another command may mistake it for one left behind.
         with suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             if _take(lock) and folder.exists():
@@ -53,7 +53,7 @@ def _locked_folder() -> tuple[Path, int]:
 
 def _remove_left() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else removed it, or it is not a folder
+        with suppress(OSError):  # another command removed it, or it is not a folder
             found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(found).st_uid == os.geteuid() and _take(found):

@@ -1,6 +1,6 @@
-"""Steal (proc_stat(5)): how much of a virtual machine's cores its host gave to others, which no clock inside it shows.
+"""Steal (proc_stat(5)): core time of a virtual machine that its host gave to others. No clock inside it shows this.
 
-A tester that was not running measures itself: its times are longer and vary more than the network's.
+A tester that is not running measures itself: its times are longer and vary more than the network's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CoreTicks(NamedTuple):
 
     @classmethod
     def now(cls, path: Path = Path("/proc/stat")) -> Self | None:
-        """Up to now; None if the kernel does not say."""
+        """Read the counters; None if the kernel does not provide them."""
         try:
             name, *columns = path.read_text().partition("\n")[0].split()
             ticks = [int(column) for column in columns[: _STEAL + 1]]
@@ -29,9 +29,11 @@ class CoreTicks(NamedTuple):
 
 
 def steal_fraction(begin: CoreTicks | None, end: CoreTicks | None) -> float | None:
-    """Share (0 to 1) of the cores' time between two moments that others got; None if the kernel does not say or no
-    tick has passed. 0 on hardware of one's own.
+    """Share (0 to 1) of the cores' time that was stolen between two readings; None if it is not known, or no tick has
+    passed. 0 on bare metal.
     """
     if begin is None or end is None or end.total <= begin.total:
         return None
-    return max(0, end.stolen - begin.stolen) / (end.total - begin.total)  # a machine that moved host may count back
+    return max(0, end.stolen - begin.stolen) / (
+        end.total - begin.total
+    )  # after a live migration the counter may go back
