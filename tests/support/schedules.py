@@ -1,0 +1,44 @@
+"""Schedules of collectives as plain lists, for assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.planner.algorithms import schedule
+from emulator.planner.schedule import Collective, Lane, Step
+from emulator.trace.model import CommKind
+
+
+def view(kind: CommKind, members: int, member: int, size_bytes: int, root: int = 0) -> Collective:
+    """A collective from the view of one member."""
+    return Collective(kind, members, member, size_bytes, root)
+
+
+def steps_of(lane: Lane) -> list[Step]:
+    """A lane, with sends and receives as tuples."""
+    return [Step(tuple(step.sends), tuple(step.recvs), step.reduces) for step in lane]
+
+
+def lanes_by_member(name: str, kind: CommKind, members: int, size_bytes: int, root: int = 0) -> list[list[list[Step]]]:
+    """All steps of an algorithm, by member and lane."""
+    return [
+        [steps_of(lane) for lane in schedule(name, view(kind, members, member, size_bytes, root))]
+        for member in range(members)
+    ]
+
+
+def moved(lanes: Sequence[Sequence[Step]]) -> tuple[int, int]:
+    """(bytes sent, bytes received) of one member."""
+    steps = [step for lane in lanes for step in lane]
+    sent = sum(transfer.size for step in steps for transfer in step.sends)
+    return sent, sum(transfer.size for step in steps for transfer in step.recvs)
+
+
+def covered(ranges: Sequence[tuple[int, int]]) -> set[int]:
+    """The bytes that (offset, size) ranges cover; AssertionError if any is covered twice."""
+    found: set[int] = set()
+    for offset, size in ranges:
+        added = set(range(offset, offset + size))
+        assert not added & found, f"bytes {sorted(added & found)} are covered twice"
+        found |= added
+    return found

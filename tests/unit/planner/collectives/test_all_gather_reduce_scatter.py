@@ -1,0 +1,93 @@
+"""Closed forms of all-gather and reduce-scatter, and how the two relate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from emulator.planner.algorithms import bytes_per_member
+from emulator.planner.schedule import Step, Transfer, block
+from emulator.trace.model import CommKind
+from tests.support.schedules import covered, lanes_by_member, moved, view
+
+GROUPS = [1, 2, 3, 4, 5, 7, 8, 12]
+ALGORITHMS = ["ring", "halving_doubling", "direct"]
+STEPS = {"ring": lambda n: n - 1, "halving_doubling": lambda n: (n - 1).bit_length(), "direct": lambda n: int(n > 1)}
+GATHER, SCATTER = CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER
+
+
+def ranges(transfers: Iterable[Transfer]) -> list[tuple[int, int]]:
+    return [(transfer.offset, transfer.size) for transfer in transfers]
+
+
+def sent_sizes(lanes: Sequence[Sequence[Step]]) -> list[int]:
+    return [send.size for lane in lanes for step in lane for send in step.sends]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("members", GROUPS)
+def test_all_gather_receives_every_other_shard_once(name: str, members: int) -> None:
+    shard = 6
+    for member, lanes in enumerate(lanes_by_member(name, GATHER, members, shard)):
+        steps = [step for lane in lanes for step in lane]
+        own = set(range(member * shard, (member + 1) * shard))
+        assert covered(ranges(recv for step in steps for recv in step.recvs)) == set(range(members * shard)) - own
+        assert moved(lanes) == ((members - 1) * shard, (members - 1) * shard)
+        assert bytes_per_member(name, view(GATHER, members, member, shard)) == moved(lanes)
+        assert not any(step.reduces for step in steps)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("members", GROUPS)
+@pytest.mark.parametrize("size", [1, 24, 67])
+def test_reduce_scatter_sends_every_block_but_its_own_once(name: str, members: int, size: int) -> None:
+    for member, lanes in enumerate(lanes_by_member(name, SCATTER, members, size)):
+        steps = [step for lane in lanes for step in lane]
+        own = covered([block(size, members, member)])
+        assert covered(ranges(send for step in steps for send in step.sends)) == set(range(size)) - own
+        assert bytes_per_member(name, view(SCATTER, members, member, size)) == moved(lanes)
+        assert all(step.reduces for step in steps)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("members", GROUPS)
+def test_number_of_steps(name: str, members: int) -> None:
+    for kind, size in ((GATHER, 4), (SCATTER, 4 * members)):
+        for lanes in lanes_by_member(name, kind, members, size):
+            assert [len(lane) for lane in lanes] == ([STEPS[name](members)] if members > 1 else [])
+
+
+@pytest.mark.parametrize("name", ["direct", "halving_doubling"])
+@pytest.mark.parametrize("members", [2, 3, 4, 6, 8])
+def test_reduce_scatter_is_all_gather_in_reverse(name: str, members: int) -> None:
+    shard = 5
+    gathers = lanes_by_member(name, GATHER, members, shard)
+    scatters = lanes_by_member(name, SCATTER, members, members * shard)
+    for gather, scatter in zip(gathers, scatters, strict=True):
+        assert scatter == [[Step(step.recvs, step.sends, True) for step in reversed(lane)] for lane in gather]
+
+
+@pytest.mark.parametrize("name", ["ring", "direct"])
+@pytest.mark.parametrize("members", [2, 3, 4, 7])
+def test_reduce_scatter_then_all_gather_moves_what_an_all_reduce_moves(name: str, members: int) -> None:
+    size = members * 12
+    all_reduce = lanes_by_member(name, CommKind.ALL_REDUCE, members, size)
+    scatter = lanes_by_member(name, SCATTER, members, size)
+    gather = lanes_by_member(name, GATHER, members, size // members)
+    for whole, first, second in zip(all_reduce, scatter, gather, strict=True):
+        assert [len(lane) for lane in whole] == [len(a) + len(b) for a, b in zip(first, second, strict=True)]
+        assert moved(whole) == tuple(a + b for a, b in zip(moved(first), moved(second), strict=True))
+        transferred = sorted(send.size for lane in whole for step in lane for send in step.sends)
+        assert transferred == sorted(
+            send.size for half in (first, second) for lane in half for s in lane for send in s.sends
+        )
+
+
+def test_halving_is_at_distance_half_of_the_group_first() -> None:
+    for member, lanes in enumerate(lanes_by_member("halving_doubling", SCATTER, 8, 64)):
+        assert [step.sends[0].peer ^ member for step in lanes[0]] == [4, 2, 1]
+        assert [step.sends[0].size for step in lanes[0]] == [32, 16, 8]
+    for member, lanes in enumerate(lanes_by_member("halving_doubling", GATHER, 8, 8)):
+        assert [step.sends[0].peer ^ member for step in lanes[0]] == [1, 2, 4]
+        assert [step.sends[0].size for step in lanes[0]] == [8, 16, 32]

@@ -1,0 +1,96 @@
+"""Trees from the view of one member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.planner.collectives.trees import (
+    Place,
+    binomial,
+    binomial_subtree,
+    chain,
+    in_order,
+    star,
+    two_trees,
+)
+
+Tree = Callable[[int, int, int], Place]
+
+
+def subtree(places: list[Place], member: int) -> set[int]:
+    return {member}.union(*(subtree(places, child) for child in places[member].children))
+
+
+def height(places: list[Place], member: int) -> int:
+    return max((1 + height(places, child) for child in places[member].children), default=0)
+
+
+def check_is_a_tree(places: list[Place], root: int) -> None:
+    assert places[root].parent is None
+    assert subtree(places, root) == set(range(len(places)))
+    for member, place in enumerate(places):
+        assert all(places[child].parent == member for child in place.children)
+        assert place.edges == len(place.children) + (member != root)
+
+
+@pytest.mark.parametrize("tree", [binomial, chain, star])
+@given(st.integers(1, 40), st.data())
+def test_every_shape_is_a_tree_with_its_root(tree: Tree, members: int, data: st.DataObject) -> None:
+    root = data.draw(st.integers(0, members - 1))
+    check_is_a_tree([tree(members, member, root) for member in range(members)], root)
+
+
+def test_a_binomial_tree_of_eight() -> None:
+    places = [binomial(8, member, 0) for member in range(8)]
+    assert [place.parent for place in places] == [None, 0, 0, 2, 0, 4, 4, 6]
+    assert places[0].children == [4, 2, 1]
+    assert places[4].children == [6, 5]
+
+
+@given(st.integers(1, 60), st.data())
+def test_a_binomial_tree_is_logarithmic_and_its_subtrees_are_consecutive(members: int, data: st.DataObject) -> None:
+    root = data.draw(st.integers(0, members - 1))
+    places = [binomial(members, member, root) for member in range(members)]
+    assert height(places, root) == members.bit_length() - 1
+    for member in range(members):
+        size = binomial_subtree(members, member, root)
+        assert subtree(places, member) == {(member + step) % members for step in range(size)}
+
+
+def test_a_chain_starts_at_the_root_and_wraps_around() -> None:
+    places = [chain(4, member, 2) for member in range(4)]
+    assert [place.parent for place in places] == [3, 0, None, 2]
+    assert [list(place.children) for place in places] == [[1], [], [3], [0]]
+
+
+def test_the_root_of_a_star_serves_its_successors_first() -> None:
+    assert star(5, 3, 3) == Place(None, [4, 0, 1, 2])
+    assert star(5, 0, 3) == Place(3, ())
+
+
+@given(st.integers(1, 80))
+def test_an_in_order_tree_is_binary_of_least_height_and_sorted(members: int) -> None:
+    places = [in_order(members, member) for member in range(members)]
+    (root,) = (member for member, place in enumerate(places) if place.parent is None)
+    check_is_a_tree(places, root)
+    assert height(places, root) <= members.bit_length()
+    for member, place in enumerate(places):
+        assert len(place.children) <= 2
+        assert not place.children or member % 2 == 1
+        left = [child for child in place.children if child < member]
+        assert len(left) <= 1
+        assert all(below < member for child in left for below in subtree(places, child))
+
+
+@pytest.mark.parametrize("members", [2, 3, 6, 7, 8, 9, 16, 31])
+def test_two_trees_have_different_inner_members(members: int) -> None:
+    both = [two_trees(members, member) for member in range(members)]
+    for number in (0, 1):
+        places = [place[number] for place in both]
+        (root,) = (member for member, place in enumerate(places) if place.parent is None)
+        check_is_a_tree(places, root)
+    assert not any(first.children and second.children for first, second in both)
