@@ -1,12 +1,13 @@
-"""Chains of messages, against what is known of each algorithm."""
+"""Message depth, against the literature and hand-made schedules."""
 
 from __future__ import annotations
 
 import pytest
 
+from emulator.errors import PlanError
 from emulator.planner.algorithms import BUILT_IN
 from emulator.planner.message_depth import message_depth
-from emulator.planner.schedule import Collective
+from emulator.planner.schedule import Collective, Lane, Step, Transfer
 from emulator.trace.model import CommKind
 
 
@@ -38,3 +39,27 @@ def test_the_depth_is_that_of_the_literature(kind: CommKind, algorithm: str, mem
 @pytest.mark.parametrize(("kind", "algorithm"), [(kind, name) for kind, named in BUILT_IN.items() for name in named])
 def test_every_algorithm_ends(kind: CommKind, algorithm: str) -> None:
     assert depth(kind, algorithm, 7) >= 1
+
+
+def test_a_receive_without_a_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lonely(_: str, view: Collective) -> list[Lane]:
+        steps = [Step((), (Transfer(1, 0, 5),))] if view.member == 0 else []
+        return [iter(steps)]
+
+    monkeypatch.setattr("emulator.planner.message_depth.schedule", lonely)
+    with pytest.raises(PlanError, match="ring waits for transfers that no member sends"):
+        depth(CommKind.ALL_REDUCE, "ring", 2)
+
+
+def test_lanes_have_depths_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def two_lanes(_: str, view: Collective) -> list[Lane]:
+        out, back = Transfer(1 - view.member, 0, 5), Transfer(1 - view.member, 0, 5)
+        exchange = Step((out,), (back,))
+        return [iter([exchange] * 3), iter([exchange])]
+
+    monkeypatch.setattr("emulator.planner.message_depth.schedule", two_lanes)
+    assert depth(CommKind.ALL_REDUCE, "ring", 2) == 3
+
+
+def test_groups_of_one_have_no_depth() -> None:
+    assert depth(CommKind.ALL_REDUCE, "ring", 1) == 0
