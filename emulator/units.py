@@ -118,7 +118,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_ns: float) -> str:
-    """Format a duration with three digits and a unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
+    """Format a duration with up to three digits and a unit: `412 ns`, `87.1 µs`, `3.02 ms`, `14.2 s`."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(duration_ns) >= 0.9995 * factor:  # a value that rounds to 1000 of a unit is 1 of the next
             value = duration_ns / factor

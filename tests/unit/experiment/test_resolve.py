@@ -16,6 +16,7 @@ from emulator.cli.parser import Parser
 from emulator.control.parameter import Parameter
 from emulator.errors import PlanError
 from emulator.experiment.resolve import Resolved, resolve
+from emulator.experiment.spec import Experiment, Network, Transport
 from emulator.roce.options import RoceOptions
 from emulator.topology.load import load_topology
 from emulator.topology.model import Host, Topology, default_loopback
@@ -218,3 +219,86 @@ def test_plan_and_run_resolve_equal_settings(name: str, **words: tuple[str, ...]
         experiment = build(spec_part(parser.parse_args(arguments), command.GROUPS), command.GROUPS)
         found.append(resolve(experiment, place))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("transport", "problem"),
+    [
+        (Transport(name="carrier_pigeon"), "there is no transport 'carrier_pigeon'; choose from roce, zmq"),
+        (Transport(name="zmq", options={"qps": 2}), "--qps is for --transport roce, not for zmq"),
+        (Transport(name="zmq", options={"colour": "red"}), "transport zmq has no option 'colour'; it has none"),
+        (Transport(options={"colour": "red"}), "transport roce has no option 'colour'; it has qps, path-mtu"),
+        (Transport(options={"qps": 65}), "--qps 65: from 1 to 64"),
+        (Transport(options={"qps": "many"}), "--qps"),
+        (Transport(options={"congestion": "hope"}), "--congestion hope: there are none, dcqcn"),
+        (Transport(options={"flow_rate": "fast"}), "--flow-rate 'fast': a rate with its unit"),
+        (Transport(options={"path_mtu": 1000}), "--path-mtu 1000"),
+    ],
+)
+def test_a_run_spec_that_a_transport_cannot_follow_is_refused(transport: Transport, problem: str) -> None:
+    experiment = Experiment.of_trace("t", network=Network(transport=transport))
+    with pytest.raises(PlanError) as caught:
+        resolve(experiment, default_loopback(2))
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "problem"),
+    [({"all_reduce": "warp"}, "no algorithm 'warp'"), ({"all_warp": "ring"}, "no collective 'all_warp'")],
+)
+def test_an_algorithm_that_does_not_exist_is_refused(algorithms: dict[str, str], problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        resolve(Experiment.of_trace("t", algorithms=algorithms), default_loopback(2))
+
+
+def test_a_topology_can_name_only_a_transport_that_exists() -> None:
+    with pytest.raises(PlanError, match="there is no transport 'smoke'"):
+        resolved([], topology({"name": "smoke"}))
+
+
+def test_an_mtu_of_the_run_replaces_that_of_the_links_and_the_path_mtu_chosen_for_it() -> None:
+    place = topology({"name": "roce", "path_mtu": 4096})
+    found = resolve(Experiment.of_trace("t", network=Network(mtu=1500)), place)
+    assert found.mtu == 1500
+    assert found.roce is not None
+    assert found.roce.path_mtu == 1024
+    assert (
+        next(one.reason for one in found.settings if one.name == "roce.path_mtu")
+        == "largest that fits links of MTU 1500"
+    )
+
+
+@pytest.mark.parametrize(
+    ("experiment", "iterations"), [(Experiment.of_trace("t"), 5), (Experiment.of_sweep("all_reduce", ranks=2), 20)]
+)
+def test_a_sweep_has_more_iterations_than_a_trace(experiment: Experiment, iterations: int) -> None:
+    found = resolve(experiment, default_loopback(2))
+    assert (found.iterations, found.warmup, found.credits, found.seed) == (iterations, 1, True, 0)
+    assert (found.timeout_s, found.join_timeout_s, found.counters_every_s) == (60, 60, 1)
+
+
+def test_every_value_of_the_run_spec_is_requested_and_every_other_one_is_not() -> None:
+    experiment = Experiment.of_trace(
+        "t", iterations=7, warmup=0, credits=False, compute="skip", algorithms={"all_reduce": "ring"}
+    )
+    found = resolve(experiment, default_loopback(2))
+    requested = {one.name: one.value for one in found.settings if one.source == "asked"}
+    assert requested == {"iterations": 7, "warmup": 0, "credits": False, "compute": 0.0, "algorithm.all_reduce": "ring"}
+
+
+@pytest.mark.parametrize(
+    ("rate_bps", "window_bytes"),
+    [
+        (10**6, 64 << 10),  # 40 ms are 5,000 bytes: less than the least
+        (13_107_200, 64 << 10),  # exactly the least
+        (10**8, 500_000),
+        (419_430_400, 0),  # 40 ms are exactly the usual window
+        (10**9, 0),
+    ],
+)
+def test_the_window_follows_the_slowest_port(rate_bps: int, window_bytes: int) -> None:
+    hosts = (Host("h0", rate_bps), Host("h1", 10**10))
+    place = Topology("t", hosts, (0, 1), ("127.0.0.1", "127.0.0.2"))
+    found = resolve(Experiment.of_trace("t"), place)
+    assert found.roce is not None
+    assert found.roce.window_bytes == window_bytes

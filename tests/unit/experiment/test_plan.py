@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import InputError, PlanError
+from emulator.experiment.plan import CollectiveLoad, plan_experiment
+from emulator.experiment.spec import Experiment, Network, Trace, Transport
+from emulator.trace.model import CommKind
+
+ROOT = Path(__file__).parents[3]
+LEAF_SPINE = str(ROOT / "topologies" / "leaf-spine-2x2.yaml")
+ALL_TO_ALL = CollectiveLoad(CommKind.ALL_TO_ALL, ranks=8, size_bytes=1 << 20, group_size=8)
+
+
+def experiment(path: str = "", **network: object) -> Experiment:
+    network = {"topology": LEAF_SPINE} | network
+    return Experiment.of_trace(path, network=Network(**network))  # type: ignore[arg-type]
+
+
+def test_a_collective_is_planned_without_a_trace() -> None:
+    made = plan_experiment(experiment(), ALL_TO_ALL)
+    assert made.plan.topology.ranks == 8
+    assert made.plan.network_bytes > 0
+    assert (made.jct_ns, made.jct_note) == (None, "")
+
+
+def test_a_trace_has_a_shortest_iteration() -> None:
+    made = plan_experiment(experiment(str(ROOT / "lab" / "examples" / "transformer-8r")))
+    assert made.jct_ns is not None
+    assert made.jct_ns > 0
+    assert made.jct_note == "longest path of compute and ideal times by links"
+
+
+def test_a_barrier_has_no_size() -> None:
+    load = CollectiveLoad(CommKind.BARRIER, ranks=4, size_bytes=1 << 20, group_size=4)
+    (operation,) = plan_experiment(experiment(), load).plan.operations
+    assert operation.operation.size_bytes == 0
+
+
+def test_the_plan_hashes_as_the_kernel_does_where_source_ports_are_known() -> None:
+    known = plan_experiment(experiment(), ALL_TO_ALL).plan.hash_name
+    zmq = plan_experiment(experiment(transport=Transport(name="zmq")), ALL_TO_ALL).plan.hash_name
+    drawn = Transport(options={"source_port": "random"})
+    assert known != zmq
+    assert plan_experiment(experiment(transport=drawn), ALL_TO_ALL).plan.hash_name == zmq
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "the link loads cannot be read"),
+        ("[1]", 'write link loads as {"leaf0:u0 > spine0:d0": 1000}'),
+        ('{"leaf0:u0 > spine0:d0": "much"}', "write link loads as"),
+        (None, "the link loads cannot be read"),
+    ],
+)
+def test_a_file_of_link_loads_that_does_not_fit_is_named(tmp_path: Path, content: str | None, problem: str) -> None:
+    path = tmp_path / "loads.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        plan_experiment(experiment(), ALL_TO_ALL, link_loads=path)
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_observed_link_loads_change_the_even_split(tmp_path: Path) -> None:
+    plain = plan_experiment(experiment(), ALL_TO_ALL).plan
+    names = [plain.paths.link_name(link) for link in range(len(plain.loads.even)) if plain.loads.even[link] > 0]
+    uplinks = [name for name in names if "leaf0" in name.split(" > ")[0] and "spine" in name]
+    assert len(uplinks) >= 2
+    (tmp_path / "loads.json").write_text(json.dumps({uplinks[0]: 3000, uplinks[1]: 1000}))
+    shared = plan_experiment(experiment(), ALL_TO_ALL, link_loads=tmp_path / "loads.json").plan
+    even = {shared.paths.link_name(link): shared.loads.even[link] for link in range(len(shared.loads.even))}
+    assert even[uplinks[0]] == pytest.approx(3 * even[uplinks[1]])
+
+
+def test_a_plan_refuses_what_a_run_refuses() -> None:
+    with pytest.raises(PlanError, match="transport zmq has no option 'colour'"):
+        plan_experiment(experiment(transport=Transport(name="zmq", options={"colour": "red"})), ALL_TO_ALL)
+
+
+def test_the_trace_of_the_experiment_is_not_opened_for_another_load() -> None:
+    assert experiment().job.trace == Trace(path="")
+    assert plan_experiment(experiment(), ALL_TO_ALL).plan.operations
