@@ -1,4 +1,4 @@
-"""Starts one agent process: `python -m agents --controller TARGET --name NAME`, the token in CHARKHA_TOKEN."""
+"""Main module of an agent process: `python -m agents --controller TARGET --name NAME`, token in CHARKHA_TOKEN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--controller", required=True, help="unix:PATH or HOST:PORT")
     parser.add_argument("--name", default=f"agent-{os.getpid()}")
     options = parser.parse_args(argv)
-    # Ctrl-C reaches the whole foreground group; the controller decides what it means for the run.
+    # Ctrl-C reaches every process of the foreground group; the controller decides how the run ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return run_agent(options.controller, token=os.environ.get("CHARKHA_TOKEN", ""), name=options.name)
 

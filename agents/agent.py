@@ -1,7 +1,7 @@
-"""The life of an agent: dial the controller, bind the ranks, play iterations, report, leave.
+"""The life of an agent: connect to the controller, bind the ranks, play the iterations, report, disconnect.
 
-One asyncio task reads the control stream; sockets and the timer call the players on the same thread. Whatever goes
-wrong ends in `_fail`, which tells the controller and stops everything here.
+One asyncio task reads the control stream; sockets and the timer call the players on the same thread. Every failure
+ends in `_fail`, which reports it to the controller and stops this agent.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
+from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
-from agents.host.ports import Ports, leased
+from agents.host.ports import Ports
 from agents.play.player import RankPlayer
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 PROGRESS_S = 0.25
 ABORT_S = 0.5
 RETIRE_SHARE = 4
-"""A streamed rank gives credit back whenever a quarter of its window is complete."""
+"""A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
 
 
 class Agent:
@@ -52,12 +53,12 @@ class Agent:
     Args:
         target: the controller, `unix:PATH` or `HOST:PORT`.
         token: shared secret that the controller expects.
-        name: how the controller and messages call this agent.
-        ports: the interfaces that its ranks are behind; None: wherever the system has their addresses.
-        tls: what it shows the controller, and asks of it.
-        stays: it plays one run after another, and waits for each.
-        told: called with a line for people when something begins or ends.
-        metrics: told how the run goes, where somebody scrapes them.
+        name: of this agent, in the topology and in messages.
+        ports: interfaces under test; None: bind to addresses that the system already has.
+        tls: certificates for the control stream; None: it is not encrypted.
+        stays: wait for the controller, and for a run that has a place for this agent.
+        report: called with a line of text when something begins or ends.
+        metrics: updated with the progress of the run; None: nobody scrapes them.
     """
 
     def __init__(
@@ -69,18 +70,18 @@ class Agent:
         ports: Ports | None = None,
         tls: TlsFiles | None = None,
         stays: bool = False,
-        told: Callable[[str], None] = lambda line: None,
+        report: Callable[[str], None] = lambda line: None,
         metrics: AgentMetrics | None = None,
     ) -> None:
         self._metrics = metrics
-        self._token, self._name, self._ports, self._stays, self._told = token, name, ports, stays, told
+        self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._players: dict[int, RankPlayer] = {}
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
         self._ready_owed = False
-        self._concerned: Sequence[int] = ()
+        self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
         self._lateness = Lateness()
         self._ticks_at_start: CoreTicks | None = None
@@ -89,24 +90,24 @@ class Agent:
         """Play one run.
 
         Raises:
-            RunAborted: the controller stopped the run or is gone.
-            EmulatorError: this agent cannot go on (the controller has been told).
+            RunAborted: the controller stopped the run, or the connection to it is lost.
+            EmulatorError: this agent cannot continue; the controller has received the reason.
         """
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         async with self._link:
             try:
-                await self._converse()
+                await self._take_part()
             except RunAborted:
                 raise
             except EmulatorError as error:
-                await self._say_abort(str(error), self._concerned)
+                await self._send_abort(str(error), self._unreachable)
                 raise
 
-    async def _converse(self) -> None:
+    async def _take_part(self) -> None:
         self._link.send(_hello(self._token, self._name, stays=self._stays))
         welcome: control.Welcome = await self._expect(control.Welcome)
-        self._told(f"in run {welcome.run_id}")
+        self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
         with TimerfdClock() as self._clock:
             async with (
@@ -125,7 +126,7 @@ class Agent:
                 self._make_players(setup, directory.places)
                 async with _background(self._report_progress(transport)):
                     await self._play()
-                await self._farewell(transport)
+                await self._send_farewell(transport)
 
     async def _bind(self, setup: control.Setup, transport: Transport, devices: Mapping[str, str]) -> None:
         transport.use_ports(
@@ -139,10 +140,10 @@ class Agent:
     async def _expect(self, kind: type[Any]) -> Any:
         value = await self._link.receive()
         while isinstance(value, control.Wait):
-            self._told(f"this run goes without it: {value.reason}")
+            self._report(f"waiting for the next run: {value.reason}")
             value = await self._link.receive()
         if not isinstance(value, kind):
-            raise RemoteProtocolError(f"the controller sent {type(value).__name__} where {kind.__name__} was due")
+            raise RemoteProtocolError(f"the controller sent {type(value).__name__} instead of {kind.__name__}")
         return value
 
     def _make_players(self, setup: control.Setup, places: control.Places) -> None:
@@ -169,7 +170,7 @@ class Agent:
             self._endpoints[place.rank].connect(directory, player)
 
     async def _play(self) -> None:
-        """Follow the controller until it says Finish."""
+        """Carry out the controller's messages until it sends Finish."""
         while True:
             self._receiving = asyncio.ensure_future(self._link.receive())
             await asyncio.wait([self._receiving, self._failure], return_when=asyncio.FIRST_COMPLETED)
@@ -178,14 +179,14 @@ class Agent:
             value = await self._receiving
             if isinstance(value, control.Finish):
                 return
-            self._follow(value)
+            self._carry_out(value)
 
-    def _follow(self, value: Any) -> None:
+    def _carry_out(self, value: Any) -> None:
         if isinstance(value, Chunk):
             if self._places[value.rank].is_resident:
                 self._kept[value.rank].append(value)
             self._players[value.rank].deliver(value)
-            self._say_ready()
+            self._send_ready_if_prefetched()
         elif isinstance(value, control.Prepare):
             self._prepare()
         elif isinstance(value, control.Start):
@@ -193,7 +194,7 @@ class Agent:
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
         else:
-            raise RemoteProtocolError(f"the controller sent {type(value).__name__} in mid-run")
+            raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
 
     def _prepare(self) -> None:
         self._ready_owed = True
@@ -201,10 +202,10 @@ class Agent:
             for chunk in chunks:
                 self._players[rank].deliver(chunk)
         gc.collect()
-        gc.freeze()  # what is here now lives through the iteration: not worth looking at again in its midst
-        self._say_ready()
+        gc.freeze()  # these objects live through the iteration: collections during it need not visit them
+        self._send_ready_if_prefetched()
 
-    def _say_ready(self) -> None:
+    def _send_ready_if_prefetched(self) -> None:
         if self._ready_owed and all(p.prefetched(self._places[r].window) for r, p in self._players.items()):
             self._ready_owed = False
             self._link.send(control.Ready())
@@ -225,14 +226,14 @@ class Agent:
             bytes_sent=sum(end.acknowledged_bytes for end in self._endpoints.values()),
             events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
             computing=any(player.is_computing for player in self._players.values()),
-            waiting_on=next(filter(None, (player.waits_for() for player in self._players.values())), ""),
+            waiting_on=next(filter(None, (player.waiting_on() for player in self._players.values())), ""),
         )
         if self._metrics is not None:
             self._metrics.progressed(bytes_sent=progress.bytes_sent, nodes_done=progress.events)
         return progress
 
-    async def _farewell(self, transport: Transport) -> None:
-        self._progress()  # what is scraped after the run is the whole of it
+    async def _send_farewell(self, transport: Transport) -> None:
+        self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
@@ -241,13 +242,13 @@ class Agent:
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():
-            self._concerned = between or ()
+            self._unreachable = between or ()
             self._failure.set_exception(EmulatorError(reason))
 
-    async def _say_abort(self, reason: str, ranks: Sequence[int]) -> None:
-        """Tell the controller, and wait until it has read that: it ends the conversation then.
+    async def _send_abort(self, reason: str, ranks: Sequence[int]) -> None:
+        """Send the reason to the controller and wait until it closes the stream, which it does after reading it.
 
-        Whoever gives up reading gives up the stream, and with it what has not been read at its other end.
+        Closing the stream first would drop what the controller has not read yet.
         """
         self._link.send(control.Abort(reason, ranks))
         with contextlib.suppress(asyncio.TimeoutError):
@@ -270,10 +271,10 @@ class Agent:
 
 
 @contextlib.asynccontextmanager
-async def _background(work: Any) -> Any:
+async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
     try:
-        yield task
+        yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -281,9 +282,9 @@ async def _background(work: Any) -> Any:
 
 
 def _peak_rss_bytes() -> int:
-    """Most memory this process had, 0 if the kernel does not say.
+    """Peak resident memory of this process; 0 if the kernel does not report it.
 
-    Not getrusage's: that is kept over exec, so it would be the controller's where the controller is the larger.
+    Not from getrusage: its peak survives exec, so it would include the controller that started this process.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)

@@ -1,4 +1,4 @@
-"""`charkha agent`: what runs next to a NIC, started by hand."""
+"""`charkha agent`: an agent started by hand, on the machine whose NIC carries the traffic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ run. docs/physical.md walks through it.
 
 
 _SECURITY = {
-    "--token-file": f"secret that the controller demands (default: {TOKEN_VARIABLE})",
+    "--token-file": f"file with the secret that the controller requires (default: {TOKEN_VARIABLE})",
     "--tls-cert": "own certificate, PEM; encrypts control",
     "--tls-key": "key of the certificate, PEM",
     "--tls-ca": "authority that must have issued the controller's certificate, PEM",
@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     """Play runs until interrupted.
 
     Raises:
-        EmulatorError: no token, an interface that cannot be used, a controller that refuses the agent; interrupted.
+        EmulatorError: no token, an unusable interface, a controller that refuses the agent, or an interrupt.
     """
-    # No other command needs what an agent is made of.
+    # Imported here because no other command needs an agent's modules.
     from agents.host.ports import Ports
     from agents.process import run_staying_agent
     from agents.staying_agent import StayingAgent
@@ -73,12 +73,12 @@ def run(args: argparse.Namespace) -> int:
     target: str = args.controller
     secret = read_token(args.token_file)
     if not target.startswith("unix:"):
-        _check(target)
+        _check_address(target)
         if secret is None:
             raise InputError(f"a token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
     name = args.name or socket.gethostname()
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         print(f"charkha agent {visible(name)}: {visible(line)}", file=sys.stderr, flush=True)
 
     with contextlib.ExitStack() as stack:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
                 secret or "",
                 ports=Ports(tuple(args.interface)),
                 tls=tls_files(args.tls_cert, args.tls_key, args.tls_ca),
-                told=tell,
+                report=report,
                 metrics=_metrics(args.metrics, name, stack),
             )
         )
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> AgentMetrics | None:
-    """Metrics that are served until the stack is left; None if nobody asked for them."""
+    """Metrics that are served until the stack is closed; None without --metrics."""
     if address is None:
         return None
     from emulator.telemetry.agent_metrics import AgentMetrics
@@ -110,7 +110,7 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     return metrics
 
 
-def _check(target: str) -> None:
+def _check_address(target: str) -> None:
     host, colon, port = target.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise InputError(f"--controller {target}: write HOST:PORT, as 192.0.2.1:4790 or [2001:db8::1]:4790")
+        raise InputError(f"--controller {target}: give HOST:PORT, for example 192.0.2.1:4790 or [2001:db8::1]:4790")

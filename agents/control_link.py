@@ -1,4 +1,4 @@
-"""An agent's end of the control conversation: one bidirectional gRPC stream, values in and out."""
+"""An agent's end of the control stream: bidirectional gRPC, control values in and out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from emulator.errors import ControllerRefusal, RunAborted
 from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.tls import TlsFiles
 
-_AIO: Any = grpc.aio  # the published type information lags behind: no optional request iterator, no EOF
+_AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
-    # A controller whose machine vanished is noticed within a second; one that ended closes the stream at once.
+    # Detects within a second that the controller's machine is gone. A controller that ends closes the stream at once.
     ("grpc.keepalive_time_ms", 500),
     ("grpc.keepalive_timeout_ms", 500),
     ("grpc.http2.max_pings_without_data", 0),
@@ -31,12 +31,12 @@ _OPTIONS = [
 class ControlLink:
     """Async context manager around the stream to `target` (`unix:PATH` or `HOST:PORT`).
 
-    `send` never blocks; `receive` waits for the controller's next value. Questions after the clock are answered here.
+    `send` never blocks; `receive` waits for the controller's next value. Clock queries are answered here.
 
     Args:
         target: the controller.
-        tls: what both sides show each other; None: nothing is encrypted.
-        is_patient: wait until somebody listens there, however long that takes.
+        tls: certificates; None: the stream is not encrypted.
+        is_patient: wait without limit until a controller listens at `target`.
     """
 
     def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
@@ -71,8 +71,9 @@ class ControlLink:
         """The controller's next value.
 
         Raises:
-            RunAborted: the controller asked to stop, or is gone.
-            ControllerRefusal: it will not have this agent.
+            RunAborted: the controller stopped the run, or the connection to it is lost.
+            ControllerRefusal: the controller refuses this agent.
+            RemoteProtocolError: the controller sent a damaged message.
         """
         while True:
             value = await self._next()
@@ -86,15 +87,15 @@ class ControlLink:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise _why(error) from error
+            raise _reason(error) from error
         if message is _AIO.EOF:
-            raise RunAborted(await self._ended())
+            raise RunAborted(await self._closing_reason())
         return decode_controller(message)
 
     async def drained(self) -> None:
-        """The controller has read everything queued, and ended the conversation, or is gone.
+        """Wait until the controller has read everything queued and closed the stream, or is gone.
 
-        A stream that is given up before takes along what the controller has not read yet.
+        Closing the stream first would drop what the controller has not read yet.
         """
         await self.written()
         with contextlib.suppress(grpc.aio.AioRpcError):
@@ -102,13 +103,13 @@ class ControlLink:
                 pass
 
     async def written(self) -> None:
-        """Everything queued has gone out; nothing more can be sent."""
+        """Wait until everything queued is sent; nothing can be sent afterwards."""
         self._outgoing.put_nowait(None)
         await self._writer
 
-    async def _ended(self) -> str:
+    async def _closing_reason(self) -> str:
         code, details = await self._call.code(), await self._call.details()
-        return details or f"the controller ended the conversation ({code.name})"
+        return details or f"the controller closed the control stream ({code.name})"
 
     async def _write(self) -> None:
         try:
@@ -118,10 +119,10 @@ class ControlLink:
                 await self._call.write(encode_agent(value))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the reading side sees the same broken stream and says why
+            return  # the reading side sees the same broken stream and reports the reason
 
 
-def _why(error: grpc.aio.AioRpcError) -> RunAborted:
+def _reason(error: grpc.aio.AioRpcError) -> RunAborted:
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return RunAborted(f"the controller is gone ({error.details()})")
     reason = error.details() or error.code().name

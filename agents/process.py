@@ -1,4 +1,4 @@
-"""An agent as a process: event loop, exit code, one line on stderr when it fails."""
+"""Runs an agent in this process: event loop, exit code, one line on stderr if it fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run_agent(target: str, *, token: str, name: str) -> int:
     """Run one agent until its run is over.
 
     Returns:
-        The exit code: 0 when the run finished, else that of the error, which is on stderr.
+        The exit code: 0 if the run finished, else that of the error, which is printed to stderr.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -30,7 +30,7 @@ def run_staying_agent(agent: StayingAgent) -> None:
     """Play one run after another until interrupted.
 
     Raises:
-        EmulatorError: as StayingAgent.serve.
+        EmulatorError: see StayingAgent.serve.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(agent.serve())

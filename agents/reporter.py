@@ -1,4 +1,4 @@
-"""Collects what the players of an agent did and hands it to the controller in batches, as it happens."""
+"""Collects what an agent's players report, and sends it to the controller in batches while the run goes on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ BATCH = 512
 
 
 class Reporter:
-    """A PlayObserver: completions go out every 50 ms or 512 of them, before the iteration they belong to is done.
+    """A PlayObserver that sends completions every 50 ms or when 512 are collected, and before IterationDone.
 
     Args:
         send: queues a value for the controller.
         fail: stops the agent with a reason.
-        streamed: ranks whose program does not fit their window: they give credits back.
-        ranks: how many ranks play here.
+        streamed: ranks whose program does not fit their window; they return credits.
+        ranks: number of ranks that play in this agent.
+
+    Attributes:
+        events: nodes reported as retired, over all ranks and iterations.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Reporter:
             self._flush_spans(iteration)
 
     def failed(self, rank: int, peer: int, reason: str) -> None:
-        """See PlayObserver; what was measured goes out first."""
+        """See PlayObserver; completions collected so far are sent first."""
         self.flush()
         self._fail(reason, (rank, peer))
 
@@ -81,7 +84,7 @@ class Reporter:
         self.flush()
 
     def flush(self) -> None:
-        """Hand over what has been collected."""
+        """Send the completions collected so far."""
         if self._batch:
             self._send(_columns(self._batch))
             self._batch = []

@@ -1,4 +1,4 @@
-"""An agent that stays: it plays one run after another until it is stopped."""
+"""An agent that plays one run after another until it is stopped; `charkha agent` starts it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PEAK_MEMORY = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True, slots=True)
 class StayingAgent:
-    """What an agent started by hand was told; see Agent.
+    """The settings of an agent started by hand; see Agent.
 
     Attributes:
-        told: called with a line for people when something begins or ends.
-        metrics: kept up to date, where somebody scrapes them.
+        report: called with a line of text when something begins or ends.
+        metrics: updated with the progress of the run; None: nobody scrapes them.
     """
 
     target: str
@@ -36,20 +36,20 @@ class StayingAgent:
     token: str = field(repr=False)
     ports: Ports | None = None
     tls: TlsFiles | None = None
-    told: Callable[[str], None] = print
+    report: Callable[[str], None] = print
     metrics: AgentMetrics | None = None
 
     async def serve(self) -> None:
         """Play runs until interrupted.
 
         Raises:
-            RunInterrupted: SIGINT or SIGTERM came; a run that was under way is told.
-            ControllerRefusal: the controller does not let this agent in.
-            HostError: an interface cannot be used, or control would leave through it.
+            RunInterrupted: SIGINT or SIGTERM was received; a run in progress is aborted.
+            ControllerRefusal: the controller refuses this agent.
+            HostError: an interface cannot be used, or the control stream would leave through it.
             InputError: a file of `tls` cannot be used.
         """
         if self.tls is not None:
-            self.tls.channel_credentials()  # files that cannot be used end it now, not at every run
+            self.tls.channel_credentials()  # unusable files are an error now, not at every run
         loop, runs = asyncio.get_running_loop(), asyncio.current_task()
         assert runs is not None
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -63,17 +63,17 @@ class StayingAgent:
     async def _play_one(self) -> None:
         if self.ports is not None:
             self.ports.check(self.target)
-        self.told(f"waiting for a run at {self.target}")
+        self.report(f"waiting for a run at {self.target}")
         _forget_peak_memory()
         try:
             await self._agent().run()
-            self.told("the run is over")
+            self.report("the run is over")
         except ControllerRefusal:
             raise
         except RunAborted as error:
-            self.told(f"the run is over: {error.reason}")
+            self.report(f"the run is over: {error.reason}")
         except EmulatorError as error:
-            self.told(str(error))
+            self.report(str(error))
         finally:
             if self.metrics is not None:
                 self.metrics.ended()
@@ -88,12 +88,12 @@ class StayingAgent:
             ports=self.ports,
             tls=self.tls,
             stays=True,
-            told=self.told,
+            report=self.report,
             metrics=self.metrics,
         )
 
 
 def _forget_peak_memory() -> None:
-    """The next run's peak is its own, as far as the kernel can be told so (proc_pid_clear_refs(5))."""
+    """Reset the kernel's peak of resident memory, so that the next run reports its own (proc_pid_clear_refs(5))."""
     with contextlib.suppress(OSError):
         _PEAK_MEMORY.write_text("5")

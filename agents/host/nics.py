@@ -1,4 +1,4 @@
-"""The interfaces that carry the addresses of an agent's ranks, and what is known of them."""
+"""Facts about the interfaces that carry the addresses of an agent's ranks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LOOPBACK = "lo"
 
 
 def nics_of(addresses: Iterable[str], devices: Mapping[str, str]) -> list[NicFacts]:
-    """Facts of every interface that carries one of the addresses, by name; what cannot be found out is left out.
+    """Facts of every interface that carries one of the addresses, sorted by name. Unknown facts are omitted.
 
     Args:
-        addresses: numeric.
-        devices: address → interface, where that is known already.
+        addresses: numeric IP addresses.
+        devices: address → interface, as far as it is known already.
     """
     wanted = set(addresses)
     elsewhere = {address for address in wanted if address not in devices and not ip_address(address).is_loopback}
@@ -33,5 +33,5 @@ def nics_of(addresses: Iterable[str], devices: Mapping[str, str]) -> list[NicFac
 def _holders() -> Mapping[str, str]:
     try:
         return iproute.holders()
-    except HostError:  # no ip command: nobody says
+    except HostError:  # without the ip command the interfaces stay unknown
         return {}

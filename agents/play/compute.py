@@ -1,7 +1,7 @@
-"""Compute as time: one resource that runs a node after the other on an exact schedule.
+"""Compute nodes as time: a resource that runs one node at a time on an exact schedule.
 
-A node's end is its begin plus its duration, and the next begins there, however late anybody looks: lateness of alarms
-delays what is observed, never what follows, so that a thousand nodes of 2 µs take 2 ms and not a thousand wake-ups.
+A node ends at its begin plus its duration, and the next node begins at that moment, even if the alarm comes late. Late
+alarms delay the observation of a node, never the schedule: a thousand nodes of 2 µs take 2 ms, not a thousand wake-ups.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from agents.play.window import Node
 
 
 class ComputeResource:
-    """The CPU or the device of a rank: one node at a time, in ready order, ties by node id."""
+    """The CPU or the device of a rank: one node at a time, in the order they become ready, ties by node id.
+
+    Attributes:
+        running: the node that runs; None: idle.
+        ends_ns: when the running node ends.
+    """
 
     __slots__ = ("_free_ns", "_queue", "ends_ns", "running")
 
@@ -23,11 +28,11 @@ class ComputeResource:
         self.ends_ns = 0
 
     def enqueue(self, node: Node) -> None:
-        """The node is ready since node.ready_ns."""
+        """Queue a node that is ready since node.ready_ns."""
         heapq.heappush(self._queue, (node.ready_ns, node.node_id, node))
 
     def begin_next(self) -> int | None:
-        """Begin the next waiting node if idle; returns when it begins, None if nothing begins."""
+        """Begin the next queued node if idle; returns when it begins, or None if no node begins."""
         if self.running is not None or not self._queue:
             return None
         ready_ns, _, node = heapq.heappop(self._queue)
@@ -36,7 +41,7 @@ class ComputeResource:
         return begin_ns
 
     def end(self) -> Node:
-        """The running node has ended; returns it."""
+        """End the running node and return it."""
         node = self.running
         assert node is not None
         self.running, self._free_ns = None, self.ends_ns

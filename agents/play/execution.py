@@ -1,6 +1,6 @@
-"""One collective on one rank, from posting to done: walks the algorithm's lanes over an endpoint.
+"""One collective on one rank, from post to done: plays the algorithm's lanes over an endpoint.
 
-No IO and no clock: the player hands in arrivals, credits and acknowledgements and asks afterwards whether it is done.
+No IO and no clock: the player passes in arrivals, credits and acknowledgements and then checks whether it is done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from emulator.roce.constants import LOOKAHEAD_STEPS
 
 
 class _LaneState:
-    """Where one lane is: which receives its step still misses, and what came for later steps."""
+    """Progress of one lane.
+
+    Attributes:
+        ahead: steps whose credits are granted and which have not begun.
+        early: peer → transfers that arrived before the step that receives them.
+        missing: peer → transfers that the present step still waits for.
+        waiting: how many those are.
+        expected_bytes: payload of the receives of all steps begun so far.
+    """
 
     __slots__ = ("ahead", "early", "expected_bytes", "missing", "steps", "tag", "waiting")
 
@@ -36,21 +44,21 @@ class Execution:
     Args:
         serial: number of this collective in the run (see tags).
         ranks: world ranks of the group, by member number.
-        credited: peers (world ranks) whose credit came before we posted; None = credits are off.
+        credited: peers (world ranks) whose credit arrived before this post; None: credits are off.
 
     Attributes:
         bytes_sent, bytes_received: payload so far.
-        arrival_ns: when the last of it came, 0 before any did.
-        early: for the owner: payload came before this was made.
-        is_done: every lane is exhausted and every send is acknowledged.
-        has_posted: something was handed to the endpoint; for the owner to take back once it has flushed.
+        arrival_ns: when the last payload arrived; 0: none yet.
+        early: set by the owner if payload arrived before the post.
+        is_done: every lane is finished and every send is acknowledged.
+        has_posted: a transfer was posted to the endpoint; the owner resets it when it flushes.
     """
 
     __slots__ = (
         "_credited",
+        "_deferred",
         "_endpoint",
         "_granted",
-        "_held",
         "_lanes",
         "_open_lanes",
         "_ranks",
@@ -79,7 +87,7 @@ class Execution:
         self._lanes = [_LaneState(data_tag(serial, number), lane) for number, lane in enumerate(lanes)]
         self._open_lanes = len(lanes)
         self._unacknowledged = 0
-        self._held: dict[int, list[tuple[int, int]]] = {}
+        self._deferred: dict[int, list[tuple[int, int]]] = {}
         self._granted: set[int] = set()
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -94,7 +102,11 @@ class Execution:
             self._advance(lane)
 
     def arrived(self, peer: int, lane_number: int, size: int, now: int, count: int = 1) -> None:
-        """Transfers from rank `peer` are here, `count` of one size."""
+        """`count` transfers of `size` bytes from rank `peer` have arrived.
+
+        Raises:
+            LocalProtocolError: the algorithm has no such lane.
+        """
         if lane_number >= len(self._lanes):
             raise LocalProtocolError(f"rank {peer} sent on lane {lane_number} of an algorithm with {len(self._lanes)}")
         self.bytes_received += size * count
@@ -104,7 +116,7 @@ class Execution:
         if not missing:
             lane.early[peer] = lane.early.get(peer, 0) + count
             return
-        if count > 1:  # the others are for what is missing besides, or for later steps
+        if count > 1:  # the others complete further receives of this step, or belong to later steps
             more = min(missing, count) - 1
             lane.early[peer] = lane.early.get(peer, 0) + count - 1 - more
             lane.waiting -= more
@@ -115,27 +127,27 @@ class Execution:
             self._advance(lane)
 
     def credit(self, peer: int) -> None:
-        """Rank `peer` has posted: what was held for it may go."""
+        """Rank `peer` has posted: post the sends that were deferred until then."""
         if self._credited is None:
             return
         self._credited.add(peer)
-        for tag, size in self._held.pop(peer, ()):
+        for tag, size in self._deferred.pop(peer, ()):
             self.has_posted = True
             self._endpoint.post(peer, tag, size)
 
     def acknowledged(self) -> None:
-        """One of our transfers is at its receiver."""
+        """The receiver has acknowledged one of this rank's transfers."""
         self._unacknowledged -= 1
         if not self._unacknowledged and not self._open_lanes:
             self.is_done = True
 
-    def waits_for(self) -> str:
-        """What is missing, in words."""
+    def waiting_on(self) -> str:
+        """What the collective is waiting on, for messages."""
         silent = sorted({peer for lane in self._lanes for peer, count in lane.missing.items() if count})
         if silent:
             return f"payload from ranks {', '.join(map(str, silent[:8]))}"
-        if self._held:
-            return f"ranks {', '.join(map(str, sorted(self._held)[:8]))} to post it too"
+        if self._deferred:
+            return f"ranks {', '.join(map(str, sorted(self._deferred)[:8]))} to post it too"
         return f"{self._unacknowledged} acknowledgements"
 
     def _advance(self, lane: _LaneState) -> None:
@@ -147,12 +159,12 @@ class Execution:
                 return
             if step.sends:
                 self._send(step.sends, lane.tag)
-            for member, _, size in step.recvs:  # taken from what came early, or awaited
+            for member, _, size in step.recvs:  # has arrived early, or is still missing
                 peer = ranks[member]
                 lane.expected_bytes += size
-                came = early.get(peer)
-                if came:
-                    early[peer] = came - 1
+                arrived = early.get(peer)
+                if arrived:
+                    early[peer] = arrived - 1
                 else:
                     missing[peer] = missing.get(peer, 0) + 1
                     lane.waiting += 1
@@ -181,7 +193,7 @@ class Execution:
                 self.has_posted = True
                 post(peer, tag, size)
             else:
-                self._held.setdefault(peer, []).append((tag, size))
+                self._deferred.setdefault(peer, []).append((tag, size))
 
     def _end_lane(self) -> None:
         self._open_lanes -= 1
@@ -195,5 +207,5 @@ class Execution:
         expected = sum(lane.expected_bytes for lane in self._lanes)
         if expected != self.bytes_received:
             raise LocalProtocolError(
-                f"a collective of {len(self._ranks)} ranks brought {self.bytes_received} bytes, not {expected}"
+                f"a collective of {len(self._ranks)} ranks received {self.bytes_received} bytes instead of {expected}"
             )

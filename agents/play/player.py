@@ -1,8 +1,7 @@
-"""A rank at play: nodes become ready, occupy the CPU, the device or the network, complete, and make others ready.
+"""Plays one rank: nodes become ready, occupy the CPU, the device or the network, complete, and make others ready.
 
-No IO of its own: a clock wakes it, an endpoint carries its transfers, an observer hears what completed. Times of
-compute are exact by schedule (see compute.py); times of communication are when it was posted and when its last event
-was seen.
+No IO of its own: a clock wakes the player, an endpoint carries its transfers, an observer receives what completed.
+Compute follows an exact schedule (see compute.py). A communication's times are those of its post and its last event.
 """
 
 from __future__ import annotations
@@ -28,23 +27,22 @@ from emulator.planner.schedule import Collective
 from emulator.trace.model import CommKind, Resource
 
 IDLE_REPORT_NS = 2_000_000
-"""A rank with nothing to compute reports its room this soon, full batch or not: others may wait for what comes next."""
+"""An idle rank reports the room in its window after this time even if the batch is not full: others may wait for it."""
 
 _NEVER = 1 << 63
-_SPANS = 256
-"""Spans of compute that are held before they are told."""
+_SPANS_PER_REPORT = 256
 _NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
 
 
 class PlayObserver(Protocol):
-    """Who hears what a player did."""
+    """Receives what a player did."""
 
     def completed(self, completion: Completion) -> None:
         """A communication node is done."""
         ...
 
     def retired(self, rank: int, nodes: int) -> None:
-        """So many more nodes are complete: there is room for as many in the window."""
+        """`nodes` more nodes are complete: the window has room for as many."""
         ...
 
     def iteration_done(self, iteration: int, summary: RankSummary) -> None:
@@ -52,16 +50,16 @@ class PlayObserver(Protocol):
         ...
 
     def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
-        """The device was busy in these spans (start, end), ns, which are told in order."""
+        """The device was busy in these spans (start, end) in ns; spans are reported in order of time."""
         ...
 
     def failed(self, rank: int, peer: int, reason: str) -> None:
-        """The rank cannot go on: it does not reach `peer` any more."""
+        """The rank cannot continue: it cannot reach `peer`."""
         ...
 
 
 class _Pending:
-    """A communication under way: when it was posted, and its execution where it is a collective."""
+    """A communication in progress: when it was posted, and the execution of a collective."""
 
     __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns")
 
@@ -71,7 +69,17 @@ class _Pending:
 
 
 class RankPlayer:
-    """Plays one rank. Implements EndpointEvents; see the module for what is exact."""
+    """Plays one rank. Implements EndpointEvents.
+
+    Args:
+        endpoint: carries the transfers.
+        clock: wakes the player.
+        observer: receives what completed.
+        settings: of the run; the same for all ranks.
+        nodes: length of the rank's program.
+        retire_batch: complete nodes that are reported at once.
+        lateness: collects how late communications are posted.
+    """
 
     def __init__(
         self,
@@ -109,7 +117,7 @@ class RankPlayer:
         self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, now)
         self._needs_flush = False
 
-    # --- what the agent calls -----------------------------------------------------------------------------------
+    # --- called by the agent ------------------------------------------------------------------------------------
 
     @property
     def is_computing(self) -> bool:
@@ -122,13 +130,18 @@ class RankPlayer:
         return self._window.completed - self._retired
 
     def prefetched(self, wanted: int) -> bool:
-        """The next iteration's first `wanted` nodes (or all, if fewer) are here."""
+        """Whether the next iteration's first `wanted` nodes (or all, if fewer) have been delivered."""
         return self._window.delivered >= min(wanted, self._nodes)
 
     def deliver(self, chunk: Chunk) -> None:
-        """The next positions of the program; before `begin` they wait for it."""
+        """Take the next positions of the program; before `begin` they wait for it.
+
+        Raises:
+            LocalProtocolError: the chunk does not continue the program.
+        """
         if chunk.first_position != self._window.delivered:
-            raise LocalProtocolError(f"rank {self.rank} got position {chunk.first_position}, not the next one")
+            expected = self._window.delivered
+            raise LocalProtocolError(f"rank {self.rank} received position {chunk.first_position} instead of {expected}")
         for node in self._window.deliver(chunk):
             communication = node.communication
             if communication is not None and communication.kind.is_collective:
@@ -143,21 +156,21 @@ class RankPlayer:
         """Start the iteration when the clock reaches `at_ns`."""
         self._clock.call_at(at_ns, partial(self._begin, iteration))
 
-    def waits_for(self) -> str:
-        """What holds the rank up, in words; "" where nothing does."""
+    def waiting_on(self) -> str:
+        """What the rank's oldest communication is waiting on, for messages; "" if no communication is in progress."""
         for pending in self._pending.values():
             communication = pending.node.communication
             assert communication is not None
             execution = pending.execution
-            what = execution.waits_for() if execution is not None else f"rank {communication.peer}"
+            what = execution.waiting_on() if execution is not None else f"rank {communication.peer}"
             return f"rank {self.rank}: {communication.kind.label} (node {pending.node.node_id}) waits for {what}"
         return ""
 
-    # --- what the endpoint reports ------------------------------------------------------------------------------
+    # --- reported by the endpoint -------------------------------------------------------------------------------
 
     def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         """See EndpointEvents."""
-        if self._due_ns <= now:  # what ended by then on the CPU and the device counts before what happened now
+        if self._due_ns <= now:  # compute that ended before now comes first
             self._advance(now)
         serial = tag & tags.SERIAL_MASK
         pending = self._pending.get(serial)
@@ -227,7 +240,7 @@ class RankPlayer:
         )
 
     def _advance(self, now: int) -> None:
-        """Do all that can be done by `now`, then arrange to be woken for what ends next."""
+        """Do everything that is due by `now`, then set an alarm for the next node that ends."""
         if self._iteration is None:
             return
         next_to_end = self._compute(now)
@@ -278,10 +291,10 @@ class RankPlayer:
     # --- compute ------------------------------------------------------------------------------------------------
 
     def _compute(self, now: int) -> ComputeResource | None:
-        """Begin and end nodes as their schedule has it up to `now`; returns whose node ends next, if any runs.
+        """Begin and end compute nodes on schedule up to `now`; returns the resource whose node ends next, if any.
 
-        Communications that become ready wait in `_to_post` meanwhile: they are posted at `now`, not before, and so
-        everything is told to the observer and counted in the order of time.
+        Communications that become ready go to `_to_post`: they are posted at `now`, not earlier, so the observer
+        receives everything in the order of time.
         """
         while True:
             while self._ready:
@@ -307,17 +320,17 @@ class RankPlayer:
             self._usage.device_begins(begin_ns)
 
     def _end_compute(self, now: int) -> None:
-        """End what ends at `now`: both at once where both do, so that what they make ready is in order."""
+        """End the nodes that end at `now`, on both resources, before their dependents begin."""
         for resource in (self._cpu, self._device):
             if resource.running is not None and resource.ends_ns == now:
                 node = resource.end()
                 if resource is self._device:
                     self._usage.device_ends(now, node.duration_ns)
-                    if self._usage.spans > _SPANS:
-                        self._tell_spans()
+                    if self._usage.spans > _SPANS_PER_REPORT:
+                        self._report_spans()
                 self._complete(node, now)
 
-    def _tell_spans(self) -> None:
+    def _report_spans(self) -> None:
         assert self._iteration is not None
         *closed, last = self._usage.take_spans()
         self._usage.resume_span(last)
@@ -377,7 +390,7 @@ class RankPlayer:
             self._end_collective(serial, pending, execution, now)
 
     def _settle(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
-        """After an event: hand on what it made possible; when the collective is done, the next of its group may go."""
+        """After an event: flush what it posted; if the collective is done, post the next one of its group."""
         if not execution.is_done:
             if execution.has_posted:
                 execution.has_posted = False
@@ -431,7 +444,7 @@ class RankPlayer:
         self, serial: int, pending: _Pending, now: int, *, arrival_ns: int = 0, early: bool = False
     ) -> None:
         assert self._iteration is not None
-        now = max(now, pending.post_ns)  # an event may have been read off the network just before the post
+        now = max(now, pending.post_ns)  # an event may have been read from the network just before the post
         del self._pending[serial]
         self._usage.communication(-1, now)
         self._observer.completed(

@@ -1,4 +1,4 @@
-"""The 64-bit tags of transfers: what it is (2 bits), its lane (6 bits), which communication of the run (56 bits)."""
+"""The 64-bit tags of transfers: kind (2 bits), lane (6 bits), number of the communication in the run (56 bits)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,18 @@
-"""How a rank spent its time: device busy, communication under way, both."""
+"""How a rank spends its time: device busy, communication in progress, both."""
 
 from __future__ import annotations
 
 
 class Usage:
-    """Integrates activity over time, in ns. Device = compute nodes that are not CPU operations, one at a time.
+    """Integrates activity over time, in ns. The device runs compute nodes that are not CPU operations, one at a time.
 
-    Told in the order of time all three are exact. What is told late (a node that was delivered after it could have
-    begun) counts as compute in full, and as overlap only from when it was told.
+    All three sums are exact if events are reported in order of time. A node that is reported late (it was delivered
+    after it could have begun) counts as compute in full, and as overlap only from its report on.
+
+    Attributes:
+        compute_ns: the device was busy.
+        communication_ns: at least one communication was in progress.
+        overlap_ns: both at once.
     """
 
     __slots__ = (
@@ -30,7 +35,7 @@ class Usage:
         self._spans: list[tuple[int, int]] = []
 
     def communication(self, change: int, now: int) -> None:
-        """`change` more (or fewer) communications are under way from `now` on."""
+        """`change` more (or fewer, if negative) communications are in progress from `now` on."""
         self._integrate(now)
         self._communications += change
 
@@ -48,16 +53,16 @@ class Usage:
 
     @property
     def spans(self) -> int:
-        """How many spans `take_spans` would give."""
+        """How many spans `take_spans` would return."""
         return len(self._spans)
 
     def take_spans(self) -> list[tuple[int, int]]:
-        """(start, end) of the spans in which the device was busy that were not taken yet, nodes back to back as one."""
+        """(start, end) of the busy spans of the device that were not taken yet; adjacent nodes form one span."""
         taken, self._spans = self._spans, []
         return taken
 
     def resume_span(self, span: tuple[int, int]) -> None:
-        """Put the last span back: what follows may extend it."""
+        """Put the last span back: the next node may extend it."""
         self._spans.insert(0, span)
 
     def _add_span(self, start: int, end: int) -> None:

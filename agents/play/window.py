@@ -1,4 +1,4 @@
-"""The nodes of a rank that are here and not yet complete: a window on its program, never all of it."""
+"""The window of a rank: the nodes of its program that have been delivered and are not complete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emulator.planner.rank_program import Chunk, PlannedCommunication
 from emulator.trace.model import Resource
 
 REMEMBERED_ENDS = 4096
-"""Of a streamed program the ends one in of the newest complete nodes are known exactly."""
+"""How many of the newest complete nodes have an exact end; older ones share the latest end among them."""
 
 _NETWORK = int(Resource.NETWORK)
 
@@ -30,16 +30,16 @@ class Node:
 
 
 class Window:
-    """Positions arrive in order; a dependency that is not here any more is complete.
+    """Positions arrive in order; a dependency that has left the window is complete.
 
-    Its end still counts: a node may be delivered long before or after what it depends on has ended.
+    Its end still counts: a node may be delivered long before or long after its dependencies end.
 
     Args:
         nodes: length of the program.
 
     Attributes:
-        delivered: positions that have come in this iteration.
-        completed: how many of them are complete.
+        delivered: positions delivered in this iteration.
+        completed: how many of those are complete.
     """
 
     __slots__ = ("_ends", "_length", "_nodes", "_older_end_ns", "completed", "delivered")
@@ -48,12 +48,12 @@ class Window:
         self._length = nodes
         self._nodes: dict[int, Node] = {}
         self._ends: dict[int, int] = {}  # position → end, in order of completion
-        self._older_end_ns = 0  # the latest of those that are not in it any more
+        self._older_end_ns = 0  # the latest end of complete nodes that are no longer in _ends
         self.delivered = 0
         self.completed = 0
 
     def deliver(self, chunk: Chunk) -> Iterator[Node]:
-        """Take the chunk in; yields its nodes, `waiting` settled against what is incomplete at that moment."""
+        """Add a chunk; yields its nodes, with `waiting` counting the dependencies that are incomplete now."""
         distances = chunk.distance.tolist()
         first = 0
         durations = chunk.duration_ns.tolist()
@@ -75,7 +75,7 @@ class Window:
             yield node
 
     def complete(self, node: Node, now: int) -> Iterator[Node]:
-        """The node is complete; yields the nodes that this makes ready, their ready_ns set."""
+        """Complete a node; yields the nodes that this makes ready, with ready_ns set."""
         del self._nodes[node.position]
         self.completed += 1
         if self.delivered < self._length:
@@ -88,7 +88,7 @@ class Window:
                 yield dependent
 
     def clear(self) -> None:
-        """Back to an empty window at the beginning of the program."""
+        """Empty the window and return to the beginning of the program."""
         self._nodes.clear()
         self._ends.clear()
         self._older_end_ns = 0

@@ -1,13 +1,13 @@
-"""The one interface between a player and a network: transfers with a tag, done when acknowledged.
+"""The interface between a player and a network: transfers with a tag, done when acknowledged.
 
-What every transport promises (tests/integration/transport_conformance.py holds all of them to it):
+Every transport guarantees (tests/integration/transport_conformance.py checks all of them):
 - A transfer of any size from 0 bytes up arrives once, complete, or the endpoint fails with `failed`.
 - `acknowledged` for a transfer comes after the peer's transport has all its bytes,
-  whether or not anyone there waits for it.
+  whether or not a receive is posted there.
 - Transfers between two ranks arrive, and are acknowledged, in the order they were posted. A transfer of 0 bytes is a
   control message: it may overtake payload (never another control message), so that it does not queue behind gigabytes.
 - Memory is bounded: a transport cuts a transfer into messages of at most `message_bytes` and keeps few in flight.
-- It sends only to addresses in its directory, and to nobody before `connect`.
+- A transport sends only to addresses in its directory, and nothing before `connect`.
 
 Posting is cheap and may be deferred: `flush` ends a batch. A player posts all the sends of a step, then flushes once.
 Events come on the same thread, never from inside `post` or `flush`.
@@ -34,12 +34,12 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The port that a rank is at, as an agent sees it.
+    """The port that a rank uses, as an agent sees it.
 
     Attributes:
-        number: ranks with the same number share it.
+        number: ranks with the same number share the port.
         line_rate_bps: bit/s; 0 if not specified.
-        cap_bps: most that this agent's ranks at it may send together, headers of every layer included; 0: no cap.
+        cap_bps: rate limit of all of this agent's ranks at the port, headers of every layer included; 0: no cap.
     """
 
     number: int = 0
@@ -59,7 +59,7 @@ class EndpointEvents(Protocol):
     """What an endpoint reports to its player; `now` is nanoseconds on the transport's clock."""
 
     def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
-        """The last byte of a transfer from rank `peer` is here; one in, where several like it have come at once."""
+        """The last byte of a transfer from rank `peer` has arrived; `count`: equal transfers that came at once."""
         ...
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
@@ -81,11 +81,11 @@ class Endpoint(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the port it got."""
+        """Where it listens, with the port that the system chose."""
         ...
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
-        """Learn where the other ranks listen and who wants to hear; must come before the first post."""
+        """Set where the other ranks listen and who receives events; must come before the first post."""
         ...
 
     def post(self, peer: int, tag: int, size: int) -> None:
@@ -98,11 +98,11 @@ class Endpoint(Protocol):
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Payload that its receivers have, as far as they have said so."""
+        """Payload that receivers have acknowledged, in bytes."""
         ...
 
     def counters(self) -> Sequence[FlowCounters]:
-        """A snapshot of every flow from here, and of those to here where the receiver knows more than the sender."""
+        """A snapshot of every outgoing flow, and of incoming flows if the receiver counts more than the sender."""
         ...
 
     def close(self) -> None:
@@ -119,15 +119,15 @@ class Transport(Protocol):
         ...
 
     def use_ports(self, ports: Mapping[int, Port]) -> None:
-        """Learn at which port each rank is, before any is opened; of no interest where nothing is paced."""
+        """Set the port of each rank, before any endpoint is opened; transports without pacing ignore it."""
         return
 
     def facts(self) -> Mapping[str, Parameter]:
-        """What is known in the end besides the flows: buffers, offloads, drops by reason."""
+        """Facts for the manifest in addition to the flows: buffers, offloads, drops by reason."""
         return {}
 
     def silence(self) -> Silence | None:
-        """The longest one there is now; None if nobody owes an acknowledgement, or nobody knows."""
+        """The longest silence at present; None if no acknowledgement is owed, or the transport does not know."""
         return None
 
     async def open(self, rank: int, host: str) -> Endpoint:

@@ -1,7 +1,7 @@
 """Loads a transport by its name.
 
-Each transport is a folder of this package whose module `transport` has a function `make`. The rest of Charkha knows it
-from emulator/transports/registry.py.
+Each transport is a folder of this package with a module `transport` that has a function `make`. Other rooms know
+transports only through emulator/transports/registry.py.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def make_transport(
     options: Mapping[str, str] | None = None,
     devices: Mapping[str, str] | None = None,
 ) -> Transport:
-    """A transport for the ranks of one agent. Only the one that is used is imported.
+    """Create a transport for the ranks of one agent. Only the transport that is used is imported.
 
     Args:
         name: in the registry of transports.
-        message_bytes: payload per message, at most.
-        run: sets agents of this run apart from others.
+        message_bytes: maximum payload per message.
+        run: run id; messages of other runs are dropped.
         seed: random seed.
         options: of the transport, as text.
-        devices: address → interface that its sockets are bound to; others may leave by any interface.
+        devices: address → interface to bind its sockets to; other addresses may use any interface.
 
     Raises:
-        PlanError: no such transport, or options it does not have.
+        PlanError: there is no such transport, or it does not have such options.
     """
     module = import_module(f"agents.transports.{transport_named(name).name}.transport")
     made: Transport = module.make(

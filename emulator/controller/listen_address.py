@@ -43,7 +43,7 @@ class ListenAddress:
             return
         host, colon, port = self.target.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
-            raise PlanError(f"--listen {self.target}: write HOST:PORT, as 192.0.2.1:4790 or [2001:db8::1]:4790")
+            raise PlanError(f"--listen {self.target}: give HOST:PORT, for example 192.0.2.1:4790 or [2001:db8::1]:4790")
         if self.token is None:
             raise PlanError("--listen on a network needs a token: --token-file FILE, or CHARKHA_TOKEN")
         if _numeric(host) in {_numeric(address) for address in topology.addresses} - {None}:

@@ -1,6 +1,6 @@
-"""The transports that exist, and what the rest of Charkha must know of each without loading it.
+"""The registry of transports: what other rooms need to know about each without loading it.
 
-To add one: describe it here, put its implementation into `agents/transports/<name>/`, and document it.
+To add a transport: describe it here, implement it in `agents/transports/<name>/`, and document it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from emulator.roce.options import RoceOptions
 
 @dataclass(frozen=True, slots=True)
 class TransportFacts:
-    """A transport as seen from the controller.
+    """What the controller and the planner know about a transport.
 
     Attributes:
         name: on the command line, in topologies and run specs.
-        title: as reports name it.
-        message_bytes: default payload of a message, at most.
-        options: the type of its options; None: it has none besides message_bytes.
-        is_paced: it keeps a rate cap per port, and is told which ranks share one.
-        is_routed_by_flow: its UDP flows have source ports that are known in advance, so a plan can follow ECMP.
+        title: name in reports.
+        message_bytes: default maximum payload of a message.
+        options: type of its options; None: message_bytes is its only one.
+        is_paced: it enforces a rate cap per port, and needs to know which ranks share a port.
+        is_routed_by_flow: the UDP source ports of its flows are known in advance, so a plan can follow ECMP.
     """
 
     name: str
@@ -51,7 +51,7 @@ DEFAULT_TRANSPORT = TRANSPORTS[0]
 
 
 def transport_named(name: str) -> TransportFacts:
-    """The facts of a transport.
+    """Facts about a transport.
 
     Raises:
         PlanError: there is no such transport.

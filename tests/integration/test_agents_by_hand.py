@@ -100,7 +100,7 @@ def test_both_sides_show_certificates(folder: Path) -> None:
         (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
         (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token needs at least 16 characters"),
         (("agent", "--controller", "127.0.0.1:1"), "a token is needed"),
-        (("agent", "--controller", "127.0.0.1"), "write HOST:PORT"),
+        (("agent", "--controller", "127.0.0.1"), "give HOST:PORT"),
     ],
     ids=range(8),
 )

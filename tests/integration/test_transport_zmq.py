@@ -248,7 +248,7 @@ def test_a_peer_that_does_not_listen_is_a_failure() -> None:
         a.connect({0: a.endpoint.address, 1: Address("127.0.5.200", 9)})
         a.send(1, [(1, 10)])
         await bed.until(lambda: a.failures(1) == 1)
-        assert a.reasons == ["no connection can be made"]
+        assert a.reasons == ["cannot connect"]
 
     run(scenario, agents=1)
 

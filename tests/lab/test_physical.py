@@ -114,7 +114,7 @@ def test_who_is_missing_is_named(two: Rack) -> None:
 
 def test_an_agent_that_is_not_needed_waits_for_the_next_run(two: Rack) -> None:
     with two.agent(0), two.agent(1, "--interface", "eth1", "--name", "spare") as spare, waiting(two):
-        spare.says("this run goes without it: agent 'spare' is not part of this run")
+        spare.says("waiting for the next run: agent 'spare' is not part of this run")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
-"""What crosses a ZeroMQ connection: the two ends of a flow, their messages, windows and acknowledgements.
+"""Flows over ZeroMQ: the sending and the receiving end, their messages, windows and acknowledgements.
 
-A flow is a directed pair of ranks and has a TCP connection of its own. All flows of an agent share one ROUTER socket,
-which names each connection: `>` + run + src + dst where this agent opened it, `<` + run + src + dst where a peer did
-(peers present that name themselves). Down a connection go
+A flow is a directed pair of ranks with its own TCP connection. All flows of an agent share one ROUTER socket, which
+identifies connections by name: `>` + run + src + dst if this agent opened it, `<` + run + src + dst if a peer did (the
+peer sends that name). The sender sends
 
     header: tag u64, size u64 (of the whole transfer), sequence u64, kind u8
     payload, in a frame of its own, unless the transfer is a control transfer
 
-and back up come acknowledgements: how many payload and how many control messages have arrived so far, u64 each.
-Payload is constant; it is received and dropped without a Python object being made of it.
+and the receiver sends acknowledgements: how many payload and control messages have arrived so far, u64 each. Payload is
+constant bytes; it is received and dropped without creating a Python object.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ ACKNOWLEDGEMENT = Struct("<QQ")
 _NAME = Struct(">c8sII")
 
 WINDOW_MESSAGES = 1024
-"""Unacknowledged messages per flow; the window in bytes is reached first unless messages are small."""
+"""Maximum unacknowledged messages per flow; the window in bytes is reached first unless messages are small."""
 
 KEPT_FRAMES = 16
 """Payload frames kept for reuse, one per size: sizes repeat from step to step."""
 
 
 def outgoing_name(run: bytes, src: int, dst: int) -> bytes:
-    """What the sender calls the connection of a flow; `run` has 8 bytes."""
+    """The sender's name of a flow's connection; `run` has 8 bytes."""
     return _NAME.pack(b">", run, src, dst)
 
 
 def incoming_name(run: bytes, src: int, dst: int) -> bytes:
-    """What the receiver calls it."""
+    """The receiver's name of a flow's connection."""
     return _NAME.pack(b"<", run, src, dst)
 
 
 def parse_incoming_name(name: bytes, run: bytes) -> tuple[int, int] | None:
-    """(src, dst) of a connection that a peer opened, None if it is none of this run."""
+    """(src, dst) of a connection that a peer opened; None if it does not belong to this run."""
     if len(name) != _NAME.size:
         return None
     kind, its_run, src, dst = _NAME.unpack(name)
@@ -62,40 +62,46 @@ def parse_incoming_name(name: bytes, run: bytes) -> tuple[int, int] | None:
 
 
 class FlowOwner(Protocol):
-    """What a flow needs of the endpoint it belongs to."""
+    """The endpoint that a flow belongs to, as far as the flow uses it."""
 
     @property
     def rank(self) -> int:
-        """The rank it belongs to."""
+        """The endpoint's rank."""
         ...
 
     @property
     def is_live(self) -> bool:
-        """It has its directory, and what came before that has been delivered."""
+        """Whether it has its directory and has delivered what arrived before."""
         ...
 
     @property
     def events(self) -> EndpointEvents:
-        """Who wants to hear; set once live."""
+        """The receiver of events; set once live."""
         ...
 
     @property
     def arrived(self) -> Callable[[int, int, int, int], None]:
-        """Takes peer, tag, size and time of a transfer that is complete."""
+        """Called with peer, tag, size and time of a complete transfer."""
         ...
 
     def fail(self, peer: int, reason: str) -> None:
-        """Give up on `peer`, and report that later."""
+        """Give up on `peer` and report it later from the event loop."""
         ...
 
 
 class Exchange:
-    """The socket that all flows of an agent share, and what they have agreed to do at the end of a pass.
+    """The socket that all flows of an agent share, and the flows that have something to send at the end of a pass.
 
     Args:
-        message_bytes: payload per message, at most.
-        window_bytes: unacknowledged payload per flow, about.
-        budget_bytes: unacknowledged payload of all flows together, about: it bounds the memory of the receivers.
+        message_bytes: maximum payload per message.
+        window_bytes: unacknowledged payload per flow, approximately.
+        budget_bytes: unacknowledged payload of all flows together, approximately: it bounds the receivers' memory.
+
+    Attributes:
+        unacknowledged: payload of all flows on its way, bytes.
+        ready: flows that have something to send and may send it.
+        starved: flows that wait for the budget.
+        owing: flows that have something to acknowledge.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], *, message_bytes: int, window_bytes: int, budget_bytes: int) -> None:
@@ -104,18 +110,18 @@ class Exchange:
         self.receive_into = socket.recv_into
         self.message_bytes, self.window_bytes, self.budget_bytes = message_bytes, window_bytes, budget_bytes
         self.unacknowledged = 0
-        self.ready: list[OutFlow] = []  # have something to send that they may send
-        self.starved: deque[OutFlow] = deque()  # wait for the common budget
-        self.owing: list[InFlow] = []  # have something to acknowledge
+        self.ready: list[OutFlow] = []
+        self.starved: deque[OutFlow] = deque()
+        self.owing: list[InFlow] = []
         self._payload = memoryview(bytes(range(256)) * -(-message_bytes // 256))
         self.frame = lru_cache(maxsize=KEPT_FRAMES)(self._make_frame)
 
     def _make_frame(self, size: int) -> zmq.Frame:
-        # A copy, once: it is then sent any number of times by reference, and nobody has to tell Python when.
+        # Copied once, then sent by reference any number of times: ZeroMQ need not report when it has sent a frame.
         return zmq.Frame(self._payload[:size], copy=True)
 
     def settle(self) -> None:
-        """Send what flows have ready, and the acknowledgements they owe."""
+        """Send what flows have ready and the acknowledgements they owe."""
         if self.starved and self.unacknowledged < self.budget_bytes:
             for _ in range(len(self.starved)):
                 self.starved.popleft().become_ready()
@@ -128,16 +134,20 @@ class Exchange:
 
 
 class OutFlow:
-    """The sending end: queues transfers, cuts them into messages, keeps few of them on the way."""
+    """The sending end: queues transfers, cuts them into messages and limits the unacknowledged ones.
+
+    Attributes:
+        broken: why nothing can be sent any more; None: the flow works.
+    """
 
     __slots__ = (
         "_acknowledged",
+        "_acknowledged_ns",
         "_control_acknowledged",
         "_control_in_flight",
         "_control_queue",
         "_control_sent",
         "_exchange",
-        "_heard_ns",
         "_in_flight",
         "_in_flight_bytes",
         "_is_ready",
@@ -164,7 +174,7 @@ class OutFlow:
         self._sent = self._acknowledged = 0
         self._control_sent = self._control_acknowledged = 0
         self._is_ready = False
-        self._heard_ns = 0  # when it last acknowledged something, or had nothing to acknowledge
+        self._acknowledged_ns = 0  # when the last acknowledgement came, or nothing was outstanding
 
     @property
     def acknowledged_bytes(self) -> int:
@@ -173,12 +183,12 @@ class OutFlow:
 
     @property
     def silent_since_ns(self) -> int | None:
-        """Since when the receiver has owed an acknowledgement and sent none; None: it owes none."""
-        return self._heard_ns if self._in_flight or self._control_in_flight else None
+        """Since when the receiver owes an acknowledgement without sending one; None: it owes none."""
+        return self._acknowledged_ns if self._in_flight or self._control_in_flight else None
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued and nothing is on its way."""
+        """Whether nothing is queued and nothing is unacknowledged."""
         return not (self._queue or self._control_queue or self._in_flight or self._control_in_flight)
 
     def post(self, tag: int, size: int) -> None:
@@ -192,23 +202,23 @@ class OutFlow:
         self.become_ready()
 
     def become_ready(self) -> None:
-        """Take part when the exchange next sends."""
+        """Have the exchange call `send_ready` when it next sends."""
         if not self._is_ready:
             self._is_ready = True
             self._exchange.ready.append(self)
 
     def send_ready(self) -> None:
-        """Send what the window and the budget allow: control first."""
+        """Send what the window and the budget allow, control messages first."""
         self._is_ready = False
         if not (self._in_flight or self._control_in_flight):
-            self._heard_ns = time.monotonic_ns()
+            self._acknowledged_ns = time.monotonic_ns()
         try:
             if self._control_queue:
                 self._send_control()
             if self._queue:
                 self._send_payload()
         except zmq.ZMQError as error:
-            self._owner.fail(self.peer, f"sending is impossible: {error}")
+            self._owner.fail(self.peer, f"cannot send: {error}")
 
     def _send_control(self) -> None:
         send, name = self._exchange.send, self.name
@@ -246,15 +256,15 @@ class OutFlow:
         self.counters.messages += 1
 
     def receive(self, scratch: bytearray) -> None:
-        """Take an acknowledgement from the socket."""
+        """Receive an acknowledgement from the socket."""
         size = self._exchange.receive_into(scratch, flags=LAST)
         if self.broken is not None:
             return
         payload, control = ACKNOWLEDGEMENT.unpack_from(scratch)
         if size != ACKNOWLEDGEMENT.size or payload > self._sent or control > self._control_sent:
-            self._owner.fail(self.peer, "it acknowledged what was never sent")
+            self._owner.fail(self.peer, "it acknowledged messages that were never sent")
             return
-        now = self._heard_ns = time.monotonic_ns()
+        now = self._acknowledged_ns = time.monotonic_ns()
         if control > self._control_acknowledged:
             self._take_control(control, now)
         if payload > self._acknowledged:
@@ -281,18 +291,18 @@ class OutFlow:
         self._exchange.unacknowledged -= size
 
     def lose(self, reason: str) -> None:
-        """The connection is gone: a failure where something was under way, else at the next post."""
+        """The connection is lost: a failure now if something is outstanding, else at the next post."""
         if self.is_idle:
             self.drop(reason)
         else:
             self._owner.fail(self.peer, reason)
 
     def snapshot(self) -> FlowCounters:
-        """A copy of the counters as they stand."""
+        """A copy of the counters."""
         return replace(self.counters)
 
     def drop(self, reason: str) -> None:
-        """Send nothing more, forget all there is, and give back the budget."""
+        """Stop sending, drop everything queued and outstanding, and release its budget."""
         self.broken = reason
         self._forget(self._in_flight_bytes)
         for things in (self._queue, self._control_queue, self._in_flight, self._control_in_flight):
@@ -300,7 +310,7 @@ class OutFlow:
 
 
 class InFlow:
-    """The receiving end: checks the sequence, reports what arrived, acknowledges once a pass."""
+    """The receiving end: checks the sequence, reports what arrived, acknowledges once per pass."""
 
     __slots__ = ("_control", "_exchange", "_is_owing", "_owner", "_payload", "is_ignored", "name", "peer")
 
@@ -311,14 +321,14 @@ class InFlow:
         self.is_ignored = False
 
     def receive(self, scratch: bytearray) -> None:
-        """Take a message from the socket."""
+        """Receive a message from the socket."""
         exchange = self._exchange
         header_size = exchange.receive_into(scratch, flags=LAST)
         tag, size, sequence, kind = HEADER.unpack_from(scratch)
         if kind == CONTROL:
             expected, self._control = self._control, self._control + 1
         else:
-            exchange.receive_into(scratch, flags=LAST)  # cut off after the scratch space: no copy is made
+            exchange.receive_into(scratch, flags=LAST)  # truncated to the scratch buffer: no copy of the payload
             expected, self._payload = self._payload, self._payload + 1
         if self.is_ignored:
             return
@@ -336,7 +346,7 @@ class InFlow:
         self._exchange.owing.append(self)
 
     def acknowledge(self) -> None:
-        """Tell the sender what is here, once somebody listens. A sender that has gone needs no telling."""
+        """Report to the sender what has arrived, once the endpoint is live. A sender that is gone is ignored."""
         self._is_owing = False
         if self.is_ignored or not self._owner.is_live:
             return
@@ -345,4 +355,4 @@ class InFlow:
             self._exchange.send(ACKNOWLEDGEMENT.pack(self._payload, self._control), LAST)
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
-                self._owner.fail(self.peer, f"acknowledging is impossible: {error}")
+                self._owner.fail(self.peer, f"cannot acknowledge: {error}")

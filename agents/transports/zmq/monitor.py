@@ -1,4 +1,4 @@
-"""Watches the TCP connections under a ZeroMQ socket: ZeroMQ hides their ends, a measurement must not."""
+"""Watches the TCP connections of a ZeroMQ socket: ZeroMQ reconnects silently, which a measurement must not hide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RETRY_MS = 100
 """Time between attempts to connect."""
 
 ATTEMPTS = 20
-"""Attempts to connect before the peer counts as unreachable: it has been listening since before it was named."""
+"""Attempts to connect before the peer counts as unreachable; it was listening before its address was known."""
 
 _WATCHED = (
     zmq.EVENT_ACCEPTED
@@ -46,7 +46,7 @@ class ConnectionMonitor:
         self._reports = _monitor(socket)
         self._fd = self._reports.fileno()
         self._loop.add_reader(self._fd, self._drain)
-        self._loop.call_soon(self._drain)  # the descriptor wakes only those who have found nothing once
+        self._loop.call_soon(self._drain)  # the descriptor reports new messages only after a read that found none
 
     @property
     def connections(self) -> int:
@@ -59,7 +59,7 @@ class ConnectionMonitor:
         self._connecting.setdefault(_remote(connection), {})[connection] = 0
 
     def forget(self, connection: str) -> None:
-        """Watch `connection` no longer."""
+        """Stop watching `connection`."""
         self._watched.pop(connection, None)
         self._connecting.get(_remote(connection), {}).pop(connection, None)
 
@@ -89,20 +89,20 @@ class ConnectionMonitor:
             self._accepted -= ";" not in where
             self._lose(where, "the connection was lost")
         elif event == zmq.EVENT_ACCEPT_FAILED:
-            self.close()  # ZeroMQ tries again without pause, and would report each time
+            self.close()  # ZeroMQ retries without a pause and would report every attempt
             self._refused_peer(where, f"a peer's connection cannot be accepted: {os.strerror(value)}")
         else:
             self._retry(_remote(where))
 
     def _retry(self, remote: str) -> None:
-        """Some connection to `remote` could not be made; ZeroMQ does not say whose."""
+        """A connection to `remote` could not be made; ZeroMQ does not report which one."""
         connecting = self._connecting.get(remote, {})
         if not connecting:
             return
         attempted = min(connecting, key=connecting.__getitem__)
         connecting[attempted] += 1
         if connecting[attempted] == ATTEMPTS:
-            self._lose(attempted, "no connection can be made")
+            self._lose(attempted, "cannot connect")
 
     def _lose(self, connection: str, reason: str) -> None:
         lost = self._watched.get(connection)
@@ -115,7 +115,7 @@ def _monitor(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
     name = f"inproc://monitor-{id(socket)}"
     socket.monitor(name, _WATCHED)
     reports: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
-    reports.setsockopt(zmq.RCVHWM, 0)  # a full queue would hold up the thread that carries the data
+    reports.setsockopt(zmq.RCVHWM, 0)  # a full queue would block the thread that carries the data
     reports.connect(name)
     return reports
 

@@ -1,8 +1,7 @@
 """Transfers over ZeroMQ: a TCP connection per flow, one ROUTER socket for all ranks of an agent.
 
-TCP makes a connection reliable and ordered; what it cannot do is survive the connection, so a lost one is a failure.
-ZeroMQ itself would queue without limit: windows and acknowledgements of our own keep little on the way, and tell the
-sender what has arrived.
+TCP makes a connection reliable and ordered, but a lost connection loses data, so it is a failure. ZeroMQ itself queues
+without limit: windows and acknowledgements in this transport limit what is outstanding and report what has arrived.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from emulator.transports.registry import ZMQ
 DEFAULT_WINDOW_MESSAGES = 8
 DEFAULT_BUDGET_BYTES = 64 << 20
 MESSAGES_PER_PASS = 64
-"""Received before the loop's other callbacks get a turn."""
+"""Messages received before other callbacks of the event loop run."""
 
-_BACKLOG = 4096  # a whole world may connect at once; the kernel cuts this to its own limit
+_BACKLOG = 4096  # all ranks may connect at once; the kernel reduces this to its own limit
 _SPARE_DESCRIPTORS = 64  # for everything that is not a connection between ranks
 
 
@@ -44,17 +43,17 @@ class ZmqTransport(Transport):
     """Endpoints for the ranks of one agent, on the running event loop (asyncio's own or uvloop).
 
     Args:
-        message_bytes: payload per message, at most.
-        window_messages: full messages per flow that may be on their way.
-        budget_bytes: payload of all flows together that may be on its way, about.
-        run: agents of one run pass the same text; what others send is dropped, and counted in `strangers`.
-        devices: address → the interface that its connections are bound to; others may use any.
+        message_bytes: maximum payload per message.
+        window_messages: full messages per flow that may be unacknowledged.
+        budget_bytes: payload of all flows together that may be unacknowledged, approximately.
+        run: run id; messages of other runs are dropped and counted in `strangers`.
+        devices: address → interface to bind its connections to; other addresses may use any interface.
 
     Raises:
-        HostError: no socket can be made.
+        HostError: a socket cannot be created.
     """
 
-    name = "zmq"
+    name = ZMQ.name
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class ZmqTransport(Transport):
 
     @property
     def strangers(self) -> int:
-        """Messages dropped because no rank of this run's directory sent them."""
+        """Messages dropped because their sender is not a rank of this run."""
         return self._strangers.messages
 
     def silence(self) -> Silence | None:
@@ -111,7 +110,7 @@ class ZmqTransport(Transport):
             LocalProtocolError: the rank has one already.
         """
         if rank in self._endpoints:
-            raise LocalProtocolError(f"rank {rank} has an endpoint already")
+            raise LocalProtocolError(f"rank {rank} already has an endpoint")
         endpoint = self._endpoints[rank] = ZmqEndpoint(self, rank, self._bind(host))
         return endpoint
 
@@ -139,17 +138,16 @@ class ZmqTransport(Transport):
         return Address(host, int(bound.rpartition(":")[2]))
 
     def _use_device_of(self, host: str) -> None:
-        """What the socket binds and connects next goes through the interface of an address of ours."""
-        if host in self._devices:  # of one agent all have one, or none: it cannot be taken back
+        """Bind what the socket binds or connects next to the interface of one of this agent's addresses."""
+        if host in self._devices:  # an agent's addresses all have an interface, or none has: it cannot be unset
             self._socket.setsockopt(zmq.BINDTODEVICE, self._devices[host].encode())
 
-    # For endpoints.
-
+    # --- called by endpoints ------------------------------------------------------------------------------------
     def connect_flow(self, owner: ZmqEndpoint, peer: int, address: Address) -> OutFlow:
         """Open the connection that carries what `owner` sends to `peer`."""
         flow = OutFlow(self._exchange, owner, peer=peer, name=outgoing_name(self._run, owner.rank, peer))
         if self._monitor.connections + _SPARE_DESCRIPTORS >= self._descriptor_limit:
-            flow.drop(f"it would take more than {self._descriptor_limit} open files; raise `ulimit -n`")
+            flow.drop(f"it needs more than {self._descriptor_limit} open files; raise `ulimit -n`")
             return flow
         remote = _remote(owner.address, address)
         self._flows[flow.name] = flow
@@ -163,22 +161,22 @@ class ZmqTransport(Transport):
         return flow
 
     def entered(self, endpoint: ZmqEndpoint) -> None:
-        """`endpoint` has its directory: deliver, on the next pass, what came before."""
+        """`endpoint` has its directory: the next pass delivers what arrived before."""
         self._entered.append(endpoint)
         self._schedule()
 
     def settle(self) -> None:
-        """Send what was posted; inside a pass its end does that."""
+        """Send what was posted; inside a pass this happens at its end."""
         if not (self._is_passing or self.is_closed):
             self._exchange.settle()
             self._schedule_if_readable()
 
     def call_soon(self, report: Callable[[], None]) -> None:
-        """Report from the loop, not from inside a post."""
+        """Report from the event loop, not from inside a post."""
         self._loop.call_soon(report)
 
     def retire(self, endpoint: ZmqEndpoint, peers: Mapping[int, Address]) -> None:
-        """Close the listener of an endpoint, with what it accepted, and its connections to `peers`."""
+        """Close an endpoint's listener with the connections it accepted, and its connections to `peers`."""
         with contextlib.suppress(zmq.ZMQError):
             self._socket.unbind(f"tcp://{_bracketed(endpoint.address.host)}:{endpoint.address.port}")
         for peer, address in peers.items():
@@ -186,15 +184,14 @@ class ZmqTransport(Transport):
             self._disconnect(_remote(endpoint.address, address))
         self._schedule_if_readable()
 
-    # Trouble with connections.
-
+    # --- lost connections ---------------------------------------------------------------------------------------
     def _disconnect(self, remote: str) -> None:
         self._monitor.forget(remote)
-        with contextlib.suppress(zmq.ZMQError):  # ZeroMQ may have given it up itself
+        with contextlib.suppress(zmq.ZMQError):  # ZeroMQ may have dropped it already
             self._socket.disconnect(remote)
 
     def _lost(self, flow: OutFlow, remote: str, reason: str) -> None:
-        self._disconnect(remote)  # else ZeroMQ would connect again, silently
+        self._disconnect(remote)  # otherwise ZeroMQ would silently connect again
         self._schedule_if_readable()
         flow.lose(reason)
 
@@ -203,15 +200,14 @@ class ZmqTransport(Transport):
             if where == f"tcp://{_bracketed(endpoint.address.host)}:{endpoint.address.port}":
                 endpoint.fail(endpoint.rank, f"{reason}; raise `ulimit -n`")
 
-    # Passes: take a bounded number of messages, then send what that made possible.
-
+    # --- passes: receive a bounded number of messages, then send what they made possible -------------------------
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._pass)
 
     def _schedule_if_readable(self) -> None:
-        # The descriptor tells of new messages only once, and any other use of the socket may have swallowed that.
+        # The descriptor reports new messages only once, and any other use of the socket may consume that report.
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._schedule()
 
@@ -223,28 +219,28 @@ class ZmqTransport(Transport):
         try:
             while self._entered:
                 self._entered.pop(0).enter()
-            self._take_messages()
+            self._receive_messages()
         finally:
             self._is_passing = False
             self.settle()
 
-    def _take_messages(self) -> None:
+    def _receive_messages(self) -> None:
         receive, flows, scratch = self._exchange.receive, self._flows, bytearray(HEADER.size)
         try:
             for _ in range(MESSAGES_PER_PASS):
                 name = receive(LAST)
                 flow = flows.get(name)
                 if flow is None:
-                    flow = self._meet(name)
+                    flow = self._accept(name)
                 flow.receive(scratch)
         except zmq.Again:
             pass
         except zmq.ZMQError:
-            if not self.is_closed:  # by an event
+            if not self.is_closed:  # an event may have closed it
                 raise
 
-    def _meet(self, name: bytes) -> InFlow | _Strangers:
-        """The flow of a connection never heard from before."""
+    def _accept(self, name: bytes) -> InFlow | _Strangers:
+        """The flow of a new connection."""
         src, dst = parse_incoming_name(name, self._run) or (-1, -1)
         owner = self._endpoints.get(dst)
         if owner is None or not owner.accepts(src):
@@ -262,15 +258,15 @@ class ZmqEndpoint:
         self.is_live = self.is_closed = False
         self.events: EndpointEvents
         self.incoming: dict[int, InFlow] = {}
-        self.arrived: Callable[[int, int, int, int], None] = self._hold
+        self.arrived: Callable[[int, int, int, int], None] = self._defer
         self._transport = transport
         self._directory: Mapping[int, Address] | None = None
         self._outgoing: dict[int, OutFlow] = {}
         self._failed: set[int] = set()
-        self._held: list[tuple[int, int, int, int]] = []
+        self._deferred: list[tuple[int, int, int, int]] = []
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
-        """Learn where the other ranks listen and who wants to hear; must come before the first post."""
+        """Set where the other ranks listen and who receives events; must come before the first post."""
         if self._directory is not None:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
         self._directory, self.events = dict(directory), events
@@ -298,11 +294,11 @@ class ZmqEndpoint:
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Payload that its receivers have, as far as they have said so."""
+        """Payload that receivers have acknowledged, in bytes."""
         return sum(flow.acknowledged_bytes for flow in self._outgoing.values())
 
     def silences(self) -> Iterator[Silence]:
-        """Of every peer that owes an acknowledgement."""
+        """The silence of every peer that owes an acknowledgement."""
         for peer, flow in self._outgoing.items():
             if flow.silent_since_ns is not None:
                 yield Silence(self.rank, peer, flow.silent_since_ns)
@@ -330,16 +326,15 @@ class ZmqEndpoint:
             raise LocalProtocolError(f"rank {self.rank} posted to rank {peer}, which is not in its directory")
         return self._directory[peer]
 
-    # For the transport and the flows.
-
+    # --- called by the transport and the flows ------------------------------------------------------------------
     def accepts(self, peer: int) -> bool:
-        """Whether a first message from `peer` is welcome; before the directory is known, nobody can tell."""
+        """Whether to accept a first message from `peer`; without a directory every peer is accepted for now."""
         if self.is_closed or peer in self._failed:
             return False
         return self._directory is None or peer in self._directory
 
     def enter(self) -> None:
-        """Deliver what came before the directory, from those who are in it."""
+        """Deliver what arrived before the directory, from peers that are in it."""
         if self._directory is None or self.is_closed:
             return
         self.is_live = True
@@ -347,13 +342,13 @@ class ZmqEndpoint:
         for peer, flow in self.incoming.items():
             flow.is_ignored |= peer not in self._directory
             flow.owe()
-        for held in self._held:
-            if held[0] in self._directory:
-                self.events.arrived(*held)
-        self._held.clear()
+        for arrival in self._deferred:
+            if arrival[0] in self._directory:
+                self.events.arrived(*arrival)
+        self._deferred.clear()
 
     def fail(self, peer: int, reason: str) -> None:
-        """Give up on `peer`, and report that from the loop, once."""
+        """Give up on `peer` and report it once, from the event loop."""
         if peer in self._failed:
             return
         self._failed.add(peer)
@@ -367,12 +362,12 @@ class ZmqEndpoint:
         if self._directory is not None and not self.is_closed:
             self.events.failed(peer, reason)
 
-    def _hold(self, peer: int, tag: int, size: int, now: int) -> None:
-        self._held.append((peer, tag, size, now))
+    def _defer(self, peer: int, tag: int, size: int, now: int) -> None:
+        self._deferred.append((peer, tag, size, now))
 
 
 class _Strangers:
-    """Where messages from unknown connections end."""
+    """Receives, counts and drops messages from unknown connections."""
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.messages = 0
@@ -388,9 +383,9 @@ def _open_socket(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     try:
         socket = context.socket(zmq.ROUTER)
     except zmq.ZMQError as error:
-        raise HostError(f"cannot make a socket: {error}; raise `ulimit -n`") from error
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # what cannot be sent is an error, never dropped in silence
-    socket.setsockopt(zmq.SNDHWM, 0)  # our windows bound what is queued
+        raise HostError(f"cannot create a socket: {error}; raise `ulimit -n`") from error
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a message that cannot be sent is an error, not dropped silently
+    socket.setsockopt(zmq.SNDHWM, 0)  # the flows' windows bound what is queued
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.BACKLOG, _BACKLOG)
@@ -401,7 +396,7 @@ def _open_socket(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
 def _raise_descriptor_limit() -> int:
     """Raise the soft limit of open files to the hard one; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # a container may forbid it: the present limit then holds
+    with contextlib.suppress(ValueError, OSError):  # if a container forbids it, the present limit applies
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     return soft if soft != resource.RLIM_INFINITY else 1 << 30
@@ -409,7 +404,7 @@ def _raise_descriptor_limit() -> int:
 
 def _bind_error(host: str, error: zmq.ZMQError) -> HostError:
     if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-        return HostError(f"{host} is not an address of this host: `ip address` lists those it has")
+        return HostError(f"{host} is not an address of this host: `ip address` lists its addresses")
     remedy = "; raise `ulimit -n`" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return HostError(f"cannot listen at {host}: {error.strerror}{remedy}")
 
@@ -419,14 +414,14 @@ def _bracketed(host: str) -> str:
 
 
 def _remote(local: Address, remote: Address) -> str:
-    """ZeroMQ's name for a connection that also leaves from the rank's own address."""
+    """ZeroMQ's name of a connection from the rank's own address."""
     return f"tcp://{_bracketed(local.host)}:0;{_bracketed(remote.host)}:{remote.port}"
 
 
 def make(
     *, message_bytes: int, run: str, seed: int, options: Mapping[str, str], devices: Mapping[str, str]
 ) -> ZmqTransport:
-    """See `agents.transports.catalogue.make_transport`; nothing in it is random."""
+    """See `agents.transports.catalogue.make_transport`; this transport has no options and uses no randomness."""
     if options:
-        raise PlanError(f"the transport zmq has no options, but got {', '.join(options)}")
+        raise PlanError(f"the transport {ZMQ.name} has no options, but got {', '.join(options)}")
     return ZmqTransport(message_bytes=message_bytes, run=run, devices=devices)

@@ -26,11 +26,11 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[StayingAgent]:
     ("arguments", "problem"),
     [
         (["--controller", TARGET], "a token is needed: --token-file FILE, or CHARKHA_TOKEN"),
-        (["--controller", "192.0.2.1"], "--controller 192.0.2.1: write HOST:PORT"),
-        (["--controller", ":4790"], "--controller :4790: write HOST:PORT"),
-        (["--controller", "192.0.2.1:0"], "write HOST:PORT"),
-        (["--controller", "192.0.2.1:65536"], "write HOST:PORT"),
-        (["--controller", "192.0.2.1:http"], "write HOST:PORT"),
+        (["--controller", "192.0.2.1"], "--controller 192.0.2.1: give HOST:PORT"),
+        (["--controller", ":4790"], "--controller :4790: give HOST:PORT"),
+        (["--controller", "192.0.2.1:0"], "give HOST:PORT"),
+        (["--controller", "192.0.2.1:65536"], "give HOST:PORT"),
+        (["--controller", "192.0.2.1:http"], "give HOST:PORT"),
         (["--controller", TARGET, "--token-file", "/nowhere/token"], "/nowhere/token"),
     ],
 )
@@ -65,5 +65,5 @@ def test_on_a_unix_socket_no_token_is_needed(served: list[StayingAgent]) -> None
 
 def test_what_it_says_cannot_move_the_cursor(served: list[StayingAgent], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "--controller", "unix:/run/charkha", "--name", "nic\x1b0"]) == 0
-    served[0].told("waiting\x1b[2J")
+    served[0].report("waiting\x1b[2J")
     assert "\x1b" not in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_without_credits_sends_go_at_once_and_the_next_step_waits_for_all_receiv
     assert (execution.bytes_sent, execution.bytes_received, execution.arrival_ns) == (25, 16, 200)
     for left in (2, 1, 0):
         assert not execution.is_done
-        assert execution.waits_for() == f"{left + 1} acknowledgements"
+        assert execution.waiting_on() == f"{left + 1} acknowledgements"
         execution.acknowledged()
     assert execution.is_done
 
@@ -84,7 +84,7 @@ def test_without_credits_sends_go_at_once_and_the_next_step_waits_for_all_receiv
 def test_a_rank_that_posted_before_is_sent_to_at_once_and_others_when_their_credit_comes() -> None:
     execution, posts = started([step([to(1), to(2), to(2, 9)])], credited={11})
     assert posts.take() == [(11, "lane 0", 8)]
-    assert execution.waits_for() == "ranks 12 to post it too"
+    assert execution.waiting_on() == "ranks 12 to post it too"
     execution.credit(12)
     assert posts.take() == [(12, "lane 0", 8), (12, "lane 0", 9)]
     execution.credit(12)
@@ -128,7 +128,7 @@ def test_what_comes_before_its_step_is_kept_for_it() -> None:
     )
     for now in range(3):
         execution.arrived(12, 0, 8, now)
-    assert execution.waits_for() == "payload from ranks 11"
+    assert execution.waiting_on() == "payload from ranks 11"
     execution.arrived(11, 0, 8, 3)
     assert posts.take() == [(13, "lane 0", 8)]
     execution.acknowledged()
@@ -147,7 +147,7 @@ def test_transfers_that_come_together_are_those_that_come_one_by_one(count: int)
     for _ in range(count):
         one_by_one.arrived(11, 0, 8, 2)
     assert posts.posted == other_posts.posted
-    assert together.waits_for() == one_by_one.waits_for()
+    assert together.waiting_on() == one_by_one.waiting_on()
     assert together.bytes_received == one_by_one.bytes_received == 8 + 8 * count
     for execution, made in ((together, posts), (one_by_one, other_posts)):
         for _ in range(6 - count):
@@ -181,7 +181,7 @@ def test_a_lane_that_does_not_exist_is_refused() -> None:
 
 def test_other_bytes_than_the_algorithm_says_are_refused() -> None:
     execution, _ = started([step((), [to(1, 8)])])
-    with pytest.raises(LocalProtocolError, match="a collective of 4 ranks brought 7 bytes, not 8"):
+    with pytest.raises(LocalProtocolError, match="a collective of 4 ranks received 7 bytes instead of 8"):
         execution.arrived(11, 0, 7, 1)
 
 
@@ -200,4 +200,4 @@ def test_credits_mean_nothing_where_they_are_off() -> None:
 
 def test_silent_ranks_are_named_a_few_of_them() -> None:
     execution, _ = started([step((), [to(3), to(1), to(3)])])
-    assert execution.waits_for() == "payload from ranks 11, 13"
+    assert execution.waiting_on() == "payload from ranks 11, 13"

@@ -199,13 +199,13 @@ def test_what_a_player_says_about_itself() -> None:
     player.deliver(chunks[2])
     assert player.prefetched(3)
     assert player.prefetched(4096)
-    assert (player.is_computing, player.completed_nodes, player.waits_for()) == (False, 0, "")
+    assert (player.is_computing, player.completed_nodes, player.waiting_on()) == (False, 0, "")
     player.begin(0, 100)
     clock.run(105)
-    assert (player.is_computing, player.waits_for()) == (True, "")
+    assert (player.is_computing, player.waiting_on()) == (True, "")
     clock.run(100 + 10 * US)
     assert (player.is_computing, heard.retired_nodes, player.completed_nodes) == (False, 2, 0)
-    assert player.waits_for() == "rank 0: all_reduce (node 3) waits for payload from ranks 1"
+    assert player.waiting_on() == "rank 0: all_reduce (node 3) waits for payload from ranks 1"
     assert heard.summaries == []
 
 
@@ -224,14 +224,14 @@ def test_a_receive_that_waits_says_for_whom() -> None:
     player.deliver(replace(chunks[0], communications={0: replace(planned, kind=CommKind.RECV, peer=1)}))
     player.begin(0, 0)
     clock.run(10 * US)
-    assert player.waits_for() == "rank 0: recv (node 1) waits for rank 1"
+    assert player.waiting_on() == "rank 0: recv (node 1) waits for rank 1"
     player.arrived(1, tags.pair_tag(planned.instance), 8, -5)  # read off the network just before it was posted
     assert [(done.post_ns, done.done_ns) for done in heard.completions] == [(0, 0)]
 
 
 def test_chunks_out_of_order_are_refused() -> None:
     player, chunks, _, _ = alone(WAITING)
-    with pytest.raises(LocalProtocolError, match="rank 0 got position 1, not the next one"):
+    with pytest.raises(LocalProtocolError, match="rank 0 received position 1 instead of 0"):
         player.deliver(chunks[1])
 
 

@@ -1,0 +1,110 @@
+"""Adds the addresses of an agent's ranks to its interfaces for the duration of a run.
+
+Added addresses have a lifetime that is renewed while the run goes on, so the kernel removes those of an agent that was
+killed. Routes to ranks elsewhere on the link use such an address as their source and disappear with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from agents.host.ports import Ports
+from emulator.control import conversation as control
+from emulator.errors import HostError
+from emulator.host import iproute
+
+LEASE_S = 180
+"""Lifetime of an added address: the longest that it remains after a crash."""
+_ROUTE_PROTOCOL = 196  # rtnetlink(7): above 4 the kernel only stores it; it shows people who added a route
+_LONGEST_LABEL = 15
+
+
+@contextlib.asynccontextmanager
+async def leased(ports: Ports | None, setup: control.Setup) -> AsyncIterator[Mapping[str, str]]:
+    """Add the addresses of a run; yields address → interface. Addresses that were added are removed afterwards.
+
+    Raises:
+        HostError: an address is missing and cannot be added, or none of the agent's interfaces fits it.
+    """
+    if ports is None:
+        yield {}
+        return
+    devices = ports.devices(setup.ranks)
+    lease = _lease(devices, setup.networks)
+    await asyncio.to_thread(iproute.change, lease.begin)
+    renewing = asyncio.create_task(_renew(lease))
+    try:
+        yield devices
+    finally:
+        renewing.cancel()
+        iproute.change(lease.end, goes_on=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """`ip` commands that add the addresses and routes, renew them, and remove them."""
+
+    begin: Sequence[str]
+    keep: Sequence[str]
+    end: Sequence[str]
+
+
+def _lease(devices: Mapping[str, str], networks: Sequence[str]) -> _Lease:
+    held = {interface: iproute.held_addresses(interface) for interface in set(devices.values())}
+    added: dict[str, str] = {}
+    for address, interface in devices.items():
+        there = held[interface].get(address)
+        if (there is None or not there.is_permanent) and not ip_address(address).is_loopback:
+            added[address] = interface
+    addresses = [f"address replace {_as_leased(address, interface)}" for address, interface in added.items()]
+    routes = _routes(devices, networks)
+    return _Lease(
+        begin=addresses + [f"route replace {route}" for route in routes],
+        keep=addresses + [f"route replace {route}" for route in routes if "expires" in route],
+        end=[f"route del {route.partition(' expires ')[0]}" for route in routes]
+        + [f"address del {address}/{_length(address)} dev {interface}" for address, interface in added.items()],
+    )
+
+
+def _as_leased(address: str, interface: str) -> str:
+    lifetime = f"valid_lft {LEASE_S} preferred_lft {LEASE_S}"
+    if ":" in address:
+        return f"{address}/128 dev {interface} nodad noprefixroute {lifetime}"
+    label = f" label {interface}:lease" if len(interface) + len(":lease") <= _LONGEST_LABEL else ""
+    return f"{address}/32 dev {interface}{label} {lifetime}"
+
+
+def _routes(devices: Mapping[str, str], networks: Sequence[str]) -> list[str]:
+    """Missing routes to ranks elsewhere on the link. None with several interfaces: each fits only some."""
+    if len(set(devices.values())) != 1:
+        return []
+    source, interface = next(iter(devices.items()))
+    is_v6 = ":" in source
+    known = iproute.routed_prefixes(interface, is_v6=is_v6)
+    wanted = [ip_network(network) for network in networks]
+    missing = [
+        network
+        for network in wanted
+        if not network.is_loopback and not any(one.version == network.version and _is_in(network, one) for one in known)
+    ]
+    expiry = f" expires {LEASE_S}" if is_v6 else " scope link"
+    return [f"{network} dev {interface} src {source} proto {_ROUTE_PROTOCOL}{expiry}" for network in missing]
+
+
+def _is_in(inner: iproute.Prefix, outer: iproute.Prefix) -> bool:
+    return inner.prefixlen >= outer.prefixlen and inner.network_address in outer
+
+
+def _length(address: str) -> int:
+    return 128 if ":" in address else 32
+
+
+async def _renew(lease: _Lease) -> None:
+    while lease.keep:
+        await asyncio.sleep(LEASE_S / 3)
+        with contextlib.suppress(HostError):  # the addresses stay valid for two more attempts
+            await asyncio.to_thread(iproute.change, lease.keep)
