@@ -28,7 +28,7 @@ def lab(lab_host: None, tmp_path: Path) -> Iterator[RaisedLab]:
 def seen(lab: RaisedLab) -> str:
     """All that a profile could change at the switch."""
     looks = (("nft", "list", "ruleset"), ("tc", "qdisc"), ("ip", "route"), ("ip", "neighbour"), ("ip", "-br", "link"))
-    words = ([*lab.inside("sw0"), *look] for look in looks)
+    words = ([*lab.exec_prefix("sw0"), *look] for look in looks)
     return "\n".join(subprocess.run(one, capture_output=True, text=True, check=True).stdout for one in words)
 
 

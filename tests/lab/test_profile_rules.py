@@ -48,7 +48,7 @@ def in_force(lab: RaisedLab, folder: Path, rules: str) -> Iterator[DutWatch]:
 
 
 def send(lab: RaisedLab, opcode: int, *, count: int = COUNT, syndrome: int = 0) -> Arrived:
-    return exchange(lab.inside("h0"), lab.inside("h1"), ENDS, count=count, opcode=opcode, syndrome=syndrome)
+    return exchange(lab.exec_prefix("h0"), lab.exec_prefix("h1"), ENDS, count=count, opcode=opcode, syndrome=syndrome)
 
 
 def grown(watch: DutWatch) -> dict[tuple[str, str, str], int]:
@@ -102,7 +102,7 @@ def test_a_policer_and_a_queue_lose_what_is_too_much(bridge: RaisedLab, tmp_path
 
 
 def qdiscs(lab: RaisedLab) -> Any:
-    listed = subprocess.run([*lab.inside("sw0"), "tc", "-j", "qdisc"], capture_output=True, text=True, check=True)
+    listed = subprocess.run([*lab.exec_prefix("sw0"), "tc", "-j", "qdisc"], capture_output=True, text=True, check=True)
     return [{"handle": one.get("handle"), "options": one.get("options")} for one in json.loads(listed.stdout)]
 
 
@@ -115,7 +115,7 @@ def test_a_slower_port_is_as_fast_as_before_in_the_end(bridge: RaisedLab, tmp_pa
 
 
 def rules(lab: RaisedLab) -> str:
-    return subprocess.run([*lab.inside("sw0"), "nft", "list", "ruleset"], capture_output=True, text=True).stdout
+    return subprocess.run([*lab.exec_prefix("sw0"), "nft", "list", "ruleset"], capture_output=True, text=True).stdout
 
 
 def test_nothing_stays_of_a_profile(bridge: RaisedLab, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_nothing_stays_of_a_profile(bridge: RaisedLab, tmp_path: Path) -> None:
 
 
 def has_netem(lab: RaisedLab) -> bool:
-    words = [*lab.inside("h0"), "tc", "qdisc", "add", "dev", "lo", "root", "netem"]
+    words = [*lab.exec_prefix("h0"), "tc", "qdisc", "add", "dev", "lo", "root", "netem"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
