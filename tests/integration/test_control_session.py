@@ -146,7 +146,7 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
     impostor = tmp_path / "impostor"
     impostor.write_text(IMPOSTOR.format(folder=tmp_path))
     impostor.chmod(0o700)
-    monkeypatch.setattr(local_agents.sys, "executable", str(impostor))
+    monkeypatch.setattr("sys.executable", str(impostor))
     monkeypatch.setattr(local_agents, "TERM_GRACE_S", 0.05)
 
     async def checked(check: Check, silence_timeout_s: float) -> None:
@@ -215,12 +215,9 @@ def test_the_first_message_must_be_a_hello(run_check: RunCheck) -> None:
 
 
 async def _say(target: str, *messages: bytes) -> str:
-    """How the controller ends the conversation with who says this."""
+    """How the controller ends the conversation with a client that sends these messages."""
     async with grpc.aio.insecure_channel(target) as channel:
-        method = channel.stream_stream(
-            control.METHOD,
-        )
-        call = method()
+        call = channel.stream_stream(control.METHOD)()  # type: ignore[call-arg]  # bytes as they are
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             for message in messages:
                 await call.write(message)

@@ -75,5 +75,5 @@ def test_without_answers_there_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> 
     def refusing(*_: Any) -> Any:
         raise OSError
 
-    monkeypatch.setattr(ethtool.fcntl, "ioctl", refusing)
+    monkeypatch.setattr("fcntl.ioctl", refusing)
     assert nic_facts("eth0") == NicFacts("eth0")

@@ -32,7 +32,7 @@ class Ip:
 @pytest.fixture
 def ip(monkeypatch: pytest.MonkeyPatch) -> Ip:
     double = Ip()
-    monkeypatch.setattr(iproute.subprocess, "run", double)
+    monkeypatch.setattr("subprocess.run", double)
     return double
 
 
@@ -137,6 +137,6 @@ def test_a_host_without_a_working_ip_command_is_named(
     def failing(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(iproute.subprocess, "run", failing)
+    monkeypatch.setattr("subprocess.run", failing)
     with pytest.raises(HostError, match=problem):
         iproute.holders()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.host import priority
 from emulator.host.priority import LATER, below_agents, lower_priority
 
 
@@ -13,10 +12,10 @@ class Kernel:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, user: int, may_undo: bool = True) -> None:
         self.nice, self.may_undo, self.history = 0, may_undo, list[int]()
-        monkeypatch.setattr(priority.os, "geteuid", lambda: user)
-        monkeypatch.setattr(priority.os, "getpriority", lambda which, pid: self.nice)
-        monkeypatch.setattr(priority.os, "setpriority", lambda which, pid, value: self.set(value))
-        monkeypatch.setattr(priority.os, "nice", lambda more: self.set(self.nice + more))
+        monkeypatch.setattr("os.geteuid", lambda: user)
+        monkeypatch.setattr("os.getpriority", lambda which, pid: self.nice)
+        monkeypatch.setattr("os.setpriority", lambda which, pid, value: self.set(value))
+        monkeypatch.setattr("os.nice", lambda more: self.set(self.nice + more))
 
     def set(self, value: int) -> None:
         if value < self.nice and not self.may_undo:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import HostError, InputError, PlanError
-from emulator.lab import commands, labs, removal
+from emulator.lab import labs, removal
 from emulator.lab.labs import Labs
 from emulator.lab.recipe import Batch
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
@@ -27,7 +27,7 @@ def topology() -> Topology:
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Labs:
     """Labs of a user who seems to be root, on a host without namespaces; nothing can be executed."""
-    monkeypatch.setattr(commands.os, "geteuid", lambda: 0)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr(labs, "require_tools", lambda _: None)
     monkeypatch.setattr(removal, "NAMESPACES", tmp_path / "netns")
     monkeypatch.setattr(labs, "run", lambda batch: pytest.fail(f"{batch.command} was run"))
@@ -143,7 +143,7 @@ def test_a_namespace_that_stays_is_named_and_the_lab_is_not_forgotten(
 
 
 def test_a_lab_needs_root(tmp_path: Path, topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     for action in (
         lambda: Labs(LabStore(tmp_path)).down("x"),
         lambda: Labs(LabStore(tmp_path)).up(topology, lab_id="x"),

@@ -18,9 +18,9 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Signals that would have been sent: (process, signal). Time passes half a second at a time."""
     sent: list[tuple[int, int]] = []
     times: Iterator[int] = count()
-    monkeypatch.setattr(removal.os, "kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(removal.time, "monotonic", lambda: next(times) / 2)
-    monkeypatch.setattr(removal.time, "sleep", lambda _: None)
+    monkeypatch.setattr("os.kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr("time.monotonic", lambda: next(times) / 2)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     return sent
 
 
@@ -45,7 +45,7 @@ def test_a_process_that_ended_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPa
     def gone(pid: int, number: int) -> None:
         raise ProcessLookupError
 
-    monkeypatch.setattr(removal.os, "kill", gone)
+    monkeypatch.setattr("os.kill", gone)
     monkeypatch.setattr(removal, "attempt", lambda _: listed.pop(0))
     removal._end_processes(["charkha-x-h0"])
     assert listed == []
