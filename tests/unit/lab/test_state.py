@@ -1,17 +1,14 @@
-"""States of labs on disk, and the lab of a topology."""
+"""States of labs on disk."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emulator.errors import HostError, InputError, PlanError
-from emulator.lab.egress import AddressPair, address_pairs, require_egress
-from emulator.lab.labs import Labs, lab_id_of
-from emulator.lab.playing import LabPlace, find_place, require_addresses
+from emulator.errors import InputError, PlanError
+from emulator.lab.labs import lab_id_of
 from emulator.lab.state import LabState, LabStore, Owner
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
@@ -67,41 +64,3 @@ def test_an_id_that_cannot_name_a_namespace_is_refused(topology: Topology, asked
     with pytest.raises(PlanError, match="--id"):
         lab_id_of(topology, asked)
     assert lab_id_of(topology, None) == "leaf-spine-2x2"
-
-
-def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> None:
-    labs = Labs(LabStore(tmp_path / "labs"))
-    assert find_place(topology, None, labs=labs) is None
-    stored(labs.store, topology, "x", digest="another")
-    assert find_place(topology, None, labs=labs) is None
-    with pytest.raises(PlanError, match="charkha lab down x"):
-        find_place(topology, "x", labs=labs)
-    with pytest.raises(HostError, match=r"lab x comes from another version of the file: `charkha lab up .*leaf-spine"):
-        require_addresses(topology, [0], labs=labs)
-
-
-def test_ways_lead_from_every_own_port_to_every_port_elsewhere(topology: Topology) -> None:
-    found = list(address_pairs(topology, [0]))
-    assert len(found) == 7
-    assert found[0] == AddressPair("h0", "eth0", "198.18.1.1", "198.18.2.1")
-
-
-def test_a_run_may_leave_through_the_named_interface_only() -> None:
-    way = AddressPair("h0", "lo", "127.0.0.1", "127.0.0.2")
-    require_egress([way], devices={})
-    require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={("h0", "eth0"): "lo"})
-    with pytest.raises(PlanError, match=r"h0:eth0 from 127\.0\.0\.1 to 127\.0\.0\.2 would leave through lo, not"):
-        require_egress([AddressPair("h0", "eth0", "127.0.0.1", "127.0.0.2")], devices={})
-
-
-def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5, 3, 9})
-    eight_hosts = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=0)
-    place = LabPlace(stored(LabStore(tmp_path / "labs"), eight_hosts, "x"))
-    assert list(place.exec_prefixes) == [f"h{number}" for number in range(8)]
-    assert [prefix[-3:] for prefix in place.exec_prefixes.values()] == [
-        ("taskset", "-c", core) for core in ("3", "5", "9", "3", "5", "9", "3", "5")
-    ]
-    assert place.exec_prefixes["h1"][:4] == ("ip", "netns", "exec", "charkha-x-h1")

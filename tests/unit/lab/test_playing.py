@@ -1,0 +1,55 @@
+"""A run inside a lab."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import HostError, PlanError
+from emulator.lab.labs import Labs
+from emulator.lab.playing import LabPlace, find_place, require_addresses
+from emulator.lab.state import LabState, LabStore
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology
+from tests.support.labs import designed
+
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+
+
+def stored(store: LabStore, topology: Topology, lab_id: str, **changes: object) -> LabState:
+    state = replace(designed(topology, lab_id), **changes)  # type: ignore[arg-type]
+    store.claim(lab_id)
+    store.write(state)
+    return state
+
+
+def test_a_lab_must_be_of_the_very_file(tmp_path: Path, topology: Topology) -> None:
+    labs = Labs(LabStore(tmp_path / "labs"))
+    assert find_place(topology, None, labs=labs) is None
+    stored(labs.store, topology, "x", digest="another")
+    assert find_place(topology, None, labs=labs) is None
+    with pytest.raises(PlanError, match="charkha lab down x"):
+        find_place(topology, "x", labs=labs)
+    with pytest.raises(HostError, match=r"lab x comes from another version of the file: `charkha lab up .*leaf-spine"):
+        require_addresses(topology, [0], labs=labs)
+
+
+def test_agents_of_a_lab_have_a_core_each_as_far_as_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5, 3, 9})
+    eight_hosts = load_topology(TOPOLOGIES / "eight-hosts-switch.yaml", ranks=0)
+    place = LabPlace(stored(LabStore(tmp_path / "labs"), eight_hosts, "x"))
+    assert list(place.exec_prefixes) == [f"h{number}" for number in range(8)]
+    assert [prefix[-3:] for prefix in place.exec_prefixes.values()] == [
+        ("taskset", "-c", core) for core in ("3", "5", "9", "3", "5", "9", "3", "5")
+    ]
+    assert place.exec_prefixes["h1"][:4] == ("ip", "netns", "exec", "charkha-x-h1")

@@ -1,0 +1,56 @@
+"""Which iterations and ranks a report shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.run_folder.manifest import TraceFacts
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.sections import chosen
+from emulator.views.html.sections.chosen import choose, whole_iterations
+from tests.support.report import facts_of
+from tests.support.runs import collective, ranks
+
+JCT = (500, 300, 100, 200)
+
+
+def played(folder: Path, **fields: object) -> RunFacts:
+    """A warm-up and three iterations of 300, 100 and 200 ns, the second excluded if `fields` say so."""
+    samples, spent = [], {}
+    for number, jct in zip((-1, 0, 1, 2), JCT, strict=True):
+        begin = 1000 * (number + 2)
+        samples += collective([begin, begin], [begin + jct // 2] * 2, iteration=number)
+        spent[number] = ranks(
+            (begin, begin + jct), (begin + 10, begin + jct - 5), compute=40, communication=60, overlap=10
+        )
+    return facts_of(folder, samples, spent, **fields)
+
+
+def test_the_median_the_fastest_and_the_slowest_come_first(tmp_path: Path) -> None:
+    facts = played(tmp_path / "run")
+    counted = [one for one in whole_iterations(facts) if one.number >= 0]
+    found = choose(facts, counted)
+    assert list(found.iterations) == [
+        "iteration 2: 200 ns, the median",
+        "iteration 1: 100 ns, the fastest",
+        "iteration 0: 300 ns, the slowest",
+    ]
+    assert found.options[0] == ("2", "iteration 2: 200 ns, the median")
+    assert found.in_words() == "All 2 ranks."
+
+
+def test_many_ranks_and_short_gaps_are_simplified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "LANES", 3)
+    monkeypatch.setattr(chosen, "INTERVALS", 4)
+    size = 8
+    samples = collective([0] * size, [100] * size)
+    spent = {0: ranks(*[(0, 100)] * 5, (0, 990), *[(0, 100)] * 2)}
+    trace = TraceFacts(path="many", digest="00" * 32, ranks=size, nodes=8, communication_nodes=8)
+    facts = facts_of(tmp_path / "run", samples, spent, trace=trace)
+    found = choose(facts, list(whole_iterations(facts)))
+    assert 5 in found.ranks  # the slowest rank is always shown
+    assert found.ranks[0] == 0
+    assert len(found.ranks) <= 3
+    assert found.in_words() == f"{len(found.ranks)} of 8 ranks."
