@@ -28,7 +28,7 @@ def whole(least: int, *, most: int = LARGEST_COUNT) -> Callable[[str], int]:
     """A converter for whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
-        if not text.lstrip("-").isdecimal() or int(text) < least:
+        if not text.removeprefix("-").isdecimal() or int(text) < least:
             raise ValueError(f"{text!r}: a whole number of at least {least} is needed")
         if int(text) > most:
             raise ValueError(f"{text!r}: a whole number of at most {most} is needed")

@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 
 from emulator.trace.summary import OperationClass, Spread, Summary, summarise
-from emulator.trace.workload import TraceOptions, build_workload
+from emulator.trace.workload import build_workload
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.trace_summary import render
 from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
@@ -83,23 +83,6 @@ def test_uneven_all_to_all_counts_its_largest_member_once() -> None:
     ]
     [operation] = summarise(build_workload(traces), traces).operations
     assert (operation.payload_bytes, operation.payload_bytes_all_ranks) == (10, 16)
-
-
-def test_report_shows_what_a_user_looks_for() -> None:
-    traces = [rank_trace(0, [node(1, deps=[7]), coll(2, "all_reduce", 1 << 20)])]
-    workload = build_workload(traces, options=TraceOptions(lenient=True))
-    text = shown(summarise(workload, traces))
-    for part in ("dropped", "1 dangling", "rank without durations", "1 MiB", "window of 4,096", "world (1)"):
-        assert part in text
-    assert "send + recv" in shown(example())
-    assert "7 µs of compute, 51 µs with traced communication" in shown(example())
-
-
-def test_names_from_a_trace_are_never_markup() -> None:
-    trace = rank_trace(0, [coll(1, "barrier", None, "[red]")], attributes={"[bold]x": 1})
-    text = shown(summarise(build_workload([trace]), [trace]))
-    assert "[red] (1)" in text
-    assert "unknown communication attribute [bold]x" in text
 
 
 def test_json_has_every_field() -> None:

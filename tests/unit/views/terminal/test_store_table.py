@@ -43,15 +43,6 @@ def test_a_running_run_has_no_count_of_iterations_yet() -> None:
     assert document["trials"] is None
 
 
-def test_the_document_of_a_run_has_its_problem_or_its_facts() -> None:
-    broken, good = runs_to_json(
-        [stored("x", None, UNREADABLE), stored("y", manifest(status="complete", dut={"firmware": "1.2"}))]
-    )
-    assert broken == {"folder": "runs/x", "status": UNREADABLE, "problem": "manifest.json is missing"}
-    assert (good["folder"], good["firmware"], good["transport"]) == ("runs/y", "1.2", NONE)
-    assert good["trials"]["included"] == 2
-
-
 def test_removals_are_announced_before_they_are_made() -> None:
     removals = [
         Removal(stored("a"), 3 << 20, None),

@@ -1,0 +1,49 @@
+"""`charkha run` and `charkha controller`: which run spec the arguments give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.experiment.document import read_experiment
+from tests.support.command import EXAMPLE, refused
+
+
+def spec(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main([*map(str, arguments), "--print-spec"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "source", [[], [EXAMPLE, "-f", "spec.yaml"], [EXAMPLE, "--again", "runs/x"], ["-f", "a.yaml", "--again", "b"]]
+)
+def test_exactly_one_source_is_needed(source: list[object], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "give one of TRACE, -f FILE and --again RUN" in refused("run", *source, capsys=capsys)
+
+
+def test_a_printed_spec_plays_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = spec(capsys, "run", EXAMPLE, "--iterations", 7, "--seed", 3)
+    (tmp_path / "spec.yaml").write_text(printed)
+    assert spec(capsys, "run", "-f", tmp_path / "spec.yaml") == printed
+
+
+def test_an_option_overrides_the_spec_and_leaves_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(spec(capsys, "run", EXAMPLE, "--iterations", 7, "--seed", 3))
+    changed = spec(capsys, "run", "-f", path, "--iterations", 2)
+    assert changed == path.read_text().replace("iterations: 7", "iterations: 2")
+    assert "seed: 3" in changed
+
+
+def test_a_controller_starts_no_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(spec(capsys, "controller", EXAMPLE, "--listen", "127.0.0.1:4790"))
+    assert read_experiment(path).agents.by_hand
+    path.write_text(spec(capsys, "run", EXAMPLE))
+    assert not read_experiment(path).agents.by_hand
+
+
+def test_a_spec_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nowhere.yaml" in refused("run", "-f", "nowhere.yaml", capsys=capsys)
