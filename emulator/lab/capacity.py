@@ -1,4 +1,4 @@
-"""What this host can carry: a lab whose ports would all be busy at once must leave the cores room."""
+"""Whether the cores of this host can carry a lab with all its ports busy at once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from emulator.topology.network import End, Network
 from emulator.units import BITS_PER_BYTE
 
 PACKETS_PER_CORE = 120_000
-"""Full RoCE packets per second that a core sends, forwards and receives, where every host has a core to itself."""
+"""Full RoCE packets per second that a core sends, forwards and receives if every host has a core to itself."""
 SHARED_PACKETS_PER_CORE = 60_000
-"""The same where hosts share cores: every host more is one more process that wants its turn."""
+"""The same if hosts share cores: the processes of the hosts then compete for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a lab asks for when all hosts send at line rate: packets per second, and how many hosts send."""
+    """Load of a lab whose hosts all send at line rate: packets per second, and the number of hosts."""
 
     packets_per_s: float
     hosts: int
 
 
 def offered_load(network: Network) -> Load:
-    """Of all hosts with their ports at line rate; ports without a rate have none to keep."""
+    """Load with all ports of hosts at line rate; ports without a rate count as idle."""
     mtu_of = {end: link.mtu or DEFAULT_MTU for link in network.links for end in link.ends}
     ports = [(End(host, port.name), port) for host, ports in network.interfaces.items() for port in ports]
     packets = sum((port.rate_bps or 0) / (BITS_PER_BYTE * _packet_bytes(mtu_of[end])) for end, port in ports)
@@ -35,8 +35,8 @@ def judge(network: Network, *, cores: int | None = None) -> str | None:
     """Why this host cannot carry a network's rates at once; None if it can.
 
     Args:
-        network: as drawn.
-        cores: of this host; None = those that this process may use.
+        network: of the topology.
+        cores: number of cores; None: those that this process may use.
     """
     available = cores or len(os.sched_getaffinity(0))
     load = offered_load(network)
@@ -51,5 +51,5 @@ def judge(network: Network, *, cores: int | None = None) -> str | None:
 
 
 def _packet_bytes(mtu: int) -> int:
-    """Of a full RoCE packet on the wire, that of a message of its own."""
+    """Bytes on the wire of a full RoCE packet that is a whole message."""
     return roce_overhead(mtu, message_bytes=roce_path_mtu(mtu)).wire_bytes

@@ -1,4 +1,4 @@
-"""Runs the commands of a recipe: a tool that is missing or fails becomes one line that says what to do."""
+"""Runs the commands of a recipe. A missing or failing tool becomes an error of one line that says what to do."""
 
 from __future__ import annotations
 
@@ -24,19 +24,27 @@ PACKAGES = {
     "ovs-vsctl": "openvswitch-switch",
     "ovs-ofctl": "openvswitch-switch",
 }
-"""Tool → Debian's package."""
+"""Tool → its Debian package."""
 _NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")
-"""Before a command: it dies with us, so that nothing goes on making a lab that is being taken down already."""
+"""Prefix of a command: it is killed with this process, so that it cannot add to a lab that is being taken down."""
 
 
 def require_root() -> None:
-    """Raises HostError where the user is not root."""
+    """Check that the user is root.
+
+    Raises:
+        HostError: the user is not root.
+    """
     if os.geteuid() != 0:
         raise HostError("a lab is made of network namespaces, which takes root: run the command with sudo")
 
 
 def require_tools(tools: Iterable[str]) -> None:
-    """Raises HostError where a tool is missing; names the package that has it."""
+    """Check that all tools are installed.
+
+    Raises:
+        HostError: a tool is missing; the error names its package.
+    """
     missing = sorted({tool for tool in tools if shutil.which(tool) is None})
     if missing:
         packages = sorted({PACKAGES.get(tool, tool) for tool in missing})
@@ -44,10 +52,10 @@ def require_tools(tools: Iterable[str]) -> None:
 
 
 def run(batch: Batch) -> str:
-    """Run a batch to its end; returns what it printed.
+    """Run a batch and return its output.
 
     Raises:
-        HostError: the tool is missing or refuses: with the line of the batch that it refused.
+        HostError: the tool is missing or fails; the error has the line of the batch that failed.
     """
     text = "".join(f"{line}\n" for line in batch.lines)
     try:
@@ -60,7 +68,7 @@ def run(batch: Batch) -> str:
 
 
 def attempt(batch: Batch) -> str:
-    """Run a batch whatever becomes of it; returns what it printed on stdout."""
+    """Run a batch, ignore errors, and return its output."""
     text = "".join(f"{line}\n" for line in batch.lines)
     try:
         return subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""Checks through which interface traffic would leave: a run loads only the ports that its topology names."""
+"""Checks through which interface traffic leaves: a run must use only the ports that its topology names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.topology.model import Topology
 
 @dataclass(frozen=True, slots=True)
 class AddressPair:
-    """An address of a host's interface, and one of another host that it sends to."""
+    """A source address of a host's interface, and a destination address of another host."""
 
     host: str
     interface: str
@@ -27,7 +27,7 @@ class AddressPair:
 
 
 def address_pairs(topology: Topology, ranks: Sequence[int]) -> Iterator[AddressPair]:
-    """From every port with one of these ranks to every port of another host; one address stands for all of a port."""
+    """One pair from every port with one of these ranks to every port of another host; one address per port."""
     first: dict[tuple[int, int], int] = {}
     for rank in range(topology.ranks):
         first.setdefault(topology.port_of(rank), rank)
@@ -47,11 +47,11 @@ def address_pairs(topology: Topology, ranks: Sequence[int]) -> Iterator[AddressP
 def require_egress(
     wanted: Sequence[AddressPair], *, devices: Mapping[tuple[str, str], str], namespace: str | None = None
 ) -> None:
-    """Refuse a run whose traffic would leave through another interface than the topology's.
+    """Refuse a run whose traffic would not leave through the interfaces of the topology.
 
     Args:
-        wanted: pairs to check; their hosts are all in one namespace.
-        devices: (host, interface) → name of the device, if it differs from the interface's.
+        wanted: pairs to check; all their hosts are in the same namespace.
+        devices: (host, interface) → name of the device, if it differs from that of the interface.
         namespace: where to look; None: the namespace of this process.
 
     Raises:

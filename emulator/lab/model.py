@@ -1,4 +1,4 @@
-"""What a lab consists of, as data: namespaces with their ports, and cables between them."""
+"""The design of a lab: namespaces with their ports, and cables between them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ class Shaping:
     """A token bucket at a port's egress.
 
     Attributes:
-        rate_bps: of the wire, bit/s.
-        burst_bytes: what may pass at once after a pause.
-        limit_bytes: depth of the queue; what comes beyond is dropped.
-        overhead_bytes: per piece besides header and payload; of a frame: FCS, preamble and the gap to the next one.
-        cut_bytes: longest piece that is counted as one; what the kernel hands over as one and is longer is cut to
-            frames before.
-        bucket_bps: rate of what is counted so, bit/s; None: `rate_bps`.
+        rate_bps: rate on the wire, bit/s.
+        burst_bytes: how much may pass at once after a pause.
+        limit_bytes: depth of the queue; it drops the rest.
+        overhead_bytes: counted per piece in addition to header and payload; for a frame: FCS, preamble and gap.
+        cut_bytes: longest piece that is counted as one; the kernel cuts longer GSO batches to frames first.
+        bucket_bps: rate of the bytes that the bucket counts, bit/s; None: `rate_bps`.
     """
 
     rate_bps: int
@@ -38,12 +37,12 @@ class Port:
     """One end of a cable.
 
     Attributes:
-        name: as the topology calls it.
+        name: in the topology.
         device: name of the network device in the namespace.
-        peer: what the other end of the cable is.
-        mtu: bytes of an IP packet.
+        peer: the other end of the cable.
+        mtu: largest IP packet, bytes.
         addresses: with prefix length, set on the device.
-        local: prefixes whose addresses are all the host's own, beside `addresses`.
+        local: prefixes whose addresses all belong to the host, in addition to `addresses`.
         shaping: None if the link has no rate.
     """
 
@@ -59,7 +58,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Out of `device` to whoever owns `address`."""
+    """The next hop `address`, reached through `device`."""
 
     device: str
     address: str
@@ -67,10 +66,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class LabRoute:
-    """Where packets for a prefix go; several hops have equal cost.
+    """The route of a prefix; several hops have equal cost.
 
     Attributes:
-        source: a host's port that this holds for, where it has several; None = all.
+        source: the port of a host with several ports that the route is for; None: all ports.
     """
 
     prefix: str
@@ -80,7 +79,7 @@ class LabRoute:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Who owns an address on the other side of a device: written down, so that no measurement waits for ARP."""
+    """A static neighbour entry of a device, so that no measurement waits for ARP."""
 
     device: str
     address: str
@@ -101,8 +100,8 @@ class Node:
 
     Attributes:
         kind: host, bridge, ovs or router.
-        namespace: its name, which holds the lab's id.
-        hash_seed: of a router's equal-cost paths; 0 elsewhere.
+        namespace: name of the namespace, which contains the id of the lab.
+        hash_seed: seed of a router's ECMP hash; 0 for other kinds.
     """
 
     name: str
@@ -116,7 +115,7 @@ class Node:
 
     @property
     def is_host(self) -> bool:
-        """Whether ranks live here."""
+        """Whether the node is a host of ranks."""
         return self.kind == HOST
 
     def port(self, name: str) -> Port:
@@ -133,14 +132,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A lab as it is wanted.
+    """The design of a lab.
 
     Attributes:
-        lab_id: in the name of everything.
+        lab_id: part of all names of the lab.
         nodes: hosts first, in the topology's order.
         cables: pairs of ends.
-        has_ipv6: whether any host has an IPv6 address; where none has, the kernel's own IPv6 frames are off.
-        notes: what the topology has that a lab cannot give.
+        has_ipv6: whether any host has an IPv6 address; otherwise the kernel sends no IPv6 frames of its own.
+        notes: what the topology asks for and a lab does not provide.
     """
 
     lab_id: str

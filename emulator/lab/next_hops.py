@@ -13,7 +13,7 @@ from emulator.topology.paths import Paths
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From `out`, a port of the node at hand, to `to`, a port of a host or router."""
+    """From `out`, a port of the current node, to `to`, a port of a host or router."""
 
     out: End
     to: End
@@ -23,10 +23,10 @@ class NextHops:
     """Next hops through a network; bridges are not hops.
 
     Args:
-        network: whose switches are bridges (of either kind) and routers.
+        network: its switches are bridges (of either kind) or routers.
 
     Raises:
-        PlanError: bridges in a loop.
+        PlanError: bridges form a loop.
     """
 
     def __init__(self, network: Network) -> None:
@@ -45,7 +45,7 @@ class NextHops:
         return Step(source, to) if to is not None else None
 
     def from_router(self, router: str, destination: End) -> list[Step]:
-        """From a router towards a host's interface: all hops of equal cost, or those that routes name."""
+        """From a router towards a host's interface: all hops of equal cost, or those of configured routes."""
         steps = []
         for link in self._paths.next_hops(router, destination.node, destination.port):
             to = self._landing(link.other(router), destination)
@@ -84,7 +84,9 @@ class NextHops:
             if one in root and other in root:
                 one, other = _root(root, one), _root(root, other)
                 if one == other:
-                    raise PlanError(f"{link} closes a loop of bridges, in which frames never end: use kind router")
+                    raise PlanError(
+                        f"{link} closes a loop of bridges, in which frames circulate forever: use kind router"
+                    )
                 root[one] = other
 
 

@@ -16,11 +16,11 @@ SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
 def ovs_batches(node: Node, folder: Path) -> Iterator[Batch]:
-    """What starts the switch of a node and plugs its ports in, in this order.
+    """Commands that start the switch of a node and add its ports, in order.
 
     Args:
-        node: of kind ovs, its devices up.
-        folder: its own, which exists.
+        node: of kind ovs; its devices are up.
+        folder: existing folder for the files of this switch.
     """
     database, socket = folder / "conf.db", folder / "db.sock"
     entered = (*exec_prefix(node), "env", f"OVS_RUNDIR={folder}", f"OVS_LOGDIR={folder}")
@@ -37,7 +37,7 @@ def ovs_batches(node: Node, folder: Path) -> Iterator[Batch]:
 
 
 def version_batch() -> Batch:
-    """Prints the version in its first line."""
+    """The command that prints the version, in its first line."""
     return Batch(("ovs-vswitchd", "--version"))
 
 
@@ -54,5 +54,5 @@ def _plug(node: Node) -> Iterator[str]:
 
 
 def _numbers(node: Node) -> dict[str, int]:
-    """Port numbers of OpenFlow."""
+    """Device → its OpenFlow port number."""
     return {port.device: number for number, port in enumerate(node.ports, start=1)}

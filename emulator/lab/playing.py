@@ -1,4 +1,4 @@
-"""A run inside a lab: which lab, how its agents enter their namespaces, and what the manifest records of it."""
+"""A run in a lab: which lab it uses, how its agents are started in namespaces, and the facts for the manifest."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class LabPlace:
 
     @property
     def exec_prefixes(self) -> Mapping[str, Sequence[str]]:
-        """Host → the words before the command of its agent: they run it in the host's namespace, on one core.
+        """Host → exec prefix of its agent: runs the agent in the host's namespace, on one core.
 
-        What a host sends then crosses the lab on that core, in order. On several cores, frames that leave close
-        together would overtake each other: the tester itself would reorder.
+        Frames of a host then cross the lab on that core, in order. On several cores, frames that leave close together
+        would overtake each other: the tester itself would reorder them.
         """
         cores = sorted(os.sched_getaffinity(0))
         hosts = [node for node in self.state.design.nodes if node.is_host]
@@ -51,7 +51,7 @@ class LabPlace:
         return {(node.name, port.name): port.device for node in self.state.design.nodes for port in node.ports}
 
     def facts(self) -> Mapping[str, Any]:
-        """For the manifest: what implements the topology, with its parameters; rates in bit/s, sizes in bytes."""
+        """Facts for the manifest: what implements the topology, with parameters; rates in bit/s, sizes in bytes."""
         state = self.state
         return {
             "id": state.lab_id,

@@ -65,6 +65,18 @@ def test_without_a_path_there_is_no_hop() -> None:
     assert NextHops(split).from_host(end("h0:eth0"), end("h1:eth0")) is None
 
 
+def test_frames_reach_hosts_through_further_bridges_and_never_turn_back() -> None:
+    network = network_of("two-hosts-switch")
+    (switch,) = network.switches
+    first, second = network.links
+    behind = replace(second, ends=(end("h1:eth0"), end("sw1:p1")))
+    trunk = replace(second, ends=(end("sw0:p9"), end("sw1:p9")))
+    chain = replace(network, switches=[switch, replace(switch, name="sw1")], links=[first, behind, trunk])
+    hops = NextHops(chain)
+    assert list(hops.behind("sw0")) == [Step(end("sw0:p0"), end("h0:eth0")), Step(end("sw0:p9"), end("h1:eth0"))]
+    assert hops.from_host(end("h0:eth0"), end("h1:eth0")) == Step(end("h0:eth0"), end("h1:eth0"))
+
+
 def test_a_loop_of_bridges_is_refused_with_the_link_that_closes_it() -> None:
     network = network_of("two-hosts-switch")
     (switch,) = network.switches
@@ -72,7 +84,9 @@ def test_a_loop_of_bridges_is_refused_with_the_link_that_closes_it() -> None:
     ring = ["sw0:a sw1:b", "sw1:a sw2:b", "sw2:a sw0:b"]
     model = network.links[0]
     links: list[Link] = [replace(model, ends=tuple(end(one) for one in text.split())) for text in ring]
-    with pytest.raises(PlanError, match="closes a loop of bridges, in which frames never end: use kind router") as told:
+    with pytest.raises(
+        PlanError, match="closes a loop of bridges, in which frames circulate forever: use kind router"
+    ) as told:
         NextHops(replace(network, switches=[switch, *others], links=[*network.links, *links]))
     assert "sw2:a" in str(told.value)
     NextHops(replace(network, switches=[switch, *others], links=[*network.links, *links[:2]]))

@@ -56,6 +56,7 @@ def test_a_wrong_icrc_is_named_in_the_headline_and_as_a_violation() -> None:
     assert "ICRC right in 3, wrong in 1" in text.splitlines()[0]
     assert "frame 1: " in text
     assert f"{len(report.violations)} violation" in text
+    assert "more (--json has them all)" not in text
 
 
 def test_only_the_first_violations_are_listed() -> None:
