@@ -1,4 +1,4 @@
-"""What is there of a lab now: its design beside what the kernel has counted."""
+"""The present state of a lab: its design, and what the kernel has counted."""
 
 from __future__ import annotations
 
