@@ -52,14 +52,17 @@ class _Shape:
     __slots__ = ("_constant", "_prefix", "_tables", "datagram", "end", "header")
 
     def __init__(self, prefix: int, padded: int, constant: int, datagram: bytearray) -> None:
-        self._prefix, self._tables, self._constant = prefix, _shifts(padded), constant
+        self._prefix, self._constant = prefix, constant
+        self._tables = _shifts(padded) if padded else None  # most small packets are ACKs and credits, without payload
         self.datagram, self.end = datagram, len(datagram) - ICRC_BYTES
         self.header = memoryview(datagram)[: self.end - padded]
 
     def icrc(self, header: Buffer) -> int:
         """With IP ID 0, and the payload of slot 0."""
-        crc = crc32(header, self._prefix)
-        a, b, c, d = self._tables
+        crc, tables = crc32(header, self._prefix), self._tables
+        if tables is None:
+            return crc ^ self._constant
+        a, b, c, d = tables
         return a[crc & 0xFF] ^ b[crc >> 8 & 0xFF] ^ c[crc >> 16 & 0xFF] ^ d[crc >> 24] ^ self._constant
 
 

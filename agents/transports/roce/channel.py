@@ -315,6 +315,11 @@ class Channel:
         pair = self.pair
         dropped = pair.drops.total() if is_marked else 0
         others = self._receiver.receive(packets, stride, port, now)
+        if pair.completed is not None:
+            completed, pair.completed = pair.completed, None
+            self._answered(completed, now)
+            if len(packets) == stride and not is_marked:  # an ACK alone: the responder has received nothing
+                return others
         responder = pair.responder
         if not self._is_owing and responder.is_urgent:
             self._owe(now)
@@ -329,9 +334,6 @@ class Channel:
             self.owner.broke(
                 "a packet in order does not continue a message, or the message is longer or shorter than announced"
             )
-        if pair.completed is not None:
-            completed, pair.completed = pair.completed, None
-            self._answered(completed, now)
         if is_marked:
             self._marked(-(-len(packets) // stride) - len(others) - (pair.drops.total() - dropped), now)
         return others
