@@ -31,6 +31,7 @@ from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
+from emulator.host.core_wait import CoreTime, wait_fraction
 from emulator.host.lateness import Lateness
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.host.timer import TimerfdClock
@@ -85,6 +86,7 @@ class Agent:
         self._receiving: asyncio.Future[Any] | None = None
         self._lateness = Lateness()
         self._ticks_at_start: CoreTicks | None = None
+        self._core_time_at_start: CoreTime | None = None
 
     async def run(self) -> None:
         """Play one run.
@@ -191,6 +193,7 @@ class Agent:
             self._prepare()
         elif isinstance(value, control.Start):
             self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
+            self._core_time_at_start = self._core_time_at_start or CoreTime.now()
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
         else:
@@ -237,7 +240,8 @@ class Agent:
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal))
+        wait = wait_fraction(self._core_time_at_start, CoreTime.now())
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait))
         await self._link.drained()
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:

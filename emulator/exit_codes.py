@@ -12,6 +12,12 @@ HOST_LACKS = 3
 """The host lacks a tool, a library, a privilege or disk space."""
 REGRESSION = 4
 """`charkha compare --gate` found a regression."""
+EXPECTATION_FAILED = 5
+"""A run does not meet its rules (`--expect`, `charkha expect`): FAIL."""
+TESTER_LIMITED = 6
+"""The rules cannot be judged because the tester set the times: TESTER-LIMITED."""
+UNDECIDED = 7
+"""The rules cannot be judged because something was not measured: UNDECIDED."""
 INTERRUPTED = 130
 """Ctrl-C: what a shell reports for a command that SIGINT ended."""
 STDOUT_CLOSED = 141

@@ -34,6 +34,7 @@ COMMANDS = {
     },
     "results": {
         "runs": "list, show and prune run folders",
+        "expect": "judge a run by rules: PASS, FAIL, TESTER-LIMITED or UNDECIDED",
         "compare": "compare groups of runs, for example of two firmware versions",
         "report": "write a run as one HTML file",
         "export": "write a run in the format of another tool",
@@ -61,7 +62,8 @@ Play MLCommons Chakra execution traces as network traffic and measure every coll
 """
 _EPILOG = """\
 example: charkha run lab/examples/transformer-8r    (`charkha run --help` shows its options)
-exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 130 interrupted
+exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 5 FAIL,
+6 TESTER-LIMITED, 7 UNDECIDED (docs/expect.md), 130 interrupted
 """
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import RunInterrupted
 from emulator.experiment.spec import Experiment
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from emulator.experiment.campaign import CampaignProgress
     from emulator.experiment.workload import LoadedJob
     from emulator.run_folder.reader import Run
+    from emulator.verdict.judge import Verdict
 
 
 def add_output_options(parser: Parser) -> None:
@@ -62,12 +64,15 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
     from emulator.experiment.workload import load_job
     from emulator.run_folder.places import check_folder
     from emulator.run_folder.reader import read_run
+    from emulator.verdict.rules import load_rules
 
     if args.print_spec:
         print(to_yaml(experiment), end="")
         return 0
     if args.out is not None:
         check_folder(args.out, "--out")
+    if experiment.observe.expect is not None:
+        load_rules(experiment.observe.expect)  # refused before any traffic
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
@@ -81,8 +86,8 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
             if has_samples(folder):
                 _show(read_run(folder), experiment, args)
             raise
-        _show(run, experiment, args)
-    return 0
+        verdict = _show(run, experiment, args)
+    return verdict.exit_code if experiment.observe.expect is not None else exit_codes.DONE
 
 
 @contextlib.contextmanager
@@ -112,7 +117,17 @@ def _play(job: LoadedJob, args: argparse.Namespace, experiment: Experiment, fold
             return prepared.play(folder, observers=[progress, RunLog()], live=args.live)
 
 
-def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
+def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
+    from emulator.statistics.summary import summarise
+    from emulator.verdict.judge import judge
+    from emulator.verdict.rules import rules_of
+    from emulator.views.as_json.verdict import verdict_to_json
+    from emulator.views.terminal.verdict_table import render_findings, render_headline
+    from emulator.views.verdict_text import headline
+
+    summary = summarise(run)
+    verdict = judge(summary, rules_of(run))
+    found = {"run_folder": str(run.folder), "verdict": verdict_to_json(verdict)}
     sweep = experiment.job.sweep
     if sweep is not None:
         from emulator.experiment.workload import planned_sweep
@@ -122,20 +137,20 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> None:
         planned = planned_sweep(sweep)
         table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
         if args.json:
-            print_json(sweep_to_json(table) | {"run_folder": str(run.folder)})
+            print_json(sweep_to_json(table) | found)
         else:
+            print(f"# {visible(headline(verdict))}")
             print(render_sweep(table))
             print(f"# Run folder: {visible(str(run.folder))}")
-        return
-    from emulator.statistics.summary import summarise
+        return verdict
     from emulator.views.as_json.summary import summary_to_json
     from emulator.views.terminal.summary_table import render
 
-    summary = summarise(run)
     if args.json:
-        print_json(summary_to_json(summary) | {"run_folder": str(run.folder)})
+        print_json(summary_to_json(summary) | found)
     else:
-        print_tables(render(summary), f"Run folder: {run.folder}")
+        print_tables(render_headline(verdict), render(summary), *render_findings(verdict), f"Run folder: {run.folder}")
+    return verdict
 
 
 def _play_campaign(

@@ -209,6 +209,7 @@ class Farewell:
         post_lateness_median_ns: how late communications were posted.
         transport: what it found out: buffers, offloads, drops by reason.
         steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
+        core_wait_fraction: of the time that the agent wanted a core during play, it had none.
     """
 
     flows: Sequence[FlowCounters]
@@ -216,6 +217,7 @@ class Farewell:
     post_lateness_median_ns: int
     transport: Mapping[str, Parameter] = field(default_factory=dict)
     steal_fraction: float | None = None
+    core_wait_fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class AgentFacts:
     peak_rss_bytes: int = 0
     post_lateness_median_ns: int = 0
     steal_fraction: float | None = None
+    core_wait_fraction: float | None = None
 
 
 @dataclass(slots=True)

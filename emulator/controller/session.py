@@ -240,6 +240,7 @@ class RunSession:
         facts.transport, facts.peak_rss_bytes = farewell.transport, farewell.peak_rss_bytes
         facts.post_lateness_median_ns = farewell.post_lateness_median_ns
         facts.steal_fraction = farewell.steal_fraction
+        facts.core_wait_fraction = farewell.core_wait_fraction
         self.outcome.flows.extend(farewell.flows)
         self._handle(state.AgentSaidFarewell(agent))
 

@@ -14,6 +14,7 @@ from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import read_document
 from emulator.topology.load import load_topology
+from emulator.verdict.rules import EXAMPLE
 from emulator.wire.trace.files import find_trace
 from emulator.wire.trace.load import digest
 
@@ -60,6 +61,11 @@ def experiment_of_run(run: Run) -> Experiment:
     return experiment
 
 
+def _moved_rules(folder: Path, name: str | None) -> str | None:
+    """Rules next to the file; a name of shipped rules stays."""
+    return name if name is None or name == EXAMPLE else os.fspath(folder / name)
+
+
 def _relative_to(folder: Path, experiment: Experiment) -> Experiment:
     def moved(path: str | None) -> str | None:
         return None if path is None else os.fspath(folder / path)
@@ -75,5 +81,5 @@ def _relative_to(folder: Path, experiment: Experiment) -> Experiment:
             agents,
             **{name: moved(getattr(agents, name)) for name in ("token_file", "tls_cert", "tls_key", "tls_ca")},
         ),
-        observe=replace(observe, calibration=moved(observe.calibration)),
+        observe=replace(observe, calibration=moved(observe.calibration), expect=_moved_rules(folder, observe.expect)),
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import secrets
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ from emulator.telemetry.reporter import RunFacts
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
 from emulator.units import NS_PER_S
+from emulator.verdict.rules import EXAMPLE, RULES_FILE, rules_file
 from emulator.wire.control.credentials import read_token, tls_files
 from emulator.wire.trace.load import digest
 
@@ -60,6 +62,9 @@ MEASURED_TRACE = "trace"
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 _LONGEST_NAME = 60
 """Characters of a trace's name in that of its run folder: at most 240 bytes."""
+
+_FILES_OF_OBSERVE = {False: ("calibration", "expect"), True: ("calibration",)}
+"""Paths of that section, by whether `expect` is the name of shipped rules."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 Notify = Callable[[str], None]
@@ -220,6 +225,8 @@ class PreparedRun:
 
     def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
         with self._dut, RunWriter(folder, self._manifest()) as writer:
+            if self._experiment.observe.expect is not None:
+                shutil.copyfile(rules_file(self._experiment.observe.expect), folder / RULES_FILE)
             recorder = Recorder(writer, self._catalogue(), observers, self._dut)
             session = RunSession(self._plan(), recorder)
             try:
@@ -382,7 +389,7 @@ def with_absolute_paths(experiment: Experiment) -> Experiment:
         campaign=None,
         network=_absolute(experiment.network, "topology"),
         agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
-        observe=_absolute(experiment.observe, "calibration"),
+        observe=_absolute(experiment.observe, *_FILES_OF_OBSERVE[experiment.observe.expect == EXAMPLE]),
     )
 
 
@@ -424,6 +431,7 @@ def _host_facts(outcome: SessionOutcome, assignment: Assignment) -> list[HostFac
             peak_rss_bytes=facts.peak_rss_bytes or None,
             post_lateness_median_ns=facts.post_lateness_median_ns or None,
             steal_fraction=facts.steal_fraction,
+            core_wait_fraction=facts.core_wait_fraction,
         )
         for name, facts in sorted(outcome.agents.items())
     ]

@@ -218,12 +218,14 @@ class Observe(_Section, frozen=True, kw_only=True):
         mqtt: URL of a broker.
         metrics: [HOST:]PORT of a Prometheus endpoint.
         calibration: file of `charkha calibrate`; None: this host's own, if any.
+        expect: rules file for the verdict, or the name of shipped rules; None: no verdict.
     """
 
     report: bool = True
     mqtt: str | None = None
     metrics: str | None = None
     calibration: str | None = None
+    expect: str | None = None
 
 
 class Campaign(_Section, frozen=True, kw_only=True):

@@ -104,6 +104,7 @@ class HostFacts:
         peak_rss_bytes: memory of the agent's process.
         post_lateness_median_ns: delay between the time that a communication was ready and its post.
         steal_fraction: fraction of CPU time that the hypervisor gave to other virtual machines; None if unknown.
+        core_wait_fraction: fraction of the time that the agent wanted a core and had none; None if unknown.
     """
 
     agent: str
@@ -116,6 +117,7 @@ class HostFacts:
     peak_rss_bytes: int | None = None
     post_lateness_median_ns: int | None = None
     steal_fraction: float | None = None
+    core_wait_fraction: float | None = None
 
 
 @cache

@@ -37,6 +37,7 @@ class ClassSummary:
         skew_p50_ns: median of last post - first post.
         traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
         bw_ratio: measured bandwidth / traced bandwidth, at the median.
+        slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
         tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
     """
 
@@ -56,6 +57,7 @@ class ClassSummary:
     traced_ns: float | None
     bw_ratio: float | None
     tester_percent: float | None = None
+    slowest_to_mean: float | None = None
 
     @property
     def key(self) -> ClassKey:
@@ -120,6 +122,7 @@ def _summarise(
         skew_p50_ns=median(merged.skew_ns[rows]),
         traced_ns=_median_traced(merged, rows),
         bw_ratio=None if ratio is None else ratio * scaled_by,
+        slowest_to_mean=_slowest_to_mean(merged, rows),
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
     )
 
@@ -129,6 +132,11 @@ def _median_ratio(reference_ns: IntArray, measured_ns: IntArray, rows: IntArray)
     known = rows[reference_ns[rows] > 0]
     slowdown = median(measured_ns[known] / reference_ns[known])
     return 1 / slowdown if slowdown else None
+
+
+def _slowest_to_mean(merged: MergedSamples, rows: IntArray) -> float | None:
+    valid = rows[(merged.mean_ns[rows] > 0) & ~merged.early[rows]]
+    return median(merged.cct_ns[valid] / merged.mean_ns[valid])
 
 
 def _median_traced(merged: MergedSamples, rows: IntArray) -> float | None:

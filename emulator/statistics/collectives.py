@@ -48,6 +48,7 @@ class MergedSamples:
         algorithm: index into `algorithms`.
         cct_ns: negative if payload arrived before a post, or if the clocks disagree.
         span_ns, skew_ns: first post to last completion; first post to last post.
+        mean_ns: mean over the members of last post to their completion; that of a pair is its cct.
         early: payload reached a member of a collective before it had posted.
         traced_ns: shortest duration that the trace recorded for a member; UNKNOWN if it recorded none.
         ideal_ns: ideal time from the plan; UNKNOWN without one.
@@ -64,6 +65,7 @@ class MergedSamples:
     cct_ns: IntArray
     span_ns: IntArray
     skew_ns: IntArray
+    mean_ns: IntArray
     early: BoolArray
     traced_ns: IntArray
     ideal_ns: IntArray
@@ -91,6 +93,7 @@ def merge(samples: pa.Table) -> MergedSamples:
     last_post, last_done = blocks.largest("post_ns"), blocks.largest("done_ns")
     first_post = blocks.smallest("post_ns")
     cct_ns = last_done - last_post
+    pair_ns = blocks.flight_ns(fallback=cct_ns)
     merged = {
         "iteration": blocks.first("iteration"),
         "instance": blocks.first("instance"),
@@ -98,9 +101,10 @@ def merge(samples: pa.Table) -> MergedSamples:
         "members": members,
         "size_bytes": blocks.largest("size_bytes"),
         "algorithm": blocks.first("algorithm"),
-        "cct_ns": np.where(pair, blocks.flight_ns(fallback=cct_ns), cct_ns),
+        "cct_ns": np.where(pair, pair_ns, cct_ns),
         "span_ns": last_done - first_post,
         "skew_ns": last_post - first_post,
+        "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns("done_ns")),
         "early": blocks.largest("early").astype(np.bool_) & ~pair,
         "traced_ns": blocks.smallest_known("traced_ns"),
         "ideal_ns": blocks.largest("ideal_ns"),
@@ -137,6 +141,11 @@ class _Blocks:
 
     def smallest(self, name: str) -> IntArray:
         return self.reduce(np.minimum, self._columns[name])
+
+    def mean_lead_ns(self, name: str) -> IntArray:
+        """Mean over the rows of a block of (largest value - value)."""
+        lead = np.repeat(self.largest(name), self.counts) - self._columns[name]
+        return self.reduce(np.add, lead) // np.maximum(self.counts, 1)
 
     def smallest_known(self, name: str) -> IntArray:
         never = np.iinfo(np.int64).max

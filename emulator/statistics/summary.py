@@ -14,10 +14,11 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
-from emulator.statistics.dut_counters import sum_dut_counters
+from emulator.statistics.dut_counters import DROPS, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
 from emulator.trace.model import CommKind
@@ -36,6 +37,10 @@ class Totals:
         incomplete: measurements left out because a member did not report.
         counters: of all flows, see flow_counters.py; a counter that the transport does not have is absent.
         dut: frames that the device under test dropped and marked, see dut_counters.py; empty if it reports none.
+        is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
+        receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
+        lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
+        unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped.
     """
 
     samples: int
@@ -46,6 +51,10 @@ class Totals:
     incomplete: int
     counters: Mapping[str, int]
     dut: Mapping[str, int] = field(default_factory=dict)
+    is_dut_monitored: bool = False
+    receiver_drops: int | None = None
+    lost_packets: int | None = None
+    unexplained_retransmissions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class TesterFacts:
     """State of the tester during the run; None if no agent reported it.
 
     Attributes:
-        post_lateness_median_ns, peak_rss_bytes, steal_fraction: the largest of all agents.
+        post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction: the largest of all agents.
     """
 
     observation_point: str
@@ -63,6 +72,7 @@ class TesterFacts:
     post_lateness_median_ns: int | None
     peak_rss_bytes: int | None
     steal_fraction: float | None
+    core_wait_fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,11 @@ def summarise(run: Run) -> RunSummary:
 def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: IterationSummary | None) -> Totals:
     iterations = len(np.unique(to_ints(samples["iteration"])))
     payload = int(to_ints(samples["bytes_sent"]).sum()) // max(iterations, 1)
+    readings = run.table(Part.COUNTERS)
+    dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(run.table(Part.FLOWS))
+    is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
+    lost = lost_packets(counters, run.manifest)
+    device = sum(dut.get(name, 0) for name in DROPS) if is_monitored else None
     return Totals(
         samples=samples.num_rows,
         payload_bytes=payload,
@@ -121,8 +136,12 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
         early=_count_early(samples),
         negative=int(np.count_nonzero(merged.cct_ns < 0)),
         incomplete=merged.incomplete,
-        counters=sum_flow_counters(run.table(Part.FLOWS)),
-        dut=sum_dut_counters(run.table(Part.COUNTERS), run.manifest),
+        counters=counters,
+        dut=dut,
+        is_dut_monitored=is_monitored,
+        receiver_drops=drops,
+        lost_packets=lost,
+        unexplained_retransmissions=unexplained(lost, counters, device=device, receivers=drops),
     )
 
 
@@ -142,6 +161,7 @@ def _tester_facts(manifest: Manifest) -> TesterFacts:
         post_lateness_median_ns=_largest([host.post_lateness_median_ns for host in manifest.hosts]),
         peak_rss_bytes=_largest([host.peak_rss_bytes for host in manifest.hosts]),
         steal_fraction=_largest([host.steal_fraction for host in manifest.hosts]),
+        core_wait_fraction=_largest([host.core_wait_fraction for host in manifest.hosts]),
     )
 
 

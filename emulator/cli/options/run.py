@@ -290,6 +290,13 @@ _OBSERVE = OptionGroup(
             "from `charkha calibrate` (default: the one of this host)",
             metavar="FILE",
         ),
+        Option(
+            "--expect",
+            "observe.expect",
+            "rules to judge the run by: a file, or `example`",
+            metavar="RULES",
+            is_common=True,
+        ),
     ),
 )
 

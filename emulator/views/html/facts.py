@@ -19,6 +19,8 @@ from emulator.statistics.stragglers import Lateness, lateness
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.trace.model import IntArray
+from emulator.verdict.judge import Verdict, judge
+from emulator.verdict.rules import rules_of
 
 _SAMPLE_COLUMNS = ("iteration", "rank", "kind", "post_ns", "done_ns")
 
@@ -57,6 +59,7 @@ class RunFacts:
         compute: empty if no device computed, or the run is of a Charkha that did not record it.
         flows, counters: tables of the run; empty if nothing was recorded.
         late_posts, late_ends: which ranks post and complete last; None during the run.
+        verdict: by the rules that the run was played with.
     """
 
     manifest: Manifest
@@ -69,6 +72,7 @@ class RunFacts:
     counters: pa.Table
     late_posts: Lateness | None
     late_ends: Lateness | None
+    verdict: Verdict
 
     @property
     def is_running(self) -> bool:
@@ -105,9 +109,10 @@ def read_facts(run: Run) -> RunFacts:
     if run.manifest.status == RUNNING:
         run = replace(run, manifest=replace(run.manifest, trials=_trials_so_far(columns, run.manifest)))
     is_over = run.manifest.status != RUNNING
+    summary = summarise(run)
     return RunFacts(
         manifest=run.manifest,
-        summary=summarise(run),
+        summary=summary,
         measured=measurements(run),
         usage=columns,
         spans=_spans(run),
@@ -116,6 +121,7 @@ def read_facts(run: Run) -> RunFacts:
         counters=run.table(Part.COUNTERS),
         late_posts=lateness(run, "post") if is_over else None,
         late_ends=lateness(run, "done") if is_over else None,
+        verdict=judge(summary, rules_of(run)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from emulator.statistics.dut_counters import counter_series
 from emulator.views.as_json.summary import summary_to_json
+from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
@@ -19,6 +20,7 @@ from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
 from emulator.views.html.sections.traffic import pairs_of, traffic
+from emulator.views.html.sections.verdict import answer, checks
 
 
 def run_page(facts: RunFacts) -> Page:
@@ -32,6 +34,7 @@ def run_page(facts: RunFacts) -> Page:
         warnings=list(warnings(facts)),
         sections=[
             overview(facts),
+            *checks(facts.verdict),
             completion(facts),
             iterations(facts),
             stragglers(facts),
@@ -42,12 +45,14 @@ def run_page(facts: RunFacts) -> Page:
         footer=f"Run {manifest.run_id}, written by charkha {manifest.versions.get('charkha', '')} from its run folder. "
         f"Report format after {DRAFT}. Times are taken at the {manifest.observation_point}.",
         is_live=facts.is_running,
+        answer=None if facts.is_running else answer(facts.verdict),
     )
 
 
 def facts_to_json(facts: RunFacts) -> dict[str, Any]:
     """Everything on the page as JSON: the summary of `charkha run --json` with further keys."""
     return summary_to_json(facts.summary) | {
+        "verdict": verdict_to_json(facts.verdict),
         "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
         "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],
         "stragglers": [asdict(one) for one in (facts.late_posts, facts.late_ends) if one is not None],

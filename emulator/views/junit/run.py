@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
-from junitparser import Error, TestCase, TestSuite
+from junitparser import Error, Failure, Skipped, TestCase, TestSuite
+from junitparser.junitparser import FinalResult
 
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
+from emulator.verdict.judge import Outcome, Verdict, judge
+from emulator.verdict.rules import rules_of
 from emulator.views.junit.document import add_properties, to_text
+from emulator.views.verdict_text import describe_finding, describe_subject, headline
 
 
 def run_to_xml(run: Run) -> str:
@@ -21,12 +26,35 @@ def run_to_xml(run: Run) -> str:
         ResultError: the run cannot be read.
     """
     summary = summarise(run)
+    verdict = judge(summary, rules_of(run))
     suite = TestSuite(f"charkha {summary.trace}")
     suite.timestamp = run.manifest.created
+    for case in _verdict_cases(verdict):
+        suite.add_testcase(case)
     suite.add_testcase(_run_case(summary))
     for one in summary.classes:
         suite.add_testcase(_class_case(one, summary))
     return to_text("charkha", [suite])
+
+
+def _verdict_cases(verdict: Verdict) -> Iterator[TestCase]:
+    """The verdict, then a case per check: FAIL is a failure; what could not be decided is skipped, with the reason."""
+    if verdict.rules is None:
+        return
+    case = TestCase("verdict", "charkha.verdict")
+    case.result = _result(verdict.outcome, headline(verdict))
+    yield case
+    for one in verdict.findings:
+        case = TestCase(f"{one.rule}{describe_subject(one.subject)}", "charkha.verdict")
+        case.result = _result(one.outcome, describe_finding(one))
+        add_properties(case, {"value": one.value, "unit": one.rule.metric.unit.value, "outcome": one.outcome.value})
+        yield case
+
+
+def _result(outcome: Outcome, text: str) -> list[FinalResult]:
+    if outcome is Outcome.PASS:
+        return []
+    return [Failure(text, outcome.value)] if outcome is Outcome.FAIL else [Skipped(text, outcome.value)]
 
 
 def _run_case(summary: RunSummary) -> TestCase:

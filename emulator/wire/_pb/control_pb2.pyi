@@ -363,7 +363,7 @@ class Finish(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction")
     class TransportEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -376,12 +376,14 @@ class Farewell(_message.Message):
     POST_LATENESS_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     STEAL_FRACTION_FIELD_NUMBER: _ClassVar[int]
+    CORE_WAIT_FRACTION_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
     transport: _containers.MessageMap[str, Quantity]
     steal_fraction: float
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ..., steal_fraction: _Optional[float] = ...) -> None: ...
+    core_wait_fraction: float
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ...) -> None: ...
 
 class Quantity(_message.Message):
     __slots__ = ("unit", "number", "ratio", "text")

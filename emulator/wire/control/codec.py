@@ -284,6 +284,8 @@ def _encode_farewell(target: Any, value: Farewell) -> None:
     target.post_lateness_median_ns = value.post_lateness_median_ns
     if value.steal_fraction is not None:
         target.steal_fraction = value.steal_fraction
+    if value.core_wait_fraction is not None:
+        target.core_wait_fraction = value.core_wait_fraction
     for flow in value.flows:
         _copy_fields(target.flows.add(), flow)
     for name, quantity in value.transport.items():
@@ -296,7 +298,8 @@ def _decode_farewell(message: Any) -> Farewell:
     flows = [_decode_flow(entry) for entry in message.flows]
     transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
     steal = message.steal_fraction if message.HasField("steal_fraction") else None
-    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport, steal)
+    wait = message.core_wait_fraction if message.HasField("core_wait_fraction") else None
+    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport, steal, wait)
 
 
 _KIND_OF = {int: "number", float: "ratio", str: "text"}

@@ -183,6 +183,15 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """The verdict, above everything else; `tone` is good, bad or open."""
+
+    word: str
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A whole page.
 
@@ -195,6 +204,7 @@ class Page:
         sections: in order.
         footer: origin of the page.
         is_live: the run has not ended yet.
+        answer: the verdict; None: the page has none.
     """
 
     title: str
@@ -205,6 +215,7 @@ class Page:
     sections: Sequence[Section]
     footer: str = ""
     is_live: bool = False
+    answer: Answer | None = None
 
     @property
     def pictures(self) -> Mapping[str, Picture]:

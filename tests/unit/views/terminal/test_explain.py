@@ -22,6 +22,7 @@ TABLES = (
     "sweep",
     "trace_summary",
     "trend_table",
+    "verdict_table",
     "watching",
     "written_trace",
 )

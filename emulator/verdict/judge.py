@@ -1,0 +1,135 @@
+"""The verdict on a run: each rule against what was measured, and one answer with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from emulator import exit_codes
+from emulator.run_folder.manifest import COMPLETE
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.summary import RunSummary
+from emulator.verdict.metrics import Reading
+from emulator.verdict.rules import Rule, Rules
+from emulator.verdict.tester import TesterState, judge_tester
+
+
+class Outcome(Enum):
+    """What a rule, or the whole verdict, says."""
+
+    FAIL = "FAIL"
+    TESTER_LIMITED = "TESTER-LIMITED"
+    UNDECIDED = "UNDECIDED"
+    PASS = "PASS"
+
+
+_GRAVITY = (Outcome.FAIL, Outcome.TESTER_LIMITED, Outcome.UNDECIDED, Outcome.PASS)
+"""The gravest outcome of the rules is that of the run."""
+
+
+_EXIT_CODES = {
+    Outcome.PASS: exit_codes.DONE,
+    Outcome.FAIL: exit_codes.EXPECTATION_FAILED,
+    Outcome.TESTER_LIMITED: exit_codes.TESTER_LIMITED,
+    Outcome.UNDECIDED: exit_codes.UNDECIDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule applied to one value.
+
+    Attributes:
+        subject: the class; None: the run.
+        value: in the unit of the metric; None: not measured.
+        reason: why the outcome is not that of the comparison alone; "" if it is.
+    """
+
+    rule: Rule
+    subject: ClassKey | None
+    value: float | None
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for a run.
+
+    Attributes:
+        outcome: the gravest of the findings; UNDECIDED without rules.
+        findings: of every rule, gravest first.
+        rules: name of the rules; None: there were none.
+        is_example: they are the shipped example.
+        tester: state of the tester.
+    """
+
+    outcome: Outcome
+    findings: Sequence[Finding]
+    rules: str | None
+    is_example: bool
+    tester: TesterState
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command whose answer this is."""
+        return _EXIT_CODES[self.outcome]
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The finding that decides; None without rules."""
+        return self.findings[0] if self.findings else None
+
+    def count(self, outcome: Outcome) -> int:
+        """Number of findings with this outcome."""
+        return sum(one.outcome is outcome for one in self.findings)
+
+
+def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
+    """Apply rules to a run.
+
+    A run that did not complete never passes. A value that the tester limited never passes a lower bound, nor does it
+    fail an upper one.
+
+    Args:
+        summary: of the run.
+        rules: None: only the state of the tester is judged.
+    """
+    state = judge_tester(summary)
+    if rules is None:
+        return Verdict(Outcome.UNDECIDED, (), None, False, state)
+    findings = [one for rule in rules.rules for one in _apply(rule, summary, state)]
+    findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -_distance(one)))
+    outcome = findings[0].outcome
+    if outcome is Outcome.PASS and summary.status != COMPLETE:
+        outcome = Outcome.UNDECIDED
+    return Verdict(outcome, findings, rules.name, rules.is_example, state)
+
+
+def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
+    readings = [one for one in rule.metric.read(summary) if one.subject is None or rule.where.takes(one.subject)]
+    if not readings:
+        yield Finding(rule, None, None, Outcome.UNDECIDED, "no class of the run matches")
+    for one in readings:
+        yield _compare(rule, one, state)
+
+
+def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
+    subject, value, is_limited = reading
+    if value is None:
+        return Finding(rule, subject, None, Outcome.UNDECIDED, "not measured")
+    holds = rule.bound.holds(value)
+    limit = state.problem if rule.metric.is_timing and state.problem else ""
+    if is_limited and not limit:
+        limit = "the tester needs most of this time by itself"
+    if limit and (rule.bound.is_lower or not holds):
+        return Finding(rule, subject, value, Outcome.TESTER_LIMITED, limit)
+    return Finding(rule, subject, value, Outcome.PASS if holds else Outcome.FAIL)
+
+
+def _distance(one: Finding) -> float:
+    """How far a value is from its limit, relative to the limit; sorts findings of equal gravity."""
+    if one.value is None:
+        return 0.0
+    return abs(one.value - one.rule.bound.limit) / max(one.rule.bound.limit, 1e-9)

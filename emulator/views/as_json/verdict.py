@@ -1,0 +1,41 @@
+"""The verdict on a run as a JSON document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.verdict.judge import Finding, Verdict
+from emulator.views.verdict_text import headline
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict: outcome, one line of text, and every check with its value in the unit of its metric."""
+    return {
+        "outcome": verdict.outcome.value,
+        "text": headline(verdict),
+        "rules": verdict.rules,
+        "is_example": verdict.is_example,
+        "tester": {"calibrated": verdict.tester.is_calibrated, "problems": list(verdict.tester.problems)},
+        "checks": [_check(one) for one in verdict.findings],
+    }
+
+
+def _check(one: Finding) -> dict[str, Any]:
+    metric, bound, subject = one.rule.metric, one.rule.bound, one.subject
+    return {
+        "outcome": one.outcome.value,
+        "metric": metric.name,
+        "unit": metric.unit.value,
+        "class": None
+        if subject is None
+        else {
+            "collective": subject.collective,
+            "members": subject.members,
+            "size_bytes": subject.size_bytes,
+            "algorithm": subject.algorithm,
+        },
+        "value": one.value,
+        "bound": bound.kind,
+        "limit": bound.limit,
+        "reason": one.reason,
+    }

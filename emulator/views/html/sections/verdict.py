@@ -1,0 +1,27 @@
+"""The verdict in the report of a run: the answer at the top, and a section with every check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.verdict.judge import Outcome, Verdict
+from emulator.views.html.page.document import Answer, Section, table_of
+from emulator.views.verdict_columns import COLUMNS
+from emulator.views.verdict_text import headline
+
+_TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
+
+
+def answer(verdict: Verdict) -> Answer:
+    """The first line of the page."""
+    word, _, text = headline(verdict).partition(": ")
+    return Answer(word, text, _TONES.get(verdict.outcome, "open"))
+
+
+def checks(verdict: Verdict) -> Iterator[Section]:
+    """A table of every check; nothing without rules."""
+    if verdict.findings:
+        about = "TESTER-LIMITED: the tester set the value, not the device. UNDECIDED: it was not measured."
+        yield Section(
+            "verdict", "Verdict", [table_of("checks", f"Checks: {verdict.rules}", COLUMNS, verdict.findings, about)]
+        )

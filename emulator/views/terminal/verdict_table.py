@@ -1,0 +1,41 @@
+"""The verdict on a run for a terminal: the answer, then a row per check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from emulator.verdict.judge import Verdict
+from emulator.verdict.metrics import METRICS
+from emulator.views.columns import explain
+from emulator.views.terminal.table import FittedTable
+from emulator.views.verdict_columns import COLUMNS, STYLES
+from emulator.views.verdict_text import headline
+
+EXPLAIN = explain(COLUMNS, title="Checks of the verdict, gravest first:")
+
+
+def render_headline(verdict: Verdict) -> Text:
+    """The answer on one line."""
+    outcome, _, rest = headline(verdict).partition(":")
+    return Text.assemble((outcome, STYLES[verdict.outcome]), f":{rest}")
+
+
+def render(verdict: Verdict) -> RenderableType:
+    """The answer and every check."""
+    return Group(render_headline(verdict), *render_findings(verdict))
+
+
+def render_findings(verdict: Verdict) -> Sequence[RenderableType]:
+    """A table of every check, below an empty line; nothing without rules."""
+    return [Text(), FittedTable(COLUMNS, verdict.findings)] if verdict.findings else []
+
+
+def metrics_table() -> str:
+    """Every metric with its unit, scope and meaning, as plain text."""
+    width = max(map(len, METRICS))
+    return "\n".join(
+        f"  {one.name:<{width}}  {one.scope.value:<5}  {one.unit.value:<7}  {one.meaning}" for one in METRICS.values()
+    )

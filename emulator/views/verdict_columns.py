@@ -1,0 +1,48 @@
+"""Columns of the table of checks, for terminals and reports."""
+
+from __future__ import annotations
+
+from emulator.verdict.judge import Finding, Outcome
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE
+from emulator.views.verdict_text import describe_subject, metric_cell
+
+STYLES = {
+    Outcome.PASS: "bold green",
+    Outcome.FAIL: "bold red",
+    Outcome.TESTER_LIMITED: "bold yellow",
+    Outcome.UNDECIDED: "bold yellow",
+}
+COLUMNS: tuple[Column[Finding], ...] = (
+    Column(
+        "outcome",
+        "PASS, FAIL, TESTER-LIMITED (the tester set the value, not the device) or UNDECIDED (not measured)",
+        cell=lambda one: one.outcome.value,
+        is_number=False,
+        style=lambda one: STYLES[one.outcome],
+    ),
+    Column(
+        "metric",
+        "name of the metric: `charkha expect --metrics` explains it",
+        cell=lambda one: one.rule.metric.name,
+        is_number=False,
+    ),
+    Column(
+        "class",
+        "collective, ranks, size and algorithm; a dash for the whole run",
+        cell=lambda one: describe_subject(one.subject).removeprefix(" of ") or NONE,
+        is_number=False,
+        folds=30,
+    ),
+    Column("value", "what was measured", cell=lambda one: metric_cell(one.value, one.rule.metric.unit), style=bold),
+    Column("rule", "the bound", cell=lambda one: str(one.rule.bound), is_number=False),
+    Column(
+        "reason",
+        "why the comparison alone does not decide",
+        cell=lambda one: one.reason or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=40,
+        sacrifice=1,
+    ),
+)

@@ -1,0 +1,71 @@
+"""The verdict on a run in words: one line that answers first, then the findings behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.statistics.classes import ClassKey
+from emulator.units import format_duration, format_size
+from emulator.verdict.judge import Finding, Outcome, Verdict
+from emulator.verdict.metrics import Unit
+from emulator.views.figures import NONE, count_of, number_cell, rate_cell
+
+_WITHOUT_RULES = "no rules were given (--expect FILE), so nothing was decided"
+
+
+def headline(verdict: Verdict) -> str:
+    """`FAIL: busbw_to_ideal of all_reduce 8 ranks 64 MiB is 71 % (at least 90 %); 1 of 6 checks failed`."""
+    calibrated = "" if verdict.tester.is_calibrated else "; tester not calibrated"
+    problem = f"; {verdict.tester.problem}" if verdict.tester.problem else ""
+    if verdict.rules is None:
+        return f"{verdict.outcome.value}: {_WITHOUT_RULES}{problem}{calibrated}"
+    example = " (the shipped example)" if verdict.is_example else ""
+    return f"{verdict.outcome.value}: {_reason(verdict)}; {verdict.rules}{example}{calibrated}"
+
+
+def _reason(verdict: Verdict) -> str:
+    decisive, total = verdict.decisive, len(verdict.findings)
+    assert decisive is not None
+    if verdict.outcome is Outcome.PASS:
+        return f"all {count_of(total, 'check')} met"
+    if decisive.outcome is Outcome.PASS:
+        return "the run did not complete"
+    return f"{describe_finding(decisive)}; {verdict.count(verdict.outcome)} of {count_of(total, 'check')} like it"
+
+
+def describe_finding(one: Finding) -> str:
+    """`busbw_to_ideal of all_reduce 8 ranks 64 MiB ring is 71 % (at least 90 %)`, with the reason if there is one."""
+    about = f"{one.rule.metric.name}{describe_subject(one.subject)}"
+    if one.value is None:
+        return f"{about}: {one.reason} ({one.rule.bound})"
+    text = f"{about} is {metric_cell(one.value, one.rule.metric.unit)} ({one.rule.bound})"
+    return f"{text}: {one.reason}" if one.reason else text
+
+
+def describe_subject(subject: ClassKey | None) -> str:
+    """` of all_reduce 8 ranks 64 MiB ring`; "" for the run."""
+    if subject is None:
+        return ""
+    size = format_size(subject.size_bytes)
+    return f" of {subject.collective} {subject.members} ranks {size} {subject.algorithm}".rstrip()
+
+
+def metric_cell(value: float | None, unit: Unit) -> str:
+    """A value with its unit."""
+    if value is None:
+        return NONE
+    if unit is Unit.NS:
+        return format_duration(value)
+    if unit is Unit.BYTES_PER_S:
+        return f"{rate_cell(value)} GB/s"
+    if unit is Unit.BYTES:
+        return format_size(round(value))
+    if unit is Unit.PERCENT:
+        return f"{number_cell(value)} %"
+    return f"{value:,.0f}" if unit is Unit.COUNT else number_cell(value)
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """(outcome, description) of every finding, gravest first."""
+    for one in verdict.findings:
+        yield one.outcome.value, describe_finding(one)

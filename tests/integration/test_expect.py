@@ -1,0 +1,110 @@
+"""Rules and verdicts from the command line: what is refused before traffic, what is printed first, the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from emulator import exit_codes
+from tests.support.command import EXAMPLE, charkha, refused
+
+GOLDEN = Path(__file__).parents[1] / "data" / "run-0.1.0"
+WIDE = (
+    "charkha_rules: 1\nname: wide\nrules:\n  - {metric: jct, at_most: 1000 s}\n  - {metric: incomplete, at_most: 0}\n"
+)
+
+
+def rules(folder: Path, text: str, name: str = "rules.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_stored_run_is_judged_by_rules(tmp_path: Path) -> None:
+    found = charkha("expect", GOLDEN, rules(tmp_path, WIDE), cwd=tmp_path)
+    assert found.code == exit_codes.DONE
+    assert found.stdout.splitlines()[0].startswith("PASS: all 2 checks met; wide")
+
+
+def test_drops_of_the_device_fail_the_shipped_rules_and_come_first(tmp_path: Path) -> None:
+    found = charkha("expect", GOLDEN, "--json", cwd=tmp_path)
+    verdict = json.loads(found.stdout)
+    assert found.code == exit_codes.EXPECTATION_FAILED
+    assert (verdict["outcome"], verdict["is_example"]) == ("FAIL", True)
+    assert (verdict["checks"][0]["metric"], verdict["checks"][0]["value"]) == ("device_drops", 15)
+    assert verdict["text"].startswith("FAIL: device_drops is 15 (at most 0)")
+    lost = next(one for one in verdict["checks"] if one["metric"] == "unexplained_retransmissions")
+    assert (lost["outcome"], lost["value"]) == ("PASS", 0)
+
+
+def test_a_metric_that_was_not_measured_decides_nothing(tmp_path: Path) -> None:
+    text = "charkha_rules: 1\nrules:\n  - {metric: busbw, at_least: 1 GB/s, where: {collective: broadcast}}\n"
+    found = charkha("expect", GOLDEN, rules(tmp_path, text), cwd=tmp_path)
+    assert found.code == exit_codes.UNDECIDED
+    assert found.stdout.startswith("UNDECIDED: busbw: no class of the run matches (at least 1 GB/s)")
+
+
+def test_every_metric_is_listed_with_its_unit(tmp_path: Path) -> None:
+    found = charkha("expect", "--metrics", cwd=tmp_path)
+    assert found.code == exit_codes.DONE
+    assert "  busbw_to_ideal  " in found.stdout
+    assert len(found.stdout.splitlines()) > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("charkha_rules: 1\nrules: [{metric: nothing, at_most: 0}]", "there is no metric 'nothing'"),
+        ("charkha_rules: 1\nrules: [{metric: jct, at_most: 5}]", "'5' is not a time"),
+    ],
+)
+def test_bad_rules_are_refused_before_any_traffic(
+    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = rules(tmp_path, text)
+    for words in (("run", EXAMPLE), ("bench", "all_reduce", "-n", "2")):
+        error = refused(*words, "--expect", path, capsys=capsys)
+        assert problem in error
+        assert str(path) in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_answers_first_and_keeps_its_rules(tmp_path: Path) -> None:
+    path = rules(tmp_path, WIDE)
+    played = charkha(
+        "bench", "all_reduce", "-n", "2", "-b", "1K", "-e", "1K", "--expect", path, "--out", "run", cwd=tmp_path
+    )
+    assert played.code == exit_codes.DONE, played.stderr
+    assert played.stdout.splitlines()[0].startswith("# PASS: all 2 checks met; wide")
+    path.unlink()
+    again = charkha("expect", "run", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["rules"] == "wide"
+    exported = charkha("export", "run", "--to", "junit", "--out", "run.xml", cwd=tmp_path)
+    assert exported.code == 0, exported.stderr
+    cases = [one.get("name") for one in ElementTree.parse(tmp_path / "run.xml").iter("testcase")]
+    assert cases[:3] == ["verdict", "jct at most 1000 s", "incomplete at most 0"]
+    assert '<p class="answer good"><strong>PASS</strong>' in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_that_misses_a_bound_fails_with_its_exit_code(tmp_path: Path) -> None:
+    path = rules(tmp_path, "charkha_rules: 1\nrules:\n  - {metric: packets, at_most: 0}\n")
+    played = charkha(
+        "run", EXAMPLE, "--iterations", "1", "--warmup", "0", "--expect", path, "--out", "run", cwd=tmp_path
+    )
+    assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
+    assert played.stdout.startswith("FAIL: packets is ")
+    report = charkha("report", "run", "--out", "again.html", cwd=tmp_path)
+    assert report.code == 0, report.stderr
+    assert '<p class="answer bad"><strong>FAIL</strong>' in (tmp_path / "again.html").read_text()
+
+
+def test_without_rules_the_answer_says_so_and_the_exit_code_is_0(tmp_path: Path) -> None:
+    played = charkha("bench", "all_reduce", "-n", "2", "-b", "1K", "-e", "1K", "--json", cwd=tmp_path)
+    verdict = json.loads(played.stdout)["verdict"]
+    assert played.code == exit_codes.DONE
+    assert verdict["outcome"] == "UNDECIDED"
+    assert verdict["text"].startswith("UNDECIDED: no rules were given (--expect FILE)")

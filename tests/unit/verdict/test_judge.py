@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator import exit_codes
+from emulator.run_folder.manifest import ABORTED
+from emulator.statistics.summary import RunSummary, summarise
+from emulator.verdict.judge import Outcome, Verdict, judge
+from emulator.verdict.metrics import METRICS
+from emulator.verdict.rules import Bound, Rule, Rules, Selection
+from tests.support.runs import collective, ranks, write_run
+
+_KINDS = ("at most", "at least", "below", "above")
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
+    """An all-reduce of two ranks: 100 ns where 80 ns would be ideal, JCT 500 ns."""
+    rows = [one for n in (0, 1) for one in collective([0, 0], [100, 100], iteration=n, ideal_ns=80)]
+    spans = {n: ranks((0, 500), (0, 400)) for n in (0, 1)}
+    return summarise(write_run(tmp_path_factory.mktemp("judge") / "run", rows, iterations=spans))
+
+
+def rule(metric: str, kind: str, limit: float, where: Selection | None = None) -> Rule:
+    return Rule(METRICS[metric], Bound(kind, limit, f"{limit:g}"), where or Selection())  # type: ignore[arg-type]
+
+
+def judged(summary: RunSummary, *rules: Rule) -> Verdict:
+    return judge(summary, Rules("test", rules))
+
+
+def limited(summary: RunSummary) -> RunSummary:
+    """The same, with classes whose time the calibrated tester sets."""
+    return replace(summary, classes=tuple(replace(one, tester_percent=95.0) for one in summary.classes))
+
+
+def starved(summary: RunSummary) -> RunSummary:
+    """The same, with an agent that had no core for half of the time."""
+    return replace(summary, tester=replace(summary.tester, core_wait_fraction=0.5))
+
+
+def test_a_run_within_its_bounds_passes(summary: RunSummary) -> None:
+    verdict = judged(summary, rule("jct", "at most", 500), rule("busbw_to_ideal", "at least", 80))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.exit_code == exit_codes.DONE
+    assert [one.value for one in verdict.findings if one.rule.metric.name == "busbw_to_ideal"] == [pytest.approx(80)]
+
+
+def test_one_missed_bound_fails_the_run_and_is_named_first(summary: RunSummary) -> None:
+    verdict = judged(summary, rule("jct", "at most", 500), rule("busbw_to_ideal", "at least", 90))
+    assert (verdict.outcome, verdict.exit_code) == (Outcome.FAIL, exit_codes.EXPECTATION_FAILED)
+    assert verdict.decisive is not None
+    assert verdict.decisive.rule.metric.name == "busbw_to_ideal"
+    assert (verdict.count(Outcome.FAIL), verdict.count(Outcome.PASS)) == (1, 1)
+
+
+def test_of_several_failures_the_one_farthest_from_its_limit_comes_first(summary: RunSummary) -> None:
+    verdict = judged(summary, rule("jct", "at most", 490), rule("cct_p50", "at most", 10))
+    assert verdict.decisive is not None
+    assert verdict.decisive.rule.metric.name == "cct_p50"
+
+
+def test_what_was_not_measured_is_undecided_and_never_passes(summary: RunSummary) -> None:
+    for one in (rule("device_drops", "at most", 0), rule("jct_to_ideal", "at most", 1.05)):
+        verdict = judged(summary, rule("jct", "at most", 500), one)
+        assert (verdict.outcome, verdict.exit_code) == (Outcome.UNDECIDED, exit_codes.UNDECIDED)
+        assert verdict.decisive is not None
+        assert verdict.decisive.reason == "not measured"
+
+
+def test_a_rule_that_no_class_matches_is_undecided(summary: RunSummary) -> None:
+    verdict = judged(summary, rule("busbw", "at least", 0, Selection(collective="broadcast")))
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert verdict.findings[0].reason == "no class of the run matches"
+
+
+@pytest.mark.parametrize("spoil", [limited, starved])
+def test_a_tester_limited_value_passes_no_lower_bound_and_fails_no_upper_one(
+    summary: RunSummary, spoil: type, request: pytest.FixtureRequest
+) -> None:
+    run = spoil(summary)
+    outcomes = {
+        (kind, limit): judged(run, rule("cct_p50", kind, limit)).outcome for kind in _KINDS for limit in (50, 200)
+    }
+    assert outcomes == {
+        ("at most", 50): Outcome.TESTER_LIMITED,
+        ("at most", 200): Outcome.PASS,
+        ("below", 50): Outcome.TESTER_LIMITED,
+        ("below", 200): Outcome.PASS,
+        ("at least", 50): Outcome.TESTER_LIMITED,
+        ("at least", 200): Outcome.TESTER_LIMITED,
+        ("above", 50): Outcome.TESTER_LIMITED,
+        ("above", 200): Outcome.TESTER_LIMITED,
+    }
+
+
+def test_counters_are_judged_even_if_the_tester_is_slow(summary: RunSummary) -> None:
+    verdict = judged(starved(summary), rule("incomplete", "at most", 0))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.tester.problems == ("an agent waited for a core 50 % of the time",)
+
+
+def test_a_failure_that_is_not_the_testers_outweighs_its_limits(summary: RunSummary) -> None:
+    verdict = judged(starved(summary), rule("cct_p50", "at least", 1), rule("incomplete", "above", 0))
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_an_aborted_run_does_not_pass(summary: RunSummary) -> None:
+    verdict = judged(replace(summary, status=ABORTED), rule("jct", "at most", 500))
+    assert verdict.outcome is Outcome.UNDECIDED
+
+
+def test_without_rules_nothing_is_decided(summary: RunSummary) -> None:
+    verdict = judge(summary, None)
+    assert (verdict.outcome, verdict.findings, verdict.decisive) == (Outcome.UNDECIDED, (), None)
+
+
+@given(st.sampled_from(_KINDS), st.floats(0, 1e6), st.booleans())
+def test_no_pass_without_a_value_that_meets_the_bound(
+    summary: RunSummary, kind: str, limit: float, is_limited: bool
+) -> None:
+    one = rule("cct_p50", kind, limit)
+    verdict = judged(limited(summary) if is_limited else summary, one)
+    holds = one.bound.holds(100.0)
+    assert (verdict.outcome is Outcome.PASS) == (holds and not (is_limited and one.bound.is_lower))
+    assert (verdict.outcome is Outcome.FAIL) == (not holds and not is_limited)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emulator.control.observations import FlowCounters
+from emulator.statistics.summary import RunSummary, summarise
+from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
+from emulator.views.as_json.summary import summary_to_json
+from tests.support.runs import collective, ranks, write_run
+
+_SUFFIX = {Unit.NS: "_ns", Unit.BYTES_PER_S: "_bytes_per_s", Unit.PERCENT: "_percent"}
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
+    rows = [one for n in (0, 1) for one in collective([0, 0], [100, 50], iteration=n, ideal_ns=80)]
+    flows = [FlowCounters(0, 1, bytes=5, packets=100, retransmits=9, duplicates=4, out_of_order=2, timeouts=1)]
+    spans = {n: ranks((0, 500), (0, 400)) for n in (0, 1)}
+    return summarise(write_run(tmp_path_factory.mktemp("metrics") / "run", rows, iterations=spans, flows=flows))
+
+
+def in_json(document: Any, key: str) -> list[Any]:
+    """The values at a key as `Metric.key` writes it."""
+    found = [document]
+    for step in key.split("."):
+        found = [one.get(step.removesuffix("[]")) for one in found if one is not None]
+        if step.endswith("[]"):
+            found = [item for one in found for item in one]
+    return found
+
+
+@pytest.mark.parametrize(
+    "metric", [one for one in METRICS.values() if one.key != "totals.dut"], ids=lambda one: one.name
+)
+def test_a_metric_is_what_json_prints_under_its_key(metric: Metric, summary: RunSummary) -> None:
+    values = [one.value for one in metric.read(summary)]
+    assert values == in_json(summary_to_json(summary), metric.key)
+
+
+def test_units_of_metrics_are_those_of_their_keys() -> None:
+    for metric in METRICS.values():
+        if metric.unit in _SUFFIX:
+            assert metric.key.endswith(_SUFFIX[metric.unit]), metric.name
+
+
+def test_metrics_of_classes_name_their_class(summary: RunSummary) -> None:
+    for metric in METRICS.values():
+        subjects = [one.subject for one in metric.read(summary)]
+        assert subjects == ([one.key for one in summary.classes] if metric.scope is Scope.CLASS else [None])
+
+
+def test_counters_of_an_unmonitored_device_have_no_value(summary: RunSummary) -> None:
+    assert [one.value for name in ("device_drops", "device_marks") for one in METRICS[name].read(summary)] == [None] * 2
+
+
+def test_the_slowest_rank_is_compared_with_the_mean_of_all(summary: RunSummary) -> None:
+    (reading,) = METRICS["slowest_to_mean"].read(summary)
+    assert reading.value == pytest.approx(100 / 75)

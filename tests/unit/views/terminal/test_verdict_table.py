@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from emulator.statistics.summary import summarise
+from emulator.verdict.judge import judge
+from emulator.verdict.metrics import METRICS
+from emulator.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.views.as_json.verdict import verdict_to_json
+from emulator.views.html.sections.verdict import answer, checks
+from emulator.views.terminal.verdict_table import metrics_table, render
+from tests.support.runs import collective, ranks, write_run
+
+
+def rule(metric: str, limit: float) -> Rule:
+    return Rule(METRICS[metric], Bound("at most", limit, f"{limit:g}"), Selection())
+
+
+def verdict(folder: Path, *rules: Rule):  # type: ignore[no-untyped-def]
+    run = write_run(folder / "run", collective([0, 0], [100, 100]), iterations={0: ranks((0, 500), (0, 400))})
+    return judge(summarise(run), Rules("mine", rules) if rules else None)
+
+
+def shown(folder: Path, *rules: Rule) -> list[str]:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(verdict(folder, *rules)))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_the_answer_is_the_first_line_and_failures_the_first_rows(tmp_path: Path) -> None:
+    lines = shown(tmp_path, rule("incomplete", 0), rule("jct", 10))
+    assert lines[0].startswith("FAIL: jct is 500 ns (at most 10)")
+    rows = [line.split()[:2] for line in lines if line.startswith(("FAIL ", "PASS "))]
+    assert rows == [["FAIL", "jct"], ["PASS", "incomplete"]]
+
+
+def test_without_rules_there_is_no_table(tmp_path: Path) -> None:
+    assert len(shown(tmp_path)) == 1
+
+
+def test_every_metric_is_in_the_list() -> None:
+    listed = [line.split()[0] for line in metrics_table().splitlines()]
+    assert listed == list(METRICS)
+
+
+def test_the_report_shows_the_answer_in_the_tone_of_the_outcome(tmp_path: Path) -> None:
+    found = answer(verdict(tmp_path, rule("jct", 10)))
+    assert (found.word, found.tone) == ("FAIL", "bad")
+    assert found.text.startswith("jct is 500 ns (at most 10)")
+    assert answer(verdict(tmp_path / "good", rule("jct", 900))).tone == "good"
+    assert answer(verdict(tmp_path / "open")).tone == "open"
+
+
+def test_the_report_has_a_section_only_if_there_were_rules(tmp_path: Path) -> None:
+    (section,) = checks(verdict(tmp_path, rule("jct", 10)))
+    assert section.title == "Verdict"
+    assert list(checks(verdict(tmp_path / "none"))) == []
+
+
+def test_json_has_every_check_with_unit_bound_and_class(tmp_path: Path) -> None:
+    document = verdict_to_json(verdict(tmp_path, rule("cct_p50", 10)))
+    assert document["outcome"] == "FAIL"
+    assert document["checks"] == [
+        {
+            "outcome": "FAIL",
+            "metric": "cct_p50",
+            "unit": "ns",
+            "class": {"collective": "all_reduce", "members": 2, "size_bytes": 1000, "algorithm": "ring"},
+            "value": 100.0,
+            "bound": "at most",
+            "limit": 10,
+            "reason": "",
+        }
+    ]

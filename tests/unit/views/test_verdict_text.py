@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emulator.run_folder.manifest import ABORTED
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.summary import RunSummary, summarise
+from emulator.verdict.judge import judge
+from emulator.verdict.metrics import METRICS, Unit
+from emulator.verdict.rules import Bound, Rule, Rules, Selection
+from emulator.views.verdict_text import describe_subject, headline, metric_cell
+from tests.support.runs import collective, ranks, write_run
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> RunSummary:
+    rows = collective([0, 0], [10**6, 10**6], size_bytes=1 << 20, ideal_ns=800_000)
+    return summarise(write_run(tmp_path / "run", rows, iterations={0: ranks((0, 2 * 10**6), (0, 10**6))}))
+
+
+def said(summary: RunSummary, *rules: Rule, is_example: bool = False) -> str:
+    return headline(judge(summary, Rules("my rules", rules, is_example)))
+
+
+AT_MOST_1_MS = Rule(METRICS["jct"], Bound("at most", 1e6, "1 ms"), Selection())
+AT_MOST_9_MS = Rule(METRICS["jct"], Bound("at most", 9e6, "9 ms"), Selection())
+IDEAL = Rule(METRICS["busbw_to_ideal"], Bound("at least", 90, "90 %"), Selection())
+
+
+def test_the_first_line_has_the_answer_the_figure_the_bound_and_the_state_of_the_tester(summary: RunSummary) -> None:
+    assert said(summary, AT_MOST_9_MS) == "PASS: all 1 check met; my rules; tester not calibrated"
+    assert said(summary, AT_MOST_9_MS, AT_MOST_1_MS) == (
+        "FAIL: jct is 2 ms (at most 1 ms); 1 of 2 checks like it; my rules; tester not calibrated"
+    )
+    assert said(summary, IDEAL).startswith(
+        "FAIL: busbw_to_ideal of all_reduce 2 ranks 1 MiB ring is 80.0 % (at least 90 %)"
+    )
+
+
+def test_a_calibrated_tester_is_not_mentioned_and_the_example_is(summary: RunSummary) -> None:
+    calibrated = replace(summary, classes=tuple(replace(one, tester_percent=3.0) for one in summary.classes))
+    assert said(calibrated, AT_MOST_9_MS, is_example=True) == "PASS: all 1 check met; my rules (the shipped example)"
+
+
+def test_the_reason_of_the_tester_is_given(summary: RunSummary) -> None:
+    starved = replace(summary, tester=replace(summary.tester, core_wait_fraction=0.4))
+    assert said(starved, AT_MOST_1_MS).startswith(
+        "TESTER-LIMITED: jct is 2 ms (at most 1 ms): an agent waited for a core 40 % of the time"
+    )
+
+
+def test_an_aborted_run_says_so(summary: RunSummary) -> None:
+    assert said(replace(summary, status=ABORTED), AT_MOST_9_MS).startswith("UNDECIDED: the run did not complete")
+
+
+def test_what_was_not_measured_is_named(summary: RunSummary) -> None:
+    drops = Rule(METRICS["device_drops"], Bound("at most", 0, "0"), Selection())
+    assert said(summary, drops).startswith("UNDECIDED: device_drops: not measured (at most 0)")
+
+
+def test_without_rules_the_state_of_the_tester_is_the_answer(summary: RunSummary) -> None:
+    assert headline(judge(summary, None)) == (
+        "UNDECIDED: no rules were given (--expect FILE), so nothing was decided; tester not calibrated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.5e6, Unit.NS, "1.5 ms"),
+        (1.2e9, Unit.BYTES_PER_S, "1.20 GB/s"),
+        (90.0, Unit.PERCENT, "90.0 %"),
+        (1.05, Unit.RATIO, "1.05"),
+        (12345.0, Unit.COUNT, "12,345"),
+        (1 << 20, Unit.BYTES, "1 MiB"),
+    ],
+)
+def test_values_carry_their_unit(value: float, unit: Unit, text: str) -> None:
+    assert metric_cell(value, unit) == text
+
+
+def test_the_run_as_a_subject_needs_no_words() -> None:
+    assert describe_subject(None) == ""
+    assert describe_subject(ClassKey("send_recv", 2, 1024, "")) == " of send_recv 2 ranks 1 KiB"
