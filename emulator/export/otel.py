@@ -15,6 +15,7 @@ from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
 from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.flow_counters import MAXIMA
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 
@@ -72,7 +73,9 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
     """The metrics of a run; what was not measured has no point."""
     yield from filter(lambda one: one.points, (*_of_iterations(summary), *_of_classes(summary.classes)))
     for name, value in summary.totals.counters.items():
-        yield Measure(f"charkha.flow.{name}", "1", "of all flows, warm-up included", [({}, value)], is_sum=True)
+        is_maximum = name in MAXIMA
+        what = f"{'maximum over' if is_maximum else 'of'} all flows, warm-up included"
+        yield Measure(f"charkha.flow.{name}", "1", what, [({}, value)], is_sum=not is_maximum)
 
 
 def _of_iterations(summary: RunSummary) -> Iterator[Measure]:

@@ -223,7 +223,7 @@ class Workload:
         programs: one per rank, index = rank.
         groups: distinct process groups; groups[0] is the world.
         instances: merged collectives plus send-receive pairs.
-        window: nodes a rank must be able to hold at once so that the run can finish (see check.py).
+        window: nodes a rank must be able to hold at once so that the run can finish (see proof.py).
         warnings: what is odd but playable: name → how many times (over all ranks).
         deducted_ns: per rank, duration removed because a parent's duration contained its children's.
         dropped: dangling dependencies dropped by `--lenient`.

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import InputError
+from emulator.wire.control.tls import TlsFiles
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    path = tmp_path / "one.pem"
+    path.write_text(PEM)
+    return path
+
+
+@pytest.mark.parametrize("has_certificate", [True, False])
+def test_a_server_needs_certificate_and_key(pem: Path, has_certificate: bool) -> None:
+    files = TlsFiles(certificate=pem) if has_certificate else TlsFiles(key=pem)
+    with pytest.raises(InputError, match="needs both --tls-cert and --tls-key"):
+        files.server_credentials()
+
+
+@pytest.mark.parametrize("has_certificate", [True, False])
+def test_a_client_certificate_and_its_key_come_together(pem: Path, has_certificate: bool) -> None:
+    files = TlsFiles(certificate=pem, authority=pem) if has_certificate else TlsFiles(key=pem, authority=pem)
+    with pytest.raises(InputError, match="--tls-cert and --tls-key come together"):
+        files.channel_credentials()
+
+
+@pytest.mark.parametrize("wrong", ["certificate", "key", "authority"])
+def test_a_file_that_is_not_pem_is_named_on_both_sides(pem: Path, tmp_path: Path, wrong: str) -> None:
+    der = tmp_path / "one.der"
+    der.write_bytes(b"\x30\x82\x01\x0a")
+    files = TlsFiles(**{"certificate": pem, "key": pem, "authority": pem} | {wrong: der})
+    for credentials in (files.server_credentials, files.channel_credentials):
+        with pytest.raises(InputError, match=rf"^{der}: is not a PEM file"):
+            credentials()
+
+
+@pytest.mark.parametrize("wrong", ["certificate", "key", "authority"])
+def test_a_missing_file_is_named_on_both_sides(pem: Path, tmp_path: Path, wrong: str) -> None:
+    absent = tmp_path / "absent.pem"
+    files = TlsFiles(**{"certificate": pem, "key": pem, "authority": pem} | {wrong: absent})
+    for credentials in (files.server_credentials, files.channel_credentials):
+        with pytest.raises(InputError, match=rf"^{absent}: cannot be read \(No such file"):
+            credentials()
