@@ -1,4 +1,4 @@
-"""What nodes occupy and for how long; durations that contain those of called operators."""
+"""What nodes occupy and for how long."""
 
 from __future__ import annotations
 
@@ -64,57 +64,3 @@ def test_absurd_times_are_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(TraceError) as error:
         build(node(1), node(2, **fields))
     assert str(error.value) == f"trace.0.et, node 2: {problem}"
-
-
-def op(i: int, duration: int, parent: int | None = None, **fields: Any) -> Node:
-    """A PyTorch operator on the CPU."""
-    given = {"cpu": True, "pytorch": True, "ctrl": [] if parent is None else [parent], **fields}
-    return node(i, duration=duration, **given)
-
-
-def played(*nodes: Node) -> list[int]:
-    """µs of each node, by id."""
-    workload = build(*nodes)
-    [deducted] = workload.deducted_ns
-    durations = workload.programs[0].duration_ns
-    assert deducted == sum(item.duration for item in nodes) * 1000 - durations.sum()
-    return [int(value) // 1000 for value in durations]
-
-
-def test_time_of_called_operators_is_deducted_level_by_level() -> None:
-    assert played(op(1, 100), op(2, 60, 1), op(3, 30, 1), op(4, 45, 2)) == [10, 15, 30, 45]
-
-
-def test_parent_shorter_than_its_children_is_left_alone() -> None:
-    assert played(op(1, 50), op(2, 40, 1), op(3, 30, 1)) == [50, 40, 30]
-
-
-def test_exclusive_durations_are_recognised_by_those_that_cannot_contain() -> None:
-    short = [op(10 + i, 5 if i % 2 == 0 else 9, None if i % 2 == 0 else 9 + i) for i in range(6)]
-    assert played(op(1, 100), op(2, 60, 1), *short)[:2] == [100, 60]
-
-
-def test_start_times_decide_where_both_have_one() -> None:
-    contained = [op(1, 100, start=1000), op(2, 60, 1, start=1040), op(3, 10, 1, start=1000)]
-    assert played(*contained) == [30, 60, 10]
-    after = [op(1, 100, start=1000), op(2, 60, 1, start=1041)]
-    assert played(*after) == [100, 60]
-    before = [op(1, 100, start=1000), op(2, 60, 1, start=999)]
-    assert played(*before) == [100, 60]
-
-
-def test_overlapping_children_never_make_a_duration_negative() -> None:
-    assert played(op(1, 100, start=1), op(2, 80, 1, start=2), op(3, 80, 1, start=2)) == [0, 80, 80]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"cpu": False}, {"pytorch": False}, {"ctrl": [], "deps": [1]}, {"ctrl": [0, 1]}],
-    ids=["on the device", "no operator", "data dependency", "two parents"],
-)
-def test_only_calls_between_cpu_operators_count(fields: dict[str, Any]) -> None:
-    assert played(node(0), op(1, 100), op(2, 60, 1, **fields)) == [0, 100, 60]
-
-
-def test_caller_on_the_device_or_dangling_does_not_count() -> None:
-    assert played(node(1, duration=100), op(2, 60, 1)) == [100, 60]

@@ -1,0 +1,112 @@
+"""How long a run takes at least: by hand, and against other algorithms on random graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.trace.critical_path import (
+    CriticalPath,
+    longest_path_ns,
+    order_by_counting,
+    topological_order,
+    traced_ns,
+)
+from emulator.trace.merged_graph import Graph, graph_of
+from emulator.trace.model import IntArray, Workload
+from emulator.trace.workload import build_workload
+from tests.support.traces import Node, coll, node, rank_trace, recv, send
+
+
+def build(*ranks: list[Node]) -> Workload:
+    return build_workload([rank_trace(rank, nodes) for rank, nodes in enumerate(ranks)])
+
+
+def test_critical_path_takes_the_slowest_member_and_the_shortest_recorded_duration() -> None:
+    workload = build(
+        [node(1, duration=5), coll(2, "all_reduce", duration=30, deps=[1]), node(3, duration=2, deps=[2])],
+        [node(1, duration=20), coll(2, "all_reduce", duration=10, deps=[1]), node(3, duration=1, deps=[2])],
+    )
+    assert longest_path_ns(workload, communication_ns=[0]) == 22_000
+    assert longest_path_ns(workload, communication_ns=traced_ns(workload)) == 32_000
+
+
+def test_critical_path_of_a_message() -> None:
+    workload = build(
+        [node(1, duration=5), send(2, 1, duration=7, deps=[1])],
+        [recv(2, 0), node(3, duration=3, deps=[2])],
+    )
+    assert longest_path_ns(workload, communication_ns=[100]) == 5_000 + 100 + 3_000
+    assert traced_ns(workload).tolist() == [7_000]
+
+
+def test_a_receive_waits_for_its_own_rank_too() -> None:
+    workload = build([send(1, 1)], [node(1, duration=20), recv(2, 0, deps=[1])])
+    assert longest_path_ns(workload, communication_ns=[100]) == 20_000
+    assert longest_path_ns(workload, communication_ns=[30_000]) == 30_000
+
+
+def test_collectives_of_a_group_follow_each_other_without_a_dependency() -> None:
+    both = [coll(1, "all_reduce"), coll(2, "all_reduce")]
+    assert longest_path_ns(build(both, both), communication_ns=[3, 4]) == 7
+
+
+def test_independent_nodes_overlap() -> None:
+    workload = build([node(1, duration=5), node(2, duration=9), coll(3, "barrier", deps=[1])])
+    assert longest_path_ns(workload, communication_ns=[1_000]) == 9_000
+
+
+def test_one_path_serves_several_durations() -> None:
+    path = CriticalPath(build([coll(1, "all_reduce"), node(2, duration=1, deps=[1])]))
+    assert [path.length_ns([time]) for time in (500, 0, 500)] == [1_500, 1_000, 1_500]
+
+
+def test_an_empty_trace_takes_no_time() -> None:
+    assert longest_path_ns(build([]), communication_ns=[]) == 0
+
+
+def test_an_operation_without_a_recorded_duration_has_none() -> None:
+    ranks = [[coll(1, "all_reduce", duration=time), coll(2, "all_reduce")] for time in (0, 12)]
+    assert traced_ns(build(*ranks)).tolist() == [12_000, 0]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Acyclic graphs: edges go up in a random numbering."""
+    size = draw(st.integers(1, 12))
+    number = np.array(draw(st.permutations(range(size))), dtype=np.int64)
+    pairs = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)).filter(lambda pair: pair[0] < pair[1])
+    edges = draw(st.lists(pairs, max_size=30)) if size > 1 else []
+    source, target = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    return graph_of(size, [(number[source], number[target])])
+
+
+@pytest.mark.parametrize("order_of", [topological_order, order_by_counting])
+@given(graph=graphs())
+def test_every_vertex_comes_once_and_after_its_predecessors(
+    order_of: Callable[[Graph], IntArray], graph: Graph
+) -> None:
+    order = order_of(graph).tolist()
+    assert sorted(order) == list(range(graph.vertices))
+    place = {vertex: index for index, vertex in enumerate(order)}
+    for vertex in order:
+        assert all(place[vertex] < place[following] for following in graph.successors(vertex).tolist())
+
+
+@given(st.data())
+def test_the_length_is_that_of_the_longest_of_all_paths(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 8))
+    deps = [data.draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set() for index in range(size)]
+    durations = data.draw(st.lists(st.integers(1, 50), min_size=size, max_size=size))
+    nodes = [node(index, duration=durations[index], deps=sorted(deps[index])) for index in range(size)]
+
+    @cache
+    def ends(index: int) -> int:
+        return durations[index] + max((ends(dep) for dep in deps[index]), default=0)
+
+    assert longest_path_ns(build(nodes), communication_ns=[]) == 1000 * max(map(ends, range(size)))

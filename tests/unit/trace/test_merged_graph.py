@@ -1,0 +1,65 @@
+"""Which operation comes before which, over all ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emulator.trace.merged_graph import comm_vertex, graph_of, layout_of, merged_graph
+from emulator.trace.model import CommKind, Communication, IntArray
+from emulator.trace.workload import TraceOptions, split_traces
+from tests.support.traces import Node, coll, node, rank_trace, recv, send
+
+
+def edges(*ranks: list[Node], groups: dict[str, tuple[int, ...]] | None = None) -> set[tuple[int, int]]:
+    traces = [rank_trace(rank, nodes) for rank, nodes in enumerate(ranks)]
+    workload = split_traces(traces, groups=groups, options=TraceOptions())
+    graph = merged_graph(workload.programs, layout_of(workload.programs, workload.instances))
+    return {(vertex, int(after)) for vertex in range(graph.vertices) for after in graph.successors(vertex)}
+
+
+def array(*values: int) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def test_successors_are_those_of_the_edges() -> None:
+    graph = graph_of(4, [(array(2, 0), array(1, 3)), (array(0), array(2))])
+    assert [sorted(graph.successors(vertex).tolist()) for vertex in range(4)] == [[2, 3], [], [1], []]
+    assert graph.is_acyclic()
+
+
+def test_a_cycle_is_one_component() -> None:
+    graph = graph_of(4, [(array(0, 1, 2, 3), array(1, 2, 0, 0))])
+    assert not graph.is_acyclic()
+    count, label = graph.components()
+    assert (count, len(set(label[:3].tolist()))) == (2, 1)
+
+
+def test_a_graph_may_have_no_edge_and_no_vertex() -> None:
+    assert graph_of(3, []).is_acyclic()
+    assert graph_of(0, []).components()[0] == 0
+
+
+def test_send_and_receive_of_a_pair_are_two_vertices() -> None:
+    ends = [
+        Communication(1, "", 0, kind, 0, 8, instance=3, index_in_group=0) for kind in (CommKind.SEND, CommKind.RECV)
+    ]
+    assert [comm_vertex(one, instances=10) for one in ends] == [3, 13]
+
+
+def test_members_of_a_collective_are_one_vertex() -> None:
+    # One instance: vertex 0 (1 would be its receive); then rank 0 from 2 on, rank 1 from 4 on.
+    first = [node(1), coll(2, "all_reduce", deps=[1])]
+    second = [coll(1, "all_reduce"), node(2, deps=[1]), node(3, deps=[2])]
+    assert edges(first, second) == {(2, 0), (0, 5), (5, 6)}
+
+
+def test_a_receive_comes_after_its_send_and_not_before() -> None:
+    assert edges([send(1, 1)], [recv(1, 0)]) == {(0, 1)}
+
+
+def test_collectives_of_one_group_come_in_their_order_and_of_two_groups_in_any() -> None:
+    both = [coll(1, "barrier", pg="a"), coll(2, "barrier", pg="b"), coll(3, "barrier", pg="a")]
+    [edge] = edges(both, both, groups={"a": (0, 1), "b": (0, 1)})
+    assert len(set(edge)) == 2
+    same = [coll(1, "barrier", pg="a"), coll(3, "barrier", pg="a")]
+    assert edges(same, same, groups={"a": (0, 1)}) == {(0, 1)}
