@@ -21,6 +21,9 @@ def test_scripts_can_depend_on_the_numbers() -> None:
         "BAD_INPUT": 2,
         "HOST_LACKS": 3,
         "REGRESSION": 4,
+        "EXPECTATION_FAILED": 5,
+        "TESTER_LIMITED": 6,
+        "UNDECIDED": 7,
         "INTERRUPTED": 128 + signal.SIGINT,
         "STDOUT_CLOSED": 128 + signal.SIGPIPE,
     }
