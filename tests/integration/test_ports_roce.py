@@ -26,3 +26,26 @@ def test_queue_pairs_lead_as_their_port_does(cap_bps: int, lead_ns: int) -> None
         assert channel.pair.lead_ns == lead_ns
 
     play(RoceBed, scenario)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "cap_bps", "is_paced"),
+    [((0, 1), 0, True), ((0, 0), 0, False), ((0, 0), 10**9, True)],
+    ids=["two ports", "one port", "one port, requested cap"],
+)
+def test_the_default_cap_of_a_port_spares_traffic_that_never_crosses_it(
+    numbers: tuple[int, int], cap_bps: int, is_paced: bool
+) -> None:
+    async def scenario(bed: RoceBed) -> None:
+        transport = bed.transports[0]
+        transport.use_ports(
+            {rank: Port(number, line_rate_bps=10**9, cap_bps=10**9) for rank, number in enumerate(numbers)}
+        )
+        a, b = await bed.connected(2)
+        a.send(1, [(1, 50_000)])
+        await bed.until(lambda: b.arrivals(0) == [(1, 50_000)])
+        channel = transport._endpoints[0]._links[1]._channels[1]
+        assert channel is not None
+        assert (channel.port is not None) == is_paced
+
+    play(RoceBed, scenario, agents=1, rate_cap_bps=cap_bps)

@@ -42,6 +42,7 @@ class LocalPeer(Protocol):
     """The endpoint of a rank of the same process."""
 
     rank: int
+    port: PortPacer | None
 
     def drain(self) -> None:
         """Receive what has come."""

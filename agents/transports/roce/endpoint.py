@@ -22,6 +22,7 @@ from agents.transports.roce.reader import Reader
 from agents.transports.roce.sockets import Listener
 from agents.transports.roce.system_calls import SocketAddress
 from emulator.errors import LocalProtocolError
+from emulator.roce.congestion import FixedRate
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.messages import ConnectionSettings
 from emulator.roce.queue_pair import QueuePair
@@ -249,7 +250,10 @@ class RoceEndpoint:
 
     def _make_channel(self, peer: int, settings: ConnectionSettings, owner: Owner, index: int) -> Channel:
         assert self._directory is not None
-        context, port = self._context, self.port
+        context, local = self._context, self._local.get(peer)
+        # Traffic between ranks of one port never crosses it. A cap that the user requested holds for it, too.
+        crosses = local is None or local.port is not self.port or context.options.rate_cap_bps > 0
+        port = self.port if crosses else None
         connection = ConnectionId(
             self.rank, self.address.host, peer, self._directory[peer].host, index, context.options.qps
         )
@@ -257,7 +261,7 @@ class RoceEndpoint:
             settings,
             send_psn=first_psn(self.rank, peer, index=index, seed=context.seed),
             expect_psn=first_psn(peer, self.rank, index=index, seed=context.seed),
-            congestion=self._make_congestion(),
+            congestion=self._make_congestion() if crosses or self.port is None else FixedRate(),
             cnp_gap_ns=self._cnp_gap_ns,
             lead_ns=port.lead_ns if port is not None else 0,
         )
@@ -268,6 +272,6 @@ class RoceEndpoint:
             connection,
             pair,
             port=port,
-            local_peer=self._local.get(peer),
+            local_peer=local,
         )
         return channel
