@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, TypeVar
 
 import msgspec
+
+from emulator.suggestions import did_you_mean
 
 T = TypeVar("T")
 
@@ -63,8 +64,7 @@ def format_path(path: tuple[str | int, ...]) -> str:
 
 def _in_words(problem: str, kind: Any, path: tuple[str | int, ...]) -> str:
     if unknown := _UNKNOWN.fullmatch(problem):
-        near = difflib.get_close_matches(unknown[1], _field_names(kind), n=1)
-        return f"unknown key {unknown[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        return f"unknown key {unknown[1]!r}{did_you_mean(unknown[1], _field_names(kind))}"
     if missing := _MISSING.fullmatch(problem):
         return f"the key {missing[1]!r} is missing"
     if refused := _NOT_LISTED.fullmatch(problem):

@@ -8,14 +8,20 @@ both show.
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from emulator.errors import InputError
+from emulator.suggestions import did_you_mean
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 """What `add_subparsers` returns; argparse has no public name for it."""
+
+_OPTION = re.compile(r"-(?!\d+$|\d*\.\d+$)\S+$")
+"""A word that can only be an option: not a negative number, not a text with spaces."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,10 +70,13 @@ class Parser(argparse.ArgumentParser):
         return self._format(is_full=True)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As in argparse, but a command rejects words it does not know itself, so that the error names the command."""
-        found, rest = super().parse_known_args(args, namespace)
-        if rest and self._subparsers is None:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        """As in argparse, but words that are not known are refused here, so that the error names the command."""
+        words = sys.argv[1:] if args is None else list(args)
+        self._refuse_unknown_options(words)
+        found, rest = super().parse_known_args(words, namespace)
+        for word in rest:
+            if word != "--":
+                self.error(f"unexpected argument {word!r}")
         return found, rest
 
     def error(self, message: str) -> NoReturn:
@@ -77,6 +86,24 @@ class Parser(argparse.ArgumentParser):
             InputError: always.
         """
         raise InputError(f"{message} (see `{self.prog} --help`)")
+
+    def _refuse_unknown_options(self, words: Sequence[str]) -> None:
+        """Name a misspelt option before argparse names what is missing because of it."""
+        hands_on = any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions)
+        for word in words:
+            if word == "--" or (hands_on and not word.startswith("-")):
+                return
+            name = word.partition("=")[0]
+            is_known = name in self._option_string_actions or word[:2] in self._option_string_actions
+            if _OPTION.match(word) and not is_known:
+                known = (option for action in self._options() for option in action.option_strings)
+                self.error(f"unknown option {name!r}{did_you_mean(name, [*known, '--help', '--help-all'])}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = list(map(str, action.choices))
+            advice = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
+            raise argparse.ArgumentError(action, f"there is no {value!r}{advice}")
 
     def _sorted(self, action: argparse.Action, *, advanced: bool) -> argparse.Action:
         if advanced:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from msgspec import Meta, Struct
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode, json_schema
 from emulator.statistics.classes import ClassKey
+from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
 from emulator.units import BITS_PER_BYTE, parse_duration, parse_rate, parse_size
 from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
@@ -200,9 +200,8 @@ def _rule(section: _RuleSection, document: Document, at: int) -> Rule:
 
 
 def _unknown_metric(name: str) -> str:
-    near = difflib.get_close_matches(name, METRICS, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else "`charkha expect --metrics` lists them"
-    return f"there is no metric {name!r}; {advice}"
+    advice = did_you_mean(name, METRICS) or "; `charkha expect --metrics` lists them"
+    return f"there is no metric {name!r}{advice}"
 
 
 def _selection(section: _WhereSection, document: Document, place: tuple[str | int, ...]) -> Selection:

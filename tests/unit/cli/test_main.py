@@ -162,6 +162,28 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
     assert (err.count("\n"), str(details) in err) == (1, True)
 
 
-@pytest.mark.parametrize("words", [[], ["--log-level", "loud", "check", "t"], ["chek", "t"]], ids=" ".join)
-def test_usage_errors_are_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "(see `charkha --help`)" in refused(*words, capsys=capsys)
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["--log-level", "loud", "check", "t"], "argument --log-level: there is no 'loud'; choose from debug, info"),
+        (["chek", "t"], "argument COMMAND: there is no 'chek'; did you mean 'check'?"),
+        (["--versoin"], "unknown option '--versoin'; did you mean '--version'?"),
+    ],
+)
+def test_usage_errors_are_one_line(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(*words, capsys=capsys)
+    assert line.startswith(f"charkha: {problem}")
+    assert line.endswith("(see `charkha --help`)")
+
+
+@pytest.mark.parametrize(
+    ("words", "parser"),
+    [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves()],
+)
+def test_no_option_can_be_abbreviated(words: list[str], parser: Parser, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in (name for action in parser._actions for name in action.option_strings if name.startswith("--")):
+        if (short := option[:-1]) not in parser._option_string_actions:
+            line = refused(*words, short, capsys=capsys)
+            assert f"unknown option {short!r}; did you mean" in line
+            assert f"(see `charkha {' '.join(words)} --help`)" in line

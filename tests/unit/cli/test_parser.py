@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from emulator.cli.parser import Parser
@@ -17,6 +19,7 @@ def parser() -> Parser:
     made.add_argument("--quiet", action="store_true", advanced=True, help="no table")
     pace = made.add_argument_group("pace")
     pace.add_argument("--fast", action="store_true", help="at once")
+    pace.add_argument("--pace", choices=("quick", "slow"), help=argparse.SUPPRESS)
     roce = made.add_advanced_group("RoCE")
     roce.add_argument("--dscp", metavar="D", help="code point")
     roce.add_argument("--qps", metavar="Q", advanced=False, help="queue pairs")
@@ -78,8 +81,13 @@ def test_help_needs_nothing_that_is_required(option: str, capsys: pytest.Capture
     [
         (["t"], "the following arguments are required: --ranks"),
         (["t", "--ranks"], "argument --ranks: expected one argument"),
-        (["t", "--ranks", "1", "--rank", "2"], "unrecognized arguments: --rank 2"),
-        (["t", "u", "--ranks", "1"], "unrecognized arguments: u"),
+        (["t", "--rank", "2"], "unknown option '--rank'; did you mean '--ranks'?"),
+        (["t", "--ranks=1", "--fsat=1"], "unknown option '--fsat'; did you mean '--fast'?"),
+        (["t", "--ranks", "1", "-v"], "unknown option '-v'"),
+        (["t", "u", "--ranks", "1"], "unexpected argument 'u'"),
+        (["t", "--ranks", "1", "--", "--rank"], "unexpected argument '--rank'"),
+        (["t", "--ranks", "1", "--pace", "quik"], "argument --pace: there is no 'quik'; did you mean 'quick'?"),
+        (["t", "--ranks", "1", "--pace", "9"], "argument --pace: there is no '9'; choose from quick, slow"),
     ],
 )
 def test_usage_errors_name_the_command_to_look_at(words: list[str], problem: str) -> None:
@@ -91,8 +99,24 @@ def test_usage_errors_name_the_command_to_look_at(words: list[str], problem: str
 def test_an_action_of_a_command_names_itself() -> None:
     made = Parser(prog="charkha lab")
     made.add_subparsers().add_parser("up").add_argument("--force", action="store_true")
-    with pytest.raises(InputError, match=r"--fast \(see `charkha lab up --help`\)"):
-        made.parse_args(["up", "--fast"])
+    with pytest.raises(InputError, match=r"unknown option '--forc'; did .* \(see `charkha lab up --help`\)"):
+        made.parse_args(["up", "--forc"])
+    with pytest.raises(InputError, match=r"unknown option '--new' \(see `charkha lab --help`\)"):
+        made.parse_args(["--new", "up"])
+    with pytest.raises(InputError, match=r"there is no 'uqp'; did you mean 'up'\? \(see `charkha lab --help`\)"):
+        made.parse_args(["uqp"])
+
+
+@pytest.mark.parametrize("value", ["-5", "-0.5", "-", "-1 of 2"])
+def test_numbers_and_texts_that_begin_with_a_dash_are_values(value: str) -> None:
+    assert parser().parse_args(["t", "--ranks", value]).ranks == value
+
+
+def test_options_of_another_program_are_its_own() -> None:
+    made = Parser(prog="charkha lab exec")
+    made.add_argument("host")
+    made.add_argument("command", nargs=argparse.REMAINDER)
+    assert made.parse_args(["h0", "ip", "--json"]).command == ["ip", "--json"]
 
 
 def test_explain_prints_the_legend_of_a_table_and_ends(

@@ -39,7 +39,7 @@ def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]
     ("options", "problem"),
     [
         ([], "the following arguments are required: --to"),
-        (["--to", "excel"], "invalid choice: 'excel'"),
+        (["--to", "excel"], "there is no 'excel'; choose from"),
         (["--to", "csv", "--endpoint", "http://localhost"], "--endpoint is only for --to otel"),
         (["--to", "otel"], "needs the URL of a collector"),
         (["--to", "otel", "--endpoint", "localhost:4318"], "needs the URL of a collector"),

@@ -139,14 +139,14 @@ def test_the_later_part_of_a_run_spec_wins_value_by_value() -> None:
         (["t", "--iterations", "0"], "argument --iterations: '0': a whole number of at least 1 is needed"),
         (["t", "--iterations", str(1 << 31)], "a whole number of at most 2147483647 is needed"),
         (["t", "--algorithm", "ring"], "'ring': write NAME=VALUE"),
-        (["t", "--credits", "maybe"], "invalid choice: 'maybe'"),
+        (["t", "--credits", "maybe"], "argument --credits: there is no 'maybe'; choose from on, off"),
         (["t", "--qps", "65"], "argument --qps: 65: from 1 to 64"),
         (["t", "--timeout", "0"], "seconds above 0 are needed"),
         (["t", "--counters-every", "0.001"], "from 0.02 to 3600 seconds"),
         (["t", "--profiles", "a,,b"], "profiles are needed with commas between them"),
         (["t", "--repeat", "0"], "a whole number of at least 1 is needed"),
         (["t", "--profile", "a", "--profiles", "a,b"], "give --profile or --profiles, not both"),
-        (["t", "--iter", "3"], "unrecognized arguments: --iter"),
+        (["t", "--iter", "3"], "unknown option '--iter'; did you mean '--iterations'?"),
     ],
 )
 def test_what_cannot_be_used_is_named_by_its_option(words: list[str], problem: str) -> None:
