@@ -139,6 +139,21 @@ class Labs:
             raise InputError("no lab is up; `charkha lab up FILE` brings one up")
         return self.get(lab_id if lab_id is not None else ids[0])
 
+    def meant(self, word: str | None) -> list[str]:
+        """Ids of the labs that are meant, complete or not; empty if there is none.
+
+        Args:
+            word: id of a lab, or the topology file that it was brought up from; None: all labs.
+
+        Raises:
+            InputError: a state cannot be read.
+        """
+        ids = self.store.ids()
+        if word is None or word in ids:
+            return ids if word is None else [word]
+        source = str(Path(word).resolve())
+        return [state.lab_id for state in self.store.states() if state.topology == source]
+
     def of_digest(self, digest: str | None) -> list[LabState]:
         """Labs that are up and were brought up from a file with this content.
 

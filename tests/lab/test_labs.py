@@ -80,9 +80,10 @@ def test_a_lab_is_there_and_gone(host: Machine) -> None:
     finished = host.charkha(*bench(TWO_HOSTS, "--out", "run"))
     assert finished.code == 0, finished.stderr
     assert status(host)[0]["processes"] == 0
-    assert host.charkha("lab", "down", "two-hosts-switch").stdout == "Removed: two-hosts-switch\n"
+    assert host.charkha("lab", "down", TWO_HOSTS).stdout == "Removed: two-hosts-switch\n"
     assert host.traces() == before
-    assert host.charkha("lab", "down", "two-hosts-switch").code == 0  # once more is not an error
+    assert host.charkha("lab", "down", TWO_HOSTS).code == 2
+    assert host.charkha("lab", "down", TWO_HOSTS, "--if-exists").code == 0
 
 
 def test_pinned_and_hashed_routes_lead_where_the_topology_says(host: Machine) -> None:

@@ -66,11 +66,12 @@ def _add_down(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "down",
         help="remove a lab and everything that runs in it",
-        description="Remove exactly what a lab made, and end what runs in it. A lab that is not there is not an error.",
-        epilog="example:\n  charkha lab down --all\n",
+        description="Remove exactly what a lab made, and end what runs in it.",
+        epilog="example:\n  charkha lab down topologies/two-hosts-switch.yaml\n",
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="the lab (default: the only one)")
-    parser.add_argument("--all", action="store_true", help="all labs on this host")
+    parser.add_argument("lab", metavar="ID|TOPOLOGY", nargs="?", help="the lab or its file (default: the only lab)")
+    parser.add_argument("--all", action="store_true", help="all labs on this host, or all of the topology")
+    parser.add_argument("--if-exists", action="store_true", help="do not fail if there is no such lab")
     parser.set_defaults(handler=_down)
 
 
@@ -117,11 +118,13 @@ def _up(args: argparse.Namespace) -> None:
 
 def _down(args: argparse.Namespace) -> None:
     labs = Labs()
-    ids = labs.store.ids()
-    if args.id is None and not args.all and len(ids) > 1:
+    ids = labs.meant(args.lab)
+    if len(ids) > 1 and not args.all:
         raise InputError(f"there are several labs, name one or give --all: {', '.join(ids)}")
-    wanted = [args.id] if args.id is not None else ids
-    removed = [lab_id for lab_id in wanted if labs.down(lab_id)]
+    if not ids and not args.all and not args.if_exists:
+        which = "no lab is up" if args.lab is None else f"there is no lab {args.lab!r}"
+        raise InputError(f"{which} (labs: {', '.join(labs.store.ids()) or 'none'}); --if-exists ignores that")
+    removed = [lab_id for lab_id in ids if labs.down(lab_id)]
     print(f"Removed: {', '.join(removed)}" if removed else "There is no such lab: nothing to remove")
 
 

@@ -67,6 +67,15 @@ def test_an_incomplete_lab_cannot_be_used(phase: str, known: Labs, topology: Top
         known.get("half")
 
 
+def test_labs_are_meant_by_id_or_by_the_file_they_come_from(known: Labs, topology: Topology) -> None:
+    assert known.meant(None) == []
+    source = Path(add(known, topology, "one").topology)
+    add(known, topology, "half", RAISING)
+    assert known.meant(None) == known.meant(str(source)) == ["half", "one"]
+    assert known.meant("half") == ["half"]
+    assert known.meant(str(source.with_name("other.yaml"))) == known.meant("other") == known.meant("") == []
+
+
 def test_labs_of_a_file_are_those_that_are_up_and_have_its_content(known: Labs, topology: Topology) -> None:
     add(known, topology, "one")
     add(known, topology, "half", RAISING)

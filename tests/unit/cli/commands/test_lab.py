@@ -89,8 +89,12 @@ def test_of_several_labs_one_must_be_named(store: LabStore, capsys: pytest.Captu
         ("a", [], "Removed: a"),
         ("ab", ["a"], "Removed: a"),
         ("ab", ["--all"], "Removed: a, b"),
-        ("", [], "There is no such lab: nothing to remove"),
-        ("a", ["b"], "There is no such lab: nothing to remove"),
+        ("a", [str(SWITCH)], "Removed: a"),
+        ("a", [os.path.relpath(SWITCH)], "Removed: a"),
+        ("ab", [str(SWITCH), "--all"], "Removed: a, b"),
+        ("", ["--all"], "There is no such lab: nothing to remove"),
+        ("", ["--if-exists"], "There is no such lab: nothing to remove"),
+        ("a", ["b", "--if-exists"], "There is no such lab: nothing to remove"),
     ],
 )
 def test_down_removes_what_was_named_or_the_only_lab(
@@ -101,6 +105,25 @@ def test_down_removes_what_was_named_or_the_only_lab(
     assert main(["lab", "down", *words]) == 0
     assert capsys.readouterr().out == f"{removed}\n"
     assert store.ids() == [lab_id for lab_id in up if lab_id not in removed.removeprefix("Removed: ").split(", ")]
+
+
+@pytest.mark.parametrize(
+    ("up", "words", "problem"),
+    [
+        ("", [], "no lab is up (labs: none); --if-exists"),
+        ("a", ["b"], "there is no lab 'b' (labs: a); --if-exists"),
+        ("a", ["other.yaml"], "there is no lab 'other.yaml' (labs: a)"),
+        ("a", ["../labs"], "there is no lab '../labs' (labs: a)"),
+        ("ab", [str(SWITCH)], "there are several labs, name one or give --all: a, b"),
+    ],
+)
+def test_down_refuses_a_lab_that_does_not_exist(
+    up: str, words: list[str], problem: str, store: LabStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lab_id in up:
+        record(store, lab_id)
+    assert problem in refused("lab", "down", *words, capsys=capsys)
+    assert store.ids() == list(up)
 
 
 def test_up_prints_the_size_of_the_lab_and_notes_its_limit(
