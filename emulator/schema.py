@@ -32,6 +32,20 @@ class SchemaProblem(ValueError):
         self.path, self.problem = path, problem
 
 
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping in a document. A key that it does not have is refused, which finds misspelt ones."""
+
+
+def require_one_of(section: Section, *names: str) -> None:
+    """Check that a section has exactly one of several keys; for `__post_init__`.
+
+    Raises:
+        ValueError: it has none of them, or more than one.
+    """
+    if sum(getattr(section, name) is not None for name in names) != 1:
+        raise ValueError(f"needs exactly one of {', '.join(names[:-1])} and {names[-1]}")
+
+
 def decode(document: Any, kind: type[T]) -> T:
     """A document of plain values (dict, list, str, int, float, bool, None) as a value of its type.
 

@@ -1,4 +1,4 @@
-"""A profile's file → a Profile. docs/profiles.md shows the files."""
+"""A profile file → a Profile. docs/profiles.md describes the files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from emulator.dut.file_format import EXAMPLES, DelaySection, MarkSection, ProfileFile, RuleSection, SelectionSection
 from emulator.dut.opcodes import OPCODE_CLASSES, OpcodeClass
 from emulator.dut.profile import (
     Above,
@@ -30,31 +30,25 @@ from emulator.dut.profile import (
     Share,
 )
 from emulator.errors import InputError
+from emulator.schema import SchemaProblem, decode
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
 from emulator.units import parse_duration, parse_rate, parse_size
-from emulator.validation import first_problem
-
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
 
 SHIPPED = "lab/profiles"
 DEFAULT_BURST_BYTES = 16 << 10
-_ACTIONS = ("drop", "duplicate", "mark", "police", "shape", "delay", "state")
-_OF_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "traffic", "arriving")
-_OF_PORTS = ("shape", "delay", "state")
-_UNITS = {
-    **dict.fromkeys(("share", "reorder"), "0.5%"),
-    **dict.fromkeys(("above", "rate"), "90Mbit or 90%"),
-    **dict.fromkeys(("time", "jitter"), "100us"),
-}
+_SELECT_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "traffic", "arriving")
+_APPLY_TO_PORTS = ("shape", "delay", "state")
 
 
 def find_profile(text: str) -> Path:
-    """The file of a profile: a path, or the name of one that comes with Charkha.
+    """The file of a profile.
+
+    Args:
+        text: a path, or the name of a profile that Charkha ships.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such profile.
     """
     if Path(text).is_file():
         return Path(text)
@@ -68,113 +62,111 @@ def load_profile(path: Path) -> Profile:
     """Read a profile.
 
     Raises:
-        TopologyError: the file is wrong: it names file, line and key.
+        TopologyError: the file is wrong; the error names file, line and key.
     """
     document = read_document(path)
-    problem = first_problem(document.value, package="emulator.dut", schema="profile.schema.json")
-    if problem is not None:
-        raise document.error(_in_words(problem), list(problem.absolute_path))
-    rules = [_rule(document, entry, ("rules", n)) for n, entry in enumerate(document.value["rules"])]
-    _refuse_twins(document, rules)
+    file = _decode(document)
+    rules = [_rule(document, section, ("rules", n)) for n, section in enumerate(file.rules)]
+    _refuse_duplicate_names(document, rules)
     return Profile(
-        name=document.value.get("name", path.stem),
+        name=file.name or path.stem,
         path=path,
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         rules=tuple(rules),
         document=document,
-        description=document.value.get("description", ""),
+        description=file.description,
     )
 
 
 def _shipped_folders() -> list[Path]:
-    """Of a source tree, and of an installed package."""
+    """Folders of the source tree and of an installed package."""
     source_tree = Path(__file__).resolve().parents[2]
     return [source_tree / SHIPPED, Path(sysconfig.get_path("data")) / "share" / "charkha" / "profiles"]
 
 
-def _in_words(problem: ValidationError) -> str:
-    last = problem.absolute_path[-1] if problem.absolute_path else ""
-    if problem.validator == "oneOf":
-        return "needs exactly one of share, every and above"
-    if problem.validator in ("minProperties", "maxProperties"):
-        return "needs exactly one of share and every"
-    if problem.validator in ("anyOf", "pattern") and last != "opcode":
-        return f"{problem.instance!r} is not a port: write it as switch:port, or a list of them"
-    if problem.validator == "type" and last in _UNITS:
-        return f"{problem.instance!r} has no unit: write one as in {_UNITS[last]}"
-    return str(problem.message)
+def _decode(document: Document) -> ProfileFile:
+    document.require_values()
+    try:
+        return decode(document.value, ProfileFile)
+    except SchemaProblem as error:
+        key = error.path[-1] if error.path else ""
+        has_no_unit = key in EXAMPLES and error.problem.startswith("expected str")
+        problem = f"has no unit: write one as in {EXAMPLES[str(key)]}" if has_no_unit else error.problem
+        raise document.error(problem, error.path) from error
 
 
-def _refuse_twins(document: Document, rules: Sequence[Rule]) -> None:
+def _refuse_duplicate_names(document: Document, rules: Sequence[Rule]) -> None:
     names: set[str] = set()
     for number, rule in enumerate(rules):
         if rule.name in names:
-            raise document.error(f"a rule named {rule.name!r} is there already", ("rules", number, "name"))
+            raise document.error(f"another rule is already named {rule.name!r}", ("rules", number, "name"))
         names.add(rule.name)
 
 
-def _rule(document: Document, entry: dict[str, Any], key: KeyPath) -> Rule:
-    said = [name for name in _ACTIONS if name in entry]
-    if len(said) != 1:
-        raise document.error(f"needs exactly one of {', '.join(_ACTIONS)}", key)
-    _refuse_contradictions(document, entry, said[0], key)
-    number = key[-1]
+def _rule(document: Document, section: RuleSection, key: KeyPath) -> Rule:
+    _refuse_contradictions(document, section, key)
     return Rule(
-        name=entry.get("name", f"{said[0]}-{number}"),
-        action=_action(document, said[0], entry[said[0]], (*key, said[0])),
-        match=_match(document, entry, key),
-        ports=_ends(entry.get("port")),
-        start_s=entry.get("start"),
-        end_s=entry.get("end"),
+        name=section.name or f"{section.action}-{key[-1]}",
+        action=_action(document, section, (*key, section.action)),
+        match=_match(document, section, key),
+        ports=tuple(_ports(document, section.port, (*key, "port"))),
+        start_s=section.start,
+        end_s=section.end,
     )
 
 
-def _refuse_contradictions(document: Document, entry: dict[str, Any], action: str, key: KeyPath) -> None:
-    for name in _OF_FRAMES if action in _OF_PORTS else ():
-        if name in entry:
-            raise document.error(f"selects frames, but {action} holds for a whole port", (*key, name))
-    if action == "state" and "port" not in entry:
-        raise document.error("needs a port", (*key, action))
-    if entry.get("end", float("inf")) <= entry.get("start", 0):
+def _refuse_contradictions(document: Document, section: RuleSection, key: KeyPath) -> None:
+    for name in _SELECT_FRAMES if section.action in _APPLY_TO_PORTS else ():
+        if getattr(section, name) is not None:
+            raise document.error(f"selects frames, but {section.action} applies to a whole port", (*key, name))
+    if section.state is not None and section.port is None:
+        raise document.error("needs a port", (*key, "state"))
+    if section.end is not None and section.end <= (section.start or 0):
         raise document.error("is not after its start", (*key, "end"))
     for name in ("opcode", "source_port", "queue_pair"):
-        if entry.get("traffic") == "any" and name in entry:
-            raise document.error(f"is any, but {name} is known of RoCEv2 only", (*key, "traffic"))
+        if section.traffic == "any" and getattr(section, name) is not None:
+            raise document.error(f"is any, but only RoCEv2 frames have {name}", (*key, "traffic"))
 
 
-def _action(document: Document, name: str, value: Any, key: KeyPath) -> Action:
-    match name:
-        case "drop":
-            return Drop(_selection(document, value, key))
-        case "duplicate":
-            return Duplicate(_selection(document, value, key))
-        case "mark":
-            return Mark(_above(document, value, "above", key) if "above" in value else _selection(document, value, key))
-        case "police":
-            return Police(_above(document, value, "rate", key))
-        case "shape":
-            queue = _size(document, value["queue"], (*key, "queue")) if "queue" in value else None
-            return Shape(_rate(document, value["rate"], (*key, "rate")), queue)
-        case "delay":
-            return _delay(document, value, key)
-    return PortDown()
+def _action(document: Document, section: RuleSection, key: KeyPath) -> Action:
+    if section.drop is not None:
+        return Drop(_selection(document, section.drop, key))
+    if section.duplicate is not None:
+        return Duplicate(_selection(document, section.duplicate, key))
+    if section.mark is not None:
+        return Mark(_marked(document, section.mark, key))
+    if section.police is not None:
+        rate = _rate(document, section.police.rate, (*key, "rate"))
+        return Police(Above(rate, _burst(document, section.police.burst, key)))
+    if section.shape is not None:
+        queue = section.shape.queue
+        size = None if queue is None else _size(document, queue, (*key, "queue"))
+        return Shape(_rate(document, section.shape.rate, (*key, "rate")), size)
+    return PortDown() if section.delay is None else _delay(document, section.delay, key)
 
 
-def _selection(document: Document, value: dict[str, Any], key: KeyPath) -> Selection:
-    if "every" in value:
-        return Every(value["every"])
-    return Share(_share(document, value["share"], (*key, "share")))
+def _selection(document: Document, section: SelectionSection | MarkSection, key: KeyPath) -> Selection:
+    if section.every is not None:
+        return Every(section.every)
+    return Share(_share(document, section.share or "", (*key, "share")))
 
 
-def _above(document: Document, value: dict[str, Any], name: str, key: KeyPath) -> Above:
-    burst = value.get("burst", DEFAULT_BURST_BYTES)
-    return Above(_rate(document, value[name], (*key, name)), _size(document, burst, (*key, "burst")))
+def _marked(document: Document, section: MarkSection, key: KeyPath) -> Selection | Above:
+    if section.above is None:
+        return _selection(document, section, key)
+    return Above(_rate(document, section.above, (*key, "above")), _burst(document, section.burst, key))
 
 
-def _delay(document: Document, value: dict[str, Any], key: KeyPath) -> Delay:
-    times = {name: _time(document, value[name], (*key, name)) for name in ("time", "jitter") if name in value}
-    reorder = _share(document, value["reorder"], (*key, "reorder")) if "reorder" in value else None
-    return Delay(times["time"], times.get("jitter", 0), reorder)
+def _burst(document: Document, size: str | int | None, key: KeyPath) -> int:
+    return DEFAULT_BURST_BYTES if size is None else _size(document, size, (*key, "burst"))
+
+
+def _delay(document: Document, section: DelaySection, key: KeyPath) -> Delay:
+    return Delay(
+        document.parse(parse_duration, section.time, (*key, "time")) or 0,
+        document.parse(parse_duration, section.jitter, (*key, "jitter")) or 0,
+        None if section.reorder is None else _share(document, section.reorder, (*key, "reorder")),
+    )
 
 
 def _rate(document: Document, text: str, key: KeyPath) -> Rate:
@@ -183,9 +175,9 @@ def _rate(document: Document, text: str, key: KeyPath) -> Rate:
     try:
         bps = parse_rate(text)
     except ValueError as error:
-        raise document.error(f"{error}, or a share of the port's as 90%", key) from error
+        raise document.error(f"{error}, or a percentage of the port's rate as 90%", key) from error
     if bps < 8_000:
-        raise document.error(f"{text!r} is below 8 kbit/s, which no rule here can hold to", key)
+        raise document.error(f"{text!r} is below 8 kbit/s, the lowest rate that the kernel enforces", key)
     return Rate(bps=bps)
 
 
@@ -210,37 +202,29 @@ def _size(document: Document, value: str | int, key: KeyPath) -> int:
     return size
 
 
-def _time(document: Document, text: str, key: KeyPath) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise document.error(str(error), key) from error
-
-
-def _match(document: Document, entry: dict[str, Any], key: KeyPath) -> Match:
+def _match(document: Document, section: RuleSection, key: KeyPath) -> Match:
     for name in ("source", "destination"):
-        if name in entry:
-            _require_prefix(document, entry[name], (*key, name))
+        _require_prefix(document, getattr(section, name), (*key, name))
     return Match(
-        opcodes=tuple(_opcodes(document, entry.get("opcode", []), (*key, "opcode"))),
-        source=entry.get("source"),
-        destination=entry.get("destination"),
-        source_port=entry.get("source_port"),
-        queue_pair=entry.get("queue_pair"),
-        is_any_traffic=entry.get("traffic") == "any",
-        arriving=_ends(entry.get("arriving")),
+        opcodes=tuple(_opcodes(document, section.opcode, (*key, "opcode"))),
+        source=section.source,
+        destination=section.destination,
+        source_port=section.source_port,
+        queue_pair=section.queue_pair,
+        is_any_traffic=section.traffic == "any",
+        arriving=tuple(_ports(document, section.arriving, (*key, "arriving"))),
     )
 
 
-def _require_prefix(document: Document, text: str, key: KeyPath) -> None:
+def _require_prefix(document: Document, text: str | None, key: KeyPath) -> None:
     try:
-        ip_network(text)
+        ip_network(text or "0.0.0.0/0")
     except ValueError as error:
         raise document.error(f"{text!r} is not an address or prefix ({error})", key) from error
 
 
-def _opcodes(document: Document, value: Any, key: KeyPath) -> Iterable[OpcodeClass]:
-    for one in value if isinstance(value, list) else [value]:
+def _opcodes(document: Document, value: str | int | Sequence[str | int] | None, key: KeyPath) -> Iterable[OpcodeClass]:
+    for one in _listed(value):
         if isinstance(one, int):
             yield OpcodeClass(f"0x{one:02x}", (one,))
         elif one in OPCODE_CLASSES:
@@ -249,6 +233,15 @@ def _opcodes(document: Document, value: Any, key: KeyPath) -> Iterable[OpcodeCla
             raise document.error(f"{one!r} is not a class of opcodes; there are {', '.join(OPCODE_CLASSES)}", key)
 
 
-def _ends(value: str | list[str] | None) -> tuple[End, ...]:
-    texts = [value] if isinstance(value, str) else value or []
-    return tuple(End(node, port) for node, _, port in (text.rpartition(":") for text in texts))
+def _ports(document: Document, value: str | Sequence[str] | None, key: KeyPath) -> Iterable[End]:
+    for text in _listed(value):
+        node, _, port = str(text).rpartition(":")
+        if not node or not port:
+            raise document.error(f"{text!r} is not a port: write it as switch:port, or a list of them", key)
+        yield End(node, port)
+
+
+def _listed(value: str | int | Sequence[str | int] | None) -> Sequence[str | int]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, (str, int)) else value

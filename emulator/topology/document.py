@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,6 +64,16 @@ class Document:
             listed = ", ".join(sorted(known)[:12])
             raise self.error(f"there is no {what} {name!r}; there are {listed}", key)
 
+    def require_values(self) -> None:
+        """Check that every key and every list entry has a value.
+
+        Raises:
+            TopologyError: one is empty.
+        """
+        empty = _first_empty(self.value)
+        if empty is not None:
+            raise self.error("has no value: write one, or delete the key", empty)
+
     def _line(self, key: KeyPath) -> int:
         node = self.root
         for part in key:
@@ -98,6 +108,18 @@ def read_document(path: Path) -> Document:
         raise TopologyError("is empty", path=path)
     _refuse_ambiguity(root, path)
     return Document(path, _with_text_keys(value), root, digest=hashlib.sha256(content).hexdigest())
+
+
+def _first_empty(value: Any, key: KeyPath = ()) -> KeyPath | None:
+    """Path of the first key or list entry without a value."""
+    if value is None:
+        return key
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    return next((found for name, item in items if (found := _first_empty(item, (*key, name))) is not None), None)
 
 
 def _with_text_keys(value: Any) -> Any:

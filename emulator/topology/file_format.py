@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
+
+from emulator.schema import Section, require_one_of
 
 Name = Annotated[str, Meta(min_length=1)]
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -13,11 +15,7 @@ Mtu = Annotated[int, Meta(ge=576, le=65_535, description="bytes of an IP packet"
 End = Annotated[str, Meta(description="node:port")]
 
 
-class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping in which misspelt keys are refused."""
-
-
-class _Port(_Section, frozen=True, kw_only=True):
+class _Port(Section, frozen=True, kw_only=True):
     """What a host with one interface and an entry of `interfaces` have in common."""
 
     name: Name
@@ -32,7 +30,7 @@ class InterfaceSection(_Port, frozen=True, kw_only=True):
     """An interface of a host that has several."""
 
     def __post_init__(self) -> None:
-        _require_one_of(self, "address", "addresses", "per_rank")
+        require_one_of(self, "address", "addresses", "per_rank")
 
 
 class HostSection(_Port, frozen=True, kw_only=True):
@@ -42,10 +40,10 @@ class HostSection(_Port, frozen=True, kw_only=True):
     slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
 
     def __post_init__(self) -> None:
-        _require_one_of(self, "address", "addresses", "per_rank", "interfaces")
+        require_one_of(self, "address", "addresses", "per_rank", "interfaces")
 
 
-class SwitchSection(_Section, frozen=True, kw_only=True):
+class SwitchSection(Section, frozen=True, kw_only=True):
     """A switch."""
 
     name: Name
@@ -53,7 +51,7 @@ class SwitchSection(_Section, frozen=True, kw_only=True):
     queue: Annotated[str, Meta(description="depth of each port's queue in a lab: 1M; default: 8 ms")] | None = None
 
 
-class LinkSection(_Section, frozen=True, kw_only=True):
+class LinkSection(Section, frozen=True, kw_only=True):
     """A cable."""
 
     endpoints: tuple[End, End]
@@ -62,7 +60,7 @@ class LinkSection(_Section, frozen=True, kw_only=True):
     latency: Annotated[str, Meta(description="one way, with its unit: 5us")] | None = None
 
 
-class RouteSection(_Section, frozen=True, kw_only=True):
+class RouteSection(Section, frozen=True, kw_only=True):
     """Next hops that take precedence over equal-cost paths."""
 
     at: Annotated[str, Meta(description="the switch")]
@@ -70,13 +68,13 @@ class RouteSection(_Section, frozen=True, kw_only=True):
     via: Annotated[str | Names, Meta(description="the neighbour, or several")]
 
 
-class EcmpSection(_Section, frozen=True, kw_only=True):
+class EcmpSection(Section, frozen=True, kw_only=True):
     """How switches choose among equal-cost paths."""
 
     seed: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF, description="seed of the flow hash")] = 0
 
 
-class FabricSection(_Section, frozen=True, kw_only=True):
+class FabricSection(Section, frozen=True, kw_only=True):
     """A regular leaf-spine network; stands in place of hosts, switches and links."""
 
     leaves: Annotated[int, Meta(ge=1, le=100_000)]
@@ -91,7 +89,7 @@ class FabricSection(_Section, frozen=True, kw_only=True):
     addresses: Annotated[str, Meta(description="the prefix that addresses are taken from")] = "198.18.0.0/15"
 
 
-class GnmiSection(_Section, frozen=True, kw_only=True):
+class GnmiSection(Section, frozen=True, kw_only=True):
     """A switch that reports the counters of its interfaces over gNMI."""
 
     device: Annotated[str, Meta(description="its name in this file")]
@@ -102,7 +100,7 @@ class GnmiSection(_Section, frozen=True, kw_only=True):
     ca: Annotated[str, Meta(description="PEM file of the authority that signed its certificate")] | None = None
 
 
-class DutSection(_Section, frozen=True, kw_only=True):
+class DutSection(Section, frozen=True, kw_only=True):
     """The device under test."""
 
     kind: Literal["nic", "switch", "fabric"]
@@ -114,7 +112,7 @@ class DutSection(_Section, frozen=True, kw_only=True):
     gnmi: Annotated[tuple[GnmiSection, ...], Meta(min_length=1)] | None = None
 
 
-class TopologyFile(_Section, frozen=True, kw_only=True):
+class TopologyFile(Section, frozen=True, kw_only=True):
     """A Charkha topology."""
 
     name: Annotated[str, Meta(description="default: the name of the file")] | None = None
@@ -125,16 +123,13 @@ class TopologyFile(_Section, frozen=True, kw_only=True):
     ecmp: EcmpSection = EcmpSection()
     fabric: FabricSection | None = None
     dut: DutSection | None = None
-    agents: Annotated[dict[str, Name], Meta(description="host: name of the agent that serves it")] = {}
+    agents: Annotated[dict[str, Name], Meta(description="host: name of the agent that serves it")] = field(
+        default_factory=dict
+    )
     transport: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="name of the transport and its parameters; the command line overrides them"),
-    ] = {}
+    ] = field(default_factory=dict)
     placement: Annotated[
         str | dict[str, str], Meta(description="block, round_robin, rail, or a mapping from rank to host")
     ] = "block"
-
-
-def _require_one_of(section: Any, *names: str) -> None:
-    if sum(getattr(section, name) is not None for name in names) != 1:
-        raise ValueError(f"needs exactly one of {', '.join(names[:-1])} and {names[-1]}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.device_under_test import read_dut
-from emulator.topology.document import Document, KeyPath, read_document
+from emulator.topology.document import Document, read_document
 from emulator.topology.file_format import TopologyFile
 from emulator.topology.hosts import HostEntry, read_hosts
 from emulator.topology.imported import ImportedTopology
@@ -80,9 +79,7 @@ def _import(document: Document, read: Callable[[Document], ImportedTopology]) ->
 
 
 def _decode(document: Document) -> TopologyFile:
-    empty = _first_empty(document.value)
-    if empty is not None:
-        raise document.error("has no value: write one, or delete the key", empty)
+    document.require_values()
     try:
         file = decode(document.value, TopologyFile)
     except SchemaProblem as error:
@@ -92,18 +89,6 @@ def _decode(document: Document) -> TopologyFile:
     if file.transport and file.transport.get("name") not in TRANSPORTS:
         raise document.error(f"write the name of a transport: {' or '.join(TRANSPORTS)}", ("transport", "name"))
     return file
-
-
-def _first_empty(value: Any, key: KeyPath = ()) -> KeyPath | None:
-    """Path of the first key or list entry without a value."""
-    if value is None:
-        return key
-    items: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    return next((found for name, item in items if (found := _first_empty(item, (*key, name))) is not None), None)
 
 
 def _hosts_and_network(

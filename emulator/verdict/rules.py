@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from emulator.run_folder.reader import Run
-from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.schema import SchemaProblem, Section, decode, json_schema
 from emulator.statistics.classes import ClassKey
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
@@ -28,11 +28,7 @@ _BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)B/s", re.ASCII)
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping in which misspelt keys are refused."""
-
-
-class _WhereSection(_Section, frozen=True, kw_only=True):
+class _WhereSection(Section, frozen=True, kw_only=True):
     """Selects classes; a key that is absent selects all."""
 
     collective: str | None = None
@@ -42,7 +38,7 @@ class _WhereSection(_Section, frozen=True, kw_only=True):
     max_size: str | int | None = None
 
 
-class _RuleSection(_Section, frozen=True, kw_only=True):
+class _RuleSection(Section, frozen=True, kw_only=True):
     """One bound on one metric."""
 
     metric: str
@@ -53,7 +49,7 @@ class _RuleSection(_Section, frozen=True, kw_only=True):
     where: _WhereSection = _WhereSection()
 
 
-class RulesFile(_Section, frozen=True, kw_only=True):
+class RulesFile(Section, frozen=True, kw_only=True):
     """A rules file; `json_schema(RulesFile)` exports it as JSON Schema."""
 
     charkha_rules: Literal[1] = 1

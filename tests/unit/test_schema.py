@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from emulator.schema import SchemaProblem, decode, format_path, json_schema
+from emulator.schema import SchemaProblem, Section, decode, format_path, json_schema, require_one_of
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +18,27 @@ class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     ports: tuple[Port, ...] = ()
+
+
+class Limit(Section, frozen=True):
+    above: int | None = None
+    below: int | None = None
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "above", "below", "at")
+
+
+@pytest.mark.parametrize("document", [{}, {"above": 1, "below": 2}, {"above": 1, "below": 2, "at": 0}])
+def test_a_section_has_exactly_one_of_the_required_keys(document: dict[str, int]) -> None:
+    with pytest.raises(SchemaProblem, match="needs exactly one of above, below and at"):
+        decode(document, Limit)
+    assert decode({"at": 0}, Limit) == Limit(at=0)
+
+
+def test_a_section_refuses_misspelt_keys() -> None:
+    with pytest.raises(SchemaProblem, match="unknown key 'abvoe'; did you mean 'above'"):
+        decode({"abvoe": 1}, Limit)
 
 
 def test_a_document_becomes_a_value_of_its_type() -> None:
