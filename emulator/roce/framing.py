@@ -85,8 +85,9 @@ class Framing:
     def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
         """The ICRC with IP ID 0 of a header, the first `size` bytes of a slot, and their pad."""
         shape = self._shapes.get(size << 8 | len(header)) or self._make_shape(len(header), size)
-        icrc = shape.icrc(header)
-        return icrc ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size) if slot else icrc
+        if slot:
+            return shape.icrc(header) ^ self._payload.crc(slot, size) ^ self._payload.crc(0, size)
+        return shape.icrc(header)
 
     def is_intact_in_full(self, packet: memoryview) -> bool:
         """Whether a packet's ICRC is right for some IP ID; its payload is not compared."""

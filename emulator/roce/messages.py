@@ -2,13 +2,16 @@
 
 A message is cut at the path MTU into FIRST, MIDDLE …, LAST, or is one ONLY packet. A run is packets with consecutive
 PSNs, of one message where it is sent; where it is received, packets of one opcode and one length.
+
+These are structs of msgspec: one is made for every small packet, in a quarter of the time of a named tuple.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+
+import msgspec
 
 from emulator.roce.opcodes import Operation
 from emulator.roce.psn import Psn
@@ -27,30 +30,32 @@ class Verb(Enum):
     READ = (Operation.READ_REQUEST, False)
 
 
-class Message:
+class Message(msgspec.Struct, eq=False, gc=False):
     """A work request.
 
-    Args:
+    Attributes:
         verb: what to do with the bytes.
         size: payload, bytes.
         address, rkey: where at the peer, for WRITE and READ.
         imm: immediate data, where the verb has it.
         key: for the use of the poster; 0 by default.
+        packets: how many PSNs it takes; of a READ, those of its responses.
+        first: number of its first packet on the connection, counted from 0 without wrapping.
+        taken: of a READ: response packets received.
     """
 
-    __slots__ = ("address", "first", "imm", "key", "packets", "rkey", "size", "taken", "verb")
+    verb: Verb
+    size: int
+    address: int = 0
+    imm: int = 0
+    rkey: int = 0
+    key: int = 0
+    packets: int = 1
+    first: int = 0
+    taken: int = 0
 
-    def __init__(self, verb: Verb, size: int, address: int = 0, imm: int = 0, *, rkey: int = 0, key: int = 0) -> None:
-        self.verb, self.size, self.address, self.rkey, self.imm, self.key = verb, size, address, rkey, imm, key
-        self.packets = 1
-        """How many PSNs it takes; of a READ, those of its responses."""
-        self.first = 0
-        """Number of its first packet on the connection, counted from 0 without wrapping."""
-        self.taken = 0
-        """Of a READ: response packets received."""
 
-
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Packets of one message to be sent now.
 
     Attributes:
@@ -73,7 +78,7 @@ class Run(NamedTuple):
         return self.offset + self.packets == self.message.packets
 
 
-class ResponseRun(NamedTuple):
+class ResponseRun(msgspec.Struct, frozen=True, gc=False):
     """READ responses to be sent now: `packets` of `total` from `offset`; `last_bytes`: payload of the last one."""
 
     psn: Psn
@@ -85,7 +90,7 @@ class ResponseRun(NamedTuple):
     msn: int
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """Packets that came: `packets` of one opcode with consecutive PSNs, MIDDLE ones, or ONLY ones that are all alike.
 
     Attributes:
@@ -106,7 +111,7 @@ class Arrival(NamedTuple):
     imm: int = 0
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A message that is complete at the responder, or several `messages` that are all alike.
 
     `imm` is None where none came; `address` is 0 for a SEND.
@@ -119,7 +124,7 @@ class Delivered(NamedTuple):
     messages: int = 1
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """An ACK or NAK to be sent."""
 
     psn: Psn

@@ -184,7 +184,7 @@ class Receiver:
             return False
         framing = self._framings.get(port) or self._meet(port)
         (icrc,) = _unpack_icrc(packets, stride - ICRC_BYTES)
-        if not self._is_constant or framing.icrc(packets[:header], size) != icrc or not responder.is_between_messages:
+        if not self._is_constant or framing.icrc(packets[:header], size) != icrc:
             return False
         if count > 1 and not follows_first(packets, count, stride, header_bytes=header, is_numbered=framing.path.is_v4):
             return False
@@ -193,9 +193,7 @@ class Receiver:
                 self._unwatched -= 1
         elif size and not self._is_sample_right(packets, count, stride, framing, size):
             return False
-        writes = tuple.__new__(Delivered, (_WRITE, address, size, imm, count))  # half the time of a call of Delivered
-        responder.receive_writes(writes, ack_request=word >= ACK_REQUEST)
-        return True
+        return responder.receive_writes(Delivered(_WRITE, address, size, imm, count), word >= ACK_REQUEST)
 
     def _is_sample_right(self, packets: memoryview, count: int, stride: int, framing: Framing, size: int) -> bool:
         """Compare the payload of WRITEs of one packet, if none of them is suspected: those are looked at alone."""

@@ -12,11 +12,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Reply, ResponseRun, packets_of
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation
-from emulator.roce.psn import ZERO_PSN, Psn, add, distance, wrap
+from emulator.roce.psn import PSN_MASK, ZERO_PSN, Psn, add, distance, wrap
 
 REMEMBERED_READS = 16
 """READs whose responses may be owed at once; the oldest are forgotten, and the requester repeats them."""
@@ -166,11 +168,6 @@ class Responder:
         return (self._length - self._received - 1) // self._path_mtu
 
     @property
-    def is_between_messages(self) -> bool:
-        """Whether the next packet has to start a message, and none came early."""
-        return self._operation is None and not self._early and not self.is_broken
-
-    @property
     def is_reply_due(self) -> bool:
         """Whether the reply that is owed has to go at once: a NAK, or an ACK for a share of the window."""
         return self.unacknowledged >= self.settings.ack_interval or (self._nak is not None and not self._reads)
@@ -180,11 +177,19 @@ class Responder:
         self._received += count * self._path_mtu
         self._advance(count, ack_request)
 
-    def receive_writes(self, writes: Delivered, *, ack_request: bool) -> None:
-        """Take WRITEs of one packet that are due, while `is_between_messages`."""
-        self._msn += writes.messages
-        self._advance(writes.messages, ack_request)
+    def receive_writes(self, writes: Delivered, ack_request: bool) -> bool:
+        """Take WRITEs of one packet that are due; False: a message is in progress, or packets came early."""
+        if self._operation is not None or self._early or self.is_broken:
+            return False
+        count = writes.messages
+        self.expected = Psn(self.expected + count & PSN_MASK)
+        self._msn += count
+        self.unacknowledged += count
+        self._ack_owed, self._last_early = True, None
+        if ack_request:
+            self.ack_requested = True
         self.delivered.append(writes)
+        return True
 
     def _advance(self, packets: int, ack_request: bool) -> None:
         self.expected = add(self.expected, packets)
@@ -231,11 +236,11 @@ class Responder:
             self.duplicates += 1
             if total <= behind and len(self._reads) < REMEMBERED_READS:
                 self._reads.append(_Read(arrival, total, self._msn))
-            return arrival._replace(packets=0)
+            return replace(arrival, packets=0)
         old = min(behind, arrival.packets)
         self.duplicates += old
         self._ack_owed = self.ack_requested = True
-        return arrival._replace(psn=add(arrival.psn, old), packets=arrival.packets - old)
+        return replace(arrival, psn=add(arrival.psn, old), packets=arrival.packets - old)
 
     # Out of order.
 
@@ -246,7 +251,7 @@ class Responder:
         if is_taken:
             for i in range(arrival.packets):
                 psn = add(arrival.psn, i)
-                self._early[psn] = arrival._replace(psn=psn, packets=1)
+                self._early[psn] = replace(arrival, psn=psn, packets=1)
         # Going backwards among early packets means that the requester went back, and that the gap was lost again.
         elif self._nak is None and (self._last_early is None or distance(self._last_early, arrival.psn) <= 0):
             self._refuse(Syndrome.SEQUENCE_ERROR)
@@ -278,31 +283,33 @@ class Responder:
         if problem is not None:
             self._break(problem)
             return
-        _, psn, packets, size, ack_request, address, _, length, imm = arrival
+        packets, size = arrival.packets, arrival.size
         operation, _, starts, ends, has_imm, takes_receive = shape
         if takes_receive and self.receives is not None:
             if self.receives < packets:
                 self._refuse(Syndrome.RNR | RNR_TIMER)
-                self._last_early = psn  # what follows it is no sequence error
+                self._last_early = arrival.psn  # what follows it is no sequence error
                 return
             self.receives -= packets
-        self._advance(packets, ack_request)
+        self._advance(packets, arrival.ack_request)
+        imm = arrival.imm if has_imm else None
         if starts and ends:
             self._msn += packets
-            self.delivered.append(Delivered(operation, address, size, imm if has_imm else None, packets))
+            self.delivered.append(Delivered(operation, arrival.address, size, imm, packets))
             return
         if starts:
-            self._operation, self._received, self._length, self._address = operation, size, length, address
+            self._operation, self._received = operation, size
+            self._length, self._address = arrival.length, arrival.address
             return
         self._received += size * packets
         if ends:
             self._msn += 1
             self._operation = None
-            self.delivered.append(Delivered(operation, self._address, self._received, imm if has_imm else None))
+            self.delivered.append(Delivered(operation, self._address, self._received, imm))
 
     def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
         """Why packets that are next in order cannot be taken."""
-        _, _, packets, size, _, _, rkey, length, _ = arrival
+        packets, size, length = arrival.packets, arrival.size, arrival.length
         operation, follows, starts, ends, _, _ = shape
         mtu = self._path_mtu
         if self._operation is not follows or size > mtu or (packets > 1 and starts is not ends):
@@ -313,7 +320,7 @@ class Responder:
             return None
         if not starts:
             size, length = self._received + size * packets, self._length
-        elif length and rkey != self.settings.rkey:
+        elif length and arrival.rkey != self.settings.rkey:
             return Syndrome.REMOTE_ACCESS
         fits = size == length if ends else size < length <= LARGEST_MESSAGE_BYTES
         return None if fits else Syndrome.INVALID_REQUEST

@@ -57,8 +57,8 @@ def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
     """One that expects full calls of the first sender."""
     reader = Reader(ends[0], memoryview(buffer), batch)
     send(ends[1], ends, PER_CALL, b"x")
-    (reception,) = reader.read() or ()
-    assert (bytes(reception.packets), reception.stride) == (b"x" * CALL, STRIDE)
+    ((packets, stride, _, _),) = reader.read() or ()
+    assert (bytes(packets), stride) == (b"x" * CALL, STRIDE)
     reader.expect(MOST)
     return reader
 

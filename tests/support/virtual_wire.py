@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Iterable, Iterator
 from random import Random
 
+from msgspec.structs import replace
+
 from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Message, ResponseRun, Run, Verb
 from emulator.roce.opcodes import Operation
 from emulator.roce.psn import Psn, add, wrap
@@ -133,11 +135,11 @@ def arrivals(segment: Segment, run: Run | ResponseRun, settings: ConnectionSetti
             message = run.message
             skipped = segment.offset * settings.path_mtu
             if segment.has_reth:
-                arrival = arrival._replace(
-                    address=message.address + skipped, rkey=message.rkey, length=message.size - skipped
+                arrival = replace(
+                    arrival, address=message.address + skipped, rkey=message.rkey, length=message.size - skipped
                 )
             if segment.has_imm:
-                arrival = arrival._replace(imm=message.imm)
+                arrival = replace(arrival, imm=message.imm)
         yield arrival
 
 

@@ -329,8 +329,9 @@ class Channel:
             self.agenda.reply()
         if responder.delivered:
             delivered, responder.delivered = responder.delivered, []
+            deliver, index = self.owner.delivered, self.connection.index
             for one in delivered:
-                self.owner.delivered(self.connection.index, one, now)
+                deliver(index, one, now)
         if responder.is_broken:  # reported here, too: a peer that has nothing in flight ignores the NAK
             self.owner.broke(
                 "a packet in order does not continue a message, or the message is longer or shorter than announced"

@@ -114,11 +114,10 @@ class Link(Owner):
         """See Owner."""
         if self.is_broken:
             return
-        _, tag, size, imm, count = delivered
-        if index == 0 or (imm == 1 and self._incoming.is_direct):
-            self._events.arrived(self.peer, tag, size, now, count)
+        if index == 0 or (delivered.imm == 1 and self._incoming.is_direct):
+            self._events.arrived(self.peer, delivered.address, delivered.size, now, delivered.messages)
             return
-        for _ in range(count):
+        for _ in range(delivered.messages):
             for tag, size in self._incoming.received(index - 1, delivered):
                 if not self.is_broken:
                     self._events.arrived(self.peer, tag, size, now)

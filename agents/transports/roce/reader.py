@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from agents.transports.roce.system_calls import (
 )
 from emulator.roce.tuning import KNOWN_PORTS, LARGEST_RECEPTION_BYTES
 
+KNOWN_SIZES = 64
 CONTROL_BYTES = 96
 """Room for three control messages."""
 
@@ -34,20 +35,14 @@ _CE = 3
 _PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
 
 
-class Reception(NamedTuple):
-    """Datagrams from one sender that were received together.
+Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool]
+"""Datagrams from one sender that were received together; a plain tuple, since one is made for every small packet.
 
-    Attributes:
-        packets: UDP payloads, one after the other, in a buffer that the next read overwrites.
-        stride: bytes of each; the last one may be shorter.
-        sender: address and port.
-        is_marked: a switch has marked them (ECN).
-    """
-
-    packets: memoryview
-    stride: int
-    sender: SocketAddress
-    is_marked: bool = False
+packets: UDP payloads, one after the other, in a buffer that the next read overwrites.
+stride: bytes of each; the last one may be shorter.
+sender: address and port.
+is_marked: a switch has marked them (ECN).
+"""
 
 
 class ControlFacts(NamedTuple):
@@ -71,6 +66,7 @@ class Reader:
         self._fd, self._recvmsg_into = sock.fileno(), sock.recvmsg_into
         self._buffer, self._batch = buffer[:LARGEST_RECEPTION_BYTES], batch
         self._buffers = (self._buffer,)
+        self._views: dict[int, memoryview] = {}  # what lone datagrams fill of the buffer, by their size
         self._plain: ControlMessages = []  # control messages of lone datagrams without a mark, most probably
         self._calls = 0  # full calls to read at once; 0: the last one was not full
         self.is_drained = False
@@ -89,11 +85,11 @@ class Reader:
         except OSError:  # an ICMP error that the kernel passes on: timeouts report it as well
             return ()
         if control == self._plain:
-            return (tuple.__new__(Reception, (self._buffer[:size], size, sender, False)),)  # twice as fast as a call
+            return ((self._views.get(size) or self._view(size), size, sender, False),)
         facts = self._note(read_control(tuple(control)))
         if not facts.stride and not facts.is_marked:
             self._plain = control
-        return (Reception(self._buffer[:size], facts.stride or size, sender, facts.is_marked),)
+        return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked),)
 
     def expect(self, calls: int) -> None:
         """A full call came last: read up to `calls` at once while full ones come."""
@@ -114,11 +110,17 @@ class Reader:
                 is_any_full = True
                 end = batch.end_of_like(first, sizes)
             packets = batch.packets(first, end, sizes)
-            found.append(Reception(packets, facts.stride or len(packets), sender, facts.is_marked))
+            found.append((packets, facts.stride or len(packets), sender, facts.is_marked))
             first = end
         if not is_any_full:
             self._calls, self.is_drained = 0, False
         return found
+
+    def _view(self, size: int) -> memoryview:
+        if len(self._views) == KNOWN_SIZES:
+            self._views.clear()
+        view = self._views[size] = self._buffer[:size]
+        return view
 
     def _note(self, facts: ControlFacts) -> ControlFacts:
         if facts.drops is not None:

@@ -110,7 +110,7 @@ class Transmitter:
 
     def turns(self, run: Run, turn: int) -> Iterator[None]:
         """Send packets of one WRITE; yields after every `turn` packets if more of them follow."""
-        message, psn, offset, left, asks, _ = run
+        message, psn, offset, left, asks = run.message, run.psn, run.offset, run.packets, run.ack_request
         (framing, sender), payload, rkey = self._path(message.key), self._context.payload, self._context.rkey
         last, has_imm = message.packets - 1, message.verb is Verb.WRITE_IMM
         if not last:
