@@ -1,24 +1,24 @@
-"""An audit from beginning to end: frames in, report out. No IO: the caller reads the capture."""
+"""The audit of a capture: frames in, report out. No IO: the caller reads the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from emulator.audit.collect import Collector
+from emulator.audit.flow import Flow
 from emulator.audit.messages import assemble, path_mtu
 from emulator.audit.pairing import pair
 from emulator.audit.report import AuditReport, FlowReport, goodput_bps, opcode_name
 from emulator.audit.responses import check_answers, count_answers
 from emulator.audit.rules import Violation
-from emulator.audit.sighting import Flow
 from emulator.audit.tracking import Tracker
 
 
 class Audit:
-    """Takes the frames of one capture, in its order; `finish` gives the report.
+    """The audit of one capture: pass all frames to `add` in their order, then call `finish`.
 
     Args:
-        port: the UDP destination port of RoCEv2, 4791 everywhere but in experiments.
+        port: UDP destination port of RoCEv2, usually 4791.
     """
 
     def __init__(self, *, port: int) -> None:
@@ -27,11 +27,11 @@ class Audit:
         self.add = self._collector.add
 
     def finish(self, path: str, *, notes: tuple[str, ...] = ()) -> AuditReport:
-        """Close the audit.
+        """The report on all frames.
 
         Args:
             path: the capture, for the report.
-            notes: what the reader of the capture has to say.
+            notes: problems of the capture file.
         """
         collector = self._collector
         pairs = pair(collector.flows.values())
@@ -42,7 +42,7 @@ class Audit:
             port=self._port,
             frames=collector.frames,
             roce_frames=collector.roce_frames,
-            superframes=collector.superframes + collector.unreadable_superframes + collector.torn_superframes,
+            superframes=collector.superframes + collector.unreadable_superframes + collector.truncated_superframes,
             flows=tuple(reports),
             violations=tuple(sorted(violations, key=lambda one: one.frame)),
             notes=(*notes, *_notes(collector)),
@@ -50,60 +50,65 @@ class Audit:
 
 
 def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> FlowReport:
-    """Judge one flow; adds to `violations`."""
+    """Report on one flow, and add its violations to `violations`."""
     mtu = path_mtu(flow.requests) or (path_mtu(responses.responses) if responses else None)
-    course = Tracker(flow, responses, mtu=mtu).follow()
-    messages = assemble(course.sent, mtu=mtu, flow=flow.key.label)
-    is_torn = bool(flow.torn or (responses and responses.torn))
-    if not is_torn:
-        violations += course.violations
+    stats = Tracker(flow, responses, mtu=mtu).follow()
+    messages = assemble(stats.sent, mtu=mtu, flow=flow.key.label)
+    is_truncated = bool(flow.truncated_superframes or (responses and responses.truncated_superframes))
+    if not is_truncated:
+        violations += stats.violations
         violations += messages.violations
     violations += check_answers(flow)
     for datagram in flow.datagrams:
         messages.sizes[datagram.payload_bytes] += 1
     carried = count_answers(flow)
-    payload_bytes = course.new_bytes + sum(one.payload_bytes for one in flow.datagrams) + carried.read_bytes
+    payload_bytes = stats.new_bytes + sum(one.payload_bytes for one in flow.datagrams) + carried.read_bytes
     return FlowReport(
         flow=flow,
-        course=course,
+        stats=stats,
         messages=messages,
         carried=carried,
         answers=None if responses is None else count_answers(responses),
         answered_by=None if responses is None else responses.key.label,
         path_mtu=mtu,
         payload_bytes=payload_bytes,
-        goodput_bps=None if is_torn else goodput_bps(payload_bytes, _payload_times(flow)),
+        goodput_bps=None if is_truncated else goodput_bps(payload_bytes, _payload_times(flow)),
     )
 
 
 def _payload_times(flow: Flow) -> Iterator[int | None]:
-    for sightings in (flow.requests, flow.datagrams, flow.responses):
-        yield from (one.time_ns for one in sightings if one.payload_bytes)
+    for packets in (flow.requests, flow.datagrams, flow.responses):
+        yield from (one.time_ns for one in packets if one.payload_bytes)
 
 
 def _notes(collector: Collector) -> Iterator[str]:
     if collector.superframes:
         yield (
-            f"{collector.superframes} super-frames (captured before the kernel cut or after it merged them) were cut "
-            "into their packets; their ICRCs are judged as of the packets"
+            f"{_count(collector.superframes, 'super-frame')} (captured before segmentation or after GRO) split into "
+            "packets; the ICRC of each packet is judged as it is on the wire"
         )
     if collector.unreadable_superframes:
-        yield f"{collector.unreadable_superframes} super-frames could not be cut into packets and are left out"
-    if collector.torn_superframes:
+        yield f"{_count(collector.unreadable_superframes, 'super-frame')} ignored: no packet boundaries found"
+    if collector.truncated_superframes:
         yield (
-            f"{collector.torn_superframes} super-frames were captured in part: gaps in their flows are not losses, and "
-            "order, lengths, acknowledgements and retransmissions there are not judged (capture whole frames)"
+            f"{_count(collector.truncated_superframes, 'super-frame')} captured in part: in their flows, gaps do not "
+            "count as losses, and order, lengths, acknowledgements and retransmissions are not judged (capture whole "
+            "frames)"
         )
-    if collector.cut_frames:
-        yield f"{collector.cut_frames} frames were captured in part: their ICRCs could not be checked"
+    if collector.truncated_frames:
+        yield f"{_count(collector.truncated_frames, 'frame')} captured in part: ICRCs not checked"
     if collector.fragments:
-        yield f"{collector.fragments} IP fragments are left out"
+        yield f"{_count(collector.fragments, 'IP fragment')} ignored"
     for opcode, count in sorted(collector.other_families.items()):
-        yield f"{count} packets of opcode {opcode_name(opcode)}, another transport service: only ICRCs were checked"
+        yield f"{_count(count, 'packet')} of opcode {opcode_name(opcode)}, another transport service: only ICRC checked"
     for link_type, count in sorted(collector.unknown_links.items()):
-        yield f"{count} frames of link type {link_type} could not be read"
+        yield f"{_count(count, 'frame')} ignored: link type {link_type} is not supported"
     if unanswered := _unmatched(collector):
-        yield f"{unanswered} flows carry responses that fit no requests in the capture"
+        yield f"{_count(unanswered, 'flow')} of responses without the requests in the capture"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _unmatched(collector: Collector) -> int:

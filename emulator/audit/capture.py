@@ -1,4 +1,4 @@
-"""Capture files: pcap and pcapng, plain or gzip, as frames."""
+"""Frames of a capture file: pcap or pcapng, plain or gzip."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from emulator.units import NS_PER_S
 _GZIP = b"\x1f\x8b"
 _PCAP_MAGICS = tuple(map(bytes.fromhex, ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1")))
 _PCAPNG_MAGIC = bytes.fromhex("0a0d0d0a")
-_LINK_TYPE_BITS = 0xFFFF  # the rest says whether there is a frame check sequence, and how long it is
+_LINK_TYPE_BITS = 0xFFFF  # the upper bits describe the frame check sequence
 _LARGEST_FRAME = 1 << 18  # super-frames with their link-layer header are longer than 65,535 bytes
 
 
 class Capture:
     """The frames of a capture file, in its order.
 
-    `notes` is complete once the iteration has ended: it says where the file breaks off in the middle of a record.
+    `notes` is complete once the iteration has ended: it reports a file that ends in the middle of a record.
 
     Raises:
-        InputError: the file cannot be read, or is not a capture; also while iterating.
-        HostError: the library that reads captures is not installed.
+        InputError: the file cannot be read, or is not a capture; raised while iterating.
+        HostError: scapy is not installed; raised while iterating.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,11 +57,11 @@ class Capture:
             except EOFError as error:
                 problem = stream.problem or str(error) or next(iter(warnings.messages), "")
         if problem:
-            self.notes.append(f"the file breaks off, or is damaged, after frame {number}: {problem}")
+            self.notes.append(f"the file is damaged or ends early after frame {number}: {problem}")
 
 
 class _Watched:
-    """A stream that remembers having ended in mid-read, which the library does not always say."""
+    """A stream that remembers whether it ended within a read, which scapy does not always report."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile) -> None:
         self._stream = stream
@@ -79,7 +79,7 @@ class _Watched:
 
 
 class _Warnings(logging.Handler):
-    """Keeps what the library would print."""
+    """Keeps the warnings that scapy would print."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -100,7 +100,7 @@ class _Warnings(logging.Handler):
 
 
 def _open(path: Path, stream: _Watched) -> Any:
-    """The library's reader for this file."""
+    """The scapy reader for this file."""
     try:
         from scapy.error import Scapy_Exception
         from scapy.utils import RawPcapNgReader, RawPcapReader
@@ -108,7 +108,7 @@ def _open(path: Path, stream: _Watched) -> Any:
         raise HostError("reading captures needs scapy: pip install 'charkha[audit]'") from error
 
     class Sections(RawPcapNgReader):
-        """Every section of a file has interfaces of its own."""
+        """A reader that begins a new list of interfaces in every section, as the format requires."""
 
         def _read_block_shb(self) -> None:
             super()._read_block_shb()
@@ -119,20 +119,20 @@ def _open(path: Path, stream: _Watched) -> Any:
         raise InputError(f"{path}: {stream.problem or 'neither pcap nor pcapng'}")
     kind = Sections if magic == _PCAPNG_MAGIC else RawPcapReader
     try:
-        # Calling the class would open the file and guess; what it is, is known here.
+        # Calling the class would open the file again to guess its format, which is known here.
         return type.__call__(kind, str(path), stream, magic)
     except (Scapy_Exception, EOFError, struct.error) as error:
-        raise InputError(f"{path}: the file's header is damaged or cut short") from error
+        raise InputError(f"{path}: the header of the file is damaged or incomplete") from error
 
 
 def _read(reader: Any, *, number: int) -> CapturedFrame:
     """The next frame.
 
     Raises:
-        EOFError: there is none; its text says why, where that is not the end of the file.
+        EOFError: there are no more; the text gives the reason if this is not the regular end of the file.
     """
     try:
-        # The iterator would cut super-frames at 65,535 bytes.
+        # The iterator of scapy truncates super-frames at 65,535 bytes.
         data, facts = reader._read_packet(size=_LARGEST_FRAME)
     except (ValueError, struct.error, ArithmeticError, LookupError) as error:
         raise EOFError(f"unreadable record ({error})") from error

@@ -1,14 +1,14 @@
-"""From captured frames to flows, with the rules that one packet can break by itself."""
+"""Sorts captured frames into flows, and checks the rules that concern a single packet."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from emulator.audit.datagram import Datagram, Skipped, read_datagram
+from emulator.audit.flow import CapturedPacket, Flow, FlowKey
 from emulator.audit.link import CapturedFrame, ip_offset, is_supported
 from emulator.audit.rules import Rule, Violation
-from emulator.audit.sighting import Flow, FlowKey, sight
-from emulator.audit.superframe import LARGEST_PACKET, cut, is_beyond_a_packet, is_segment_intact
+from emulator.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.headers import P_KEYS, Bth
 from emulator.roce.icrc import icrc_of_datagram
@@ -16,11 +16,11 @@ from emulator.roce.opcodes import MEANINGS, Operation, Service
 from emulator.roce.packet import Packet, Problem, decode_body, is_congestion_notification
 
 _SERVICE_BITS = 0xE0
-_OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, the manufacturers' own
+_OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, vendor-specific
 
 
 class Collector:
-    """Takes frames one by one; `flows`, `violations` and the counters say what was in them."""
+    """Takes frames one by one; the result is in `flows`, `violations` and the counters."""
 
     def __init__(self, *, port: int) -> None:
         self._port = port
@@ -29,14 +29,14 @@ class Collector:
         self.frames = 0
         self.roce_frames = 0
         self.superframes = 0
-        self.unreadable_superframes = self.torn_superframes = 0
-        self.cut_frames = 0
+        self.unreadable_superframes = self.truncated_superframes = 0
+        self.truncated_frames = 0
         self.other_families: Counter[int] = Counter()
         self.fragments = 0
         self.unknown_links: Counter[int] = Counter()
 
     def add(self, frame: CapturedFrame) -> None:
-        """Take the next frame; any bytes will do."""
+        """Take the next frame, which can hold any bytes."""
         self.frames += 1
         if not is_supported(frame.link_type):
             self.unknown_links[frame.link_type] += 1
@@ -52,17 +52,17 @@ class Collector:
         self.roce_frames += 1
         payload = datagram.payload
         if datagram.payload_bytes < BTH_BYTES + ICRC_BYTES:
-            self._breach(frame, Rule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes hold no packet")
+            self._add_violation(frame, Rule.MALFORMED, flow="", problem=f"{datagram.payload_bytes} bytes: too short")
         elif not datagram.is_whole:
-            self._add_cut(frame, datagram)
+            self._add_truncated(frame, datagram)
         elif int.from_bytes(payload[-ICRC_BYTES:], "little") == icrc_of_datagram(datagram.ip, datagram.header_bytes):
             self._add_packet(frame, datagram, payload, is_intact=True)
         else:
             self._add_unproven(frame, datagram, payload)
 
     def _add_unproven(self, frame: CapturedFrame, datagram: Datagram, payload: bytes) -> None:
-        """A datagram whose ICRC is wrong: a super-frame, or a damaged packet."""
-        segments = cut(payload)
+        """Take a datagram whose ICRC is wrong: a super-frame, or a damaged packet."""
+        segments = split(payload)
         if len(segments) > 1:
             self.superframes += 1
             for index, segment in enumerate(segments):
@@ -73,15 +73,15 @@ class Collector:
         else:
             self._add_packet(frame, datagram, payload, is_intact=False)
 
-    def _add_cut(self, frame: CapturedFrame, datagram: Datagram) -> None:
-        """A frame of which only the beginning was captured: headers can be checked, the ICRC cannot."""
-        self.cut_frames += 1
+    def _add_truncated(self, frame: CapturedFrame, datagram: Datagram) -> None:
+        """Take a truncated frame: its headers can be checked, its ICRC cannot."""
+        self.truncated_frames += 1
         payload = datagram.payload
         if len(payload) < BTH_BYTES:
             self.unreadable_superframes += datagram.payload_bytes > LARGEST_PACKET
-        elif is_beyond_a_packet(payload, datagram.payload_bytes):
-            self.torn_superframes += 1
-            self._flow(datagram, Bth.unpack(payload)).torn += 1
+        elif exceeds_one_packet(payload, datagram.payload_bytes):
+            self.truncated_superframes += 1
+            self._flow(datagram, Bth.unpack(payload)).truncated_superframes += 1
         else:
             self._add_headers(frame, datagram, payload)
 
@@ -91,27 +91,26 @@ class Collector:
         if len(payload) >= min(needed, datagram.payload_bytes):
             self._add_packet(frame, datagram, payload.ljust(datagram.payload_bytes, b"\0"), is_intact=None)
         else:
-            # Enough to know that it was there.
             bth = Bth.unpack(payload)
             flow = self._flow(datagram, bth)
             flow.opcodes[bth.opcode] += 1
             flow.icrc_unchecked += 1
-            flow.unread.add(bth.psn)
+            flow.unreadable.add(bth.psn)
 
     def _add_packet(self, frame: CapturedFrame, datagram: Datagram, payload: bytes, *, is_intact: bool | None) -> None:
         bth = Bth.unpack(payload)
         flow = self._flow(datagram, bth)
         flow.opcodes[bth.opcode] += 1
-        flow.congested += datagram.is_congested
+        flow.ce_marked += datagram.is_ce_marked
         flow.icrc_good += is_intact is True
         flow.icrc_unchecked += is_intact is None
         if is_intact is False:
             flow.icrc_bad += 1
-            flow.unread.add(bth.psn)
-            self._breach(frame, Rule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently")
+            flow.unreadable.add(bth.psn)
+            self._add_violation(frame, Rule.ICRC, flow=flow.key.label, problem="an endpoint drops this frame silently")
         elif bth.version != 0:
-            flow.unread.add(bth.psn)
-            self._breach(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
+            flow.unreadable.add(bth.psn)
+            self._add_violation(frame, Rule.TRANSPORT_VERSION, flow=flow.key.label, problem=f"it is {bth.version}")
         else:
             self._decode(frame, flow, bth, payload)
 
@@ -124,31 +123,33 @@ class Collector:
 
     def _decode(self, frame: CapturedFrame, flow: Flow, bth: Bth, payload: bytes) -> None:
         if bth.p_key not in P_KEYS:
-            self._breach(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
+            self._add_violation(frame, Rule.P_KEY, flow=flow.key.label, problem=f"it is {bth.p_key:#06x}")
         packet = decode_body(bth, payload)
         if packet is Problem.OPCODE and bth.opcode & _SERVICE_BITS in _OTHER_FAMILIES:
             self.other_families[bth.opcode] += 1
         elif isinstance(packet, Problem):
-            flow.unread.add(bth.psn)
-            self._breach(frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}")
+            flow.unreadable.add(bth.psn)
+            self._add_violation(
+                frame, Rule.MALFORMED, flow=flow.key.label, problem=f"opcode {bth.opcode:#04x}: {packet}"
+            )
         else:
             self._keep(frame, flow, packet)
 
     def _keep(self, frame: CapturedFrame, flow: Flow, packet: Packet) -> None:
         meaning = packet.meaning
-        sighting = sight(packet, frame=frame.number, time_ns=frame.time_ns)
+        captured = CapturedPacket.of(packet, frame=frame.number, time_ns=frame.time_ns)
         if meaning.operation is Operation.CNP:
-            flow.notifications.append(sighting)
+            flow.notifications.append(captured)
             if not is_congestion_notification(packet):
-                self._breach(frame, Rule.CNP_SHAPE, flow=flow.key.label, problem=_cnp_problem(packet))
+                self._add_violation(frame, Rule.CNP_SHAPE, flow=flow.key.label, problem=_cnp_problem(packet))
         elif meaning.service is Service.UD:
-            flow.datagrams.append(sighting)
+            flow.datagrams.append(captured)
         elif meaning.operation.is_response:
-            flow.responses.append(sighting)
+            flow.responses.append(captured)
         else:
-            flow.requests.append(sighting)
+            flow.requests.append(captured)
 
-    def _breach(self, frame: CapturedFrame, rule: Rule, *, flow: str, problem: str) -> None:
+    def _add_violation(self, frame: CapturedFrame, rule: Rule, *, flow: str, problem: str) -> None:
         self.violations.append(Violation(frame.number, rule, flow, problem))
 
 

@@ -1,4 +1,4 @@
-"""UDP datagrams as they were captured, IPv4 and IPv6."""
+"""Captured UDP datagrams, IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _V4 = struct.Struct(">BBHHHBBH4s4s")
 _V6 = struct.Struct(">IHBB16s16s")
 _UDP = struct.Struct(">HHHH")
 _UDP_PROTOCOL = 17
-_FRAGMENT = 0x3FFF  # more fragments, and the offset
+_FRAGMENT = 0x3FFF  # "more fragments", and the fragment offset
 _SKIPPED_V6_HEADERS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _CE = 3
 
 
 class Skipped(Enum):
-    """Why a frame is not looked at."""
+    """Why the audit ignores a frame."""
 
     NOT_UDP = auto()
     OTHER_PORT = auto()
@@ -26,10 +26,15 @@ class Skipped(Enum):
 
 @dataclass(slots=True)
 class Datagram:
-    """One UDP datagram.
+    """A UDP datagram, possibly truncated.
 
-    `ip` is IP header and everything after it as far as it was captured, `header_bytes` the length of the IP header,
-    `payload_bytes` the length of the UDP payload as the headers say it.
+    Attributes:
+        ip: IP header and payload, as far as they were captured.
+        header_bytes: length of the IP header, with its extensions.
+        payload_bytes: length of the UDP payload according to the headers.
+        source, destination: packed IP addresses.
+        ip_id, flags: of IPv4; `flags` with the fragment offset. 0 for IPv6.
+        is_ce_marked: a switch marked it Congestion Experienced.
     """
 
     ip: bytes
@@ -41,7 +46,7 @@ class Datagram:
     destination_port: int
     ip_id: int
     flags: int
-    is_congested: bool
+    is_ce_marked: bool
 
     @property
     def payload(self) -> bytes:
@@ -51,7 +56,7 @@ class Datagram:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was captured."""
+        """Whether the whole datagram was captured."""
         return len(self.ip) == self.header_bytes + _UDP.size + self.payload_bytes
 
 
@@ -68,14 +73,14 @@ class _IpHeader:
 
 
 def read_datagram(ip: bytes, *, port: int) -> Datagram | Skipped:
-    """The UDP datagram to a port that an IP packet is.
+    """The UDP datagram in an IP packet. Never raises.
 
     Args:
-        ip: the packet, possibly with link-layer padding behind it or cut short.
-        port: the destination port.
+        ip: the packet, possibly truncated, or followed by link-layer padding.
+        port: the UDP destination port.
 
     Returns:
-        the datagram, or why it is none of ours. Never raises.
+        The datagram, or the reason to ignore the packet.
     """
     header = _read_v4(ip) if ip[:1] and ip[0] >> 4 == 4 else _read_v6(ip)
     if isinstance(header, Skipped):
@@ -106,7 +111,7 @@ def _read_udp(ip: bytes, header: _IpHeader, *, port: int) -> Datagram | Skipped:
         destination_port=destination_port,
         ip_id=header.ip_id,
         flags=header.flags,
-        is_congested=header.traffic_class & 3 == _CE,
+        is_ce_marked=header.traffic_class & 3 == _CE,
     )
 
 

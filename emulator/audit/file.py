@@ -19,8 +19,8 @@ def audit_file(path: Path, *, port: int = UDP_PORT) -> AuditReport:
         port: UDP destination port of RoCEv2.
 
     Raises:
-        InputError: the file cannot be read, or holds no frame for this port.
-        HostError: the library that reads captures is not installed.
+        InputError: the file cannot be read, or has no frame for this port.
+        HostError: scapy is not installed.
     """
     capture, audit = Capture(path), Audit(port=port)
     for frame in capture:

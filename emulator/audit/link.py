@@ -1,4 +1,4 @@
-"""From a captured frame to the IP datagram in it, for the link types that RoCEv2 is captured on."""
+"""Finds the IP packet in a captured frame, by link type."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _WORD = struct.Struct(">H")
 
 @dataclass(frozen=True, slots=True)
 class CapturedFrame:
-    """A frame as the container gives it.
+    """A frame of a capture file.
 
-    `number` counts from 1 over the whole file; `time_ns` is since the epoch, None if the container has none;
-    `data` may be shorter than the frame was, where the capture kept only the beginning of each.
+    Attributes:
+        number: from 1, over the whole file.
+        time_ns: since the epoch; None if the file has no times.
+        link_type: number of the pcap format.
+        data: the frame, possibly truncated by the capture.
     """
 
     number: int
@@ -27,7 +30,7 @@ class CapturedFrame:
 
 
 def _after_ethertype(data: bytes, offset: int) -> int | None:
-    """Where the IP header begins, `offset` being where the EtherType stands."""
+    """Offset of the IP header, given the offset of the EtherType."""
     while len(data) >= offset + 2:
         (ethertype,) = _WORD.unpack_from(data, offset)
         if ethertype not in _VLAN_TAGS:
@@ -58,7 +61,7 @@ def _raw(data: bytes) -> int | None:
 
 
 def _loopback(data: bytes) -> int | None:
-    # The address family before it has the byte order and the numbers of the host that captured; the IP version will do.
+    # The address family before the packet depends on the host that captured it; the IP version suffices.
     return 4
 
 
@@ -74,7 +77,7 @@ _LINK_TYPES: dict[int, Callable[[bytes], int | None]] = {
     229: _raw,
     276: _cooked_v2,
 }
-"""By the numbers of the pcap format (tcpdump.org, link-layer header types)."""
+"""Functions that find the IP header, by link type (tcpdump.org, link-layer header types)."""
 
 
 def is_supported(link_type: int) -> bool:
@@ -83,6 +86,6 @@ def is_supported(link_type: int) -> bool:
 
 
 def ip_offset(link_type: int, data: bytes) -> int | None:
-    """Where the IP header begins in a frame; None: it carries no IP, or ends before it."""
+    """Offset of the IP header in a frame; None if the frame carries no IP, or is truncated before it."""
     locate = _LINK_TYPES.get(link_type)
     return None if locate is None else locate(data)

@@ -1,24 +1,24 @@
-"""Which responses answer which requests: a packet names only the queue pair it goes to, never the one it comes from."""
+"""Matches responses to requests: a packet names its destination queue pair, but not its source queue pair."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from emulator.audit.sighting import Flow, FlowKey, Sighting
+from emulator.audit.flow import CapturedPacket, Flow, FlowKey
 from emulator.roce.psn import Psn
 
 _SAMPLE = 64
 
 
 def pair(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
-    """For flows with requests, the flow that carries the responses to them.
+    """Match each flow of requests with the flow of their responses.
 
-    A flow of responses belongs to the requests, between the same addresses the other way round, whose PSNs it names
-    after they were sent. Ties go to the same UDP source port (queue pairs often share it), then the same number.
+    Responses go in the opposite direction between the same addresses, and name PSNs that were sent before. Of several
+    candidates the one with most such PSNs wins; ties go to the same UDP source port, then to the same queue pair.
 
     Returns:
-        by the requests' key, the flow of the responses. Flows that nothing speaks for stay alone.
+        Flow of the responses by the key of the requests. Flows without a match are not in it.
     """
     by_addresses: dict[tuple[bytes, bytes], list[Flow]] = defaultdict(list)
     flows = list(flows)
@@ -28,34 +28,34 @@ def pair(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
     first_frames = {flow.key: _first_frames(flow.requests) for some in by_addresses.values() for flow in some}
     claims: list[tuple[tuple[int, bool, bool], Flow, Flow]] = []
     for answers in flows:
-        for asked in by_addresses.get((answers.key.destination, answers.key.source), ()):
-            score = _score(first_frames[asked.key], answers.responses)
+        for requesting in by_addresses.get((answers.key.destination, answers.key.source), ()):
+            score = _score(first_frames[requesting.key], answers.responses)
             if score > 0:
-                alike = (asked.source_port == answers.source_port, asked.key.dest_qp == answers.key.dest_qp)
-                claims.append(((score, *alike), asked, answers))
+                alike = (requesting.source_port == answers.source_port, requesting.key.dest_qp == answers.key.dest_qp)
+                claims.append(((score, *alike), requesting, answers))
     return _settle(claims)
 
 
 def _settle(claims: list[tuple[tuple[int, bool, bool], Flow, Flow]]) -> dict[FlowKey, Flow]:
-    """The strongest claim first; each flow answers, and is answered by, one other."""
+    """Accept claims, the strongest first; each flow gets at most one match."""
     pairs: dict[FlowKey, Flow] = {}
     taken: set[FlowKey] = set()
-    for _, asked, answers in sorted(claims, key=lambda claim: claim[0], reverse=True):
-        if asked.key not in pairs and answers.key not in taken:
-            pairs[asked.key] = answers
+    for _, requesting, answers in sorted(claims, key=lambda claim: claim[0], reverse=True):
+        if requesting.key not in pairs and answers.key not in taken:
+            pairs[requesting.key] = answers
             taken.add(answers.key)
     return pairs
 
 
-def _first_frames(requests: list[Sighting]) -> dict[Psn, int]:
+def _first_frames(requests: list[CapturedPacket]) -> dict[Psn, int]:
     frames: dict[Psn, int] = {}
-    for sighting in requests:
-        frames.setdefault(sighting.psn, sighting.frame)
+    for packet in requests:
+        frames.setdefault(packet.psn, packet.frame)
     return frames
 
 
-def _score(first_frames: dict[Psn, int], responses: list[Sighting]) -> int:
-    """How many of a sample of the responses name a PSN that had been sent."""
+def _score(first_frames: dict[Psn, int], responses: list[CapturedPacket]) -> int:
+    """How many of a sample of the responses name a PSN that was sent before."""
     step = max(1, len(responses) // _SAMPLE)
     last = responses[-1].frame if responses else 0
     return sum(first_frames.get(one.psn, last + 1) < one.frame for one in responses[::step])

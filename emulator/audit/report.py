@@ -1,4 +1,4 @@
-"""The outcome of an audit: what was seen, flow by flow and in total, and which rules were broken."""
+"""The report of an audit: facts of each flow, totals, and violations of rules."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from emulator.audit.flow import Flow, address
 from emulator.audit.messages import Messages
 from emulator.audit.responses import Answers
 from emulator.audit.rules import Rule, Violation
-from emulator.audit.sighting import Flow, address
-from emulator.audit.tracking import Course
+from emulator.audit.tracking import RequestStats
 from emulator.roce.opcodes import MEANINGS, Opcode
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """One flow: the packets from an address to a queue pair of another.
+    """One flow: the packets from an address to a queue pair of another address.
 
-    `carried` are the responses in it, which answer requests of the other direction; `answers` those that answer its own
-    requests, None if the capture has none that fit. `course` is about its requests. `goodput_bps` is the payload
-    that was new, over the time from the first to the last packet that carried some; None if that is not a time.
+    Attributes:
+        carried: the responses in this flow, to requests of the opposite direction.
+        answers: the responses to the requests of this flow; None if the capture has no matching flow.
+        answered_by: label of the flow that has them.
+        payload_bytes: new payload, without retransmissions.
+        goodput_bps: new payload over the time from the first to the last packet with payload; None without such a time.
     """
 
     flow: Flow
-    course: Course
+    stats: RequestStats
     messages: Messages
     carried: Answers
     answers: Answers | None
@@ -37,18 +40,25 @@ class FlowReport:
 
     @property
     def frames(self) -> int:
-        """Packets in it, damaged ones included."""
+        """Packets, damaged ones included."""
         return self.flow.opcodes.total()
 
     @property
     def data_frames(self) -> int:
-        """Requests and unreliable datagrams in it."""
+        """Requests and unreliable datagrams."""
         return len(self.flow.requests) + len(self.flow.datagrams)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """All of it. `frames`: what the file holds; `roce_frames`: the datagrams to the port; `notes` are for people."""
+    """The whole report.
+
+    Attributes:
+        frames: in the file.
+        roce_frames: of them, datagrams to the audited port.
+        violations: in the order of the frames.
+        notes: what was not judged, and why.
+    """
 
     path: str
     port: int
@@ -66,24 +76,24 @@ class AuditReport:
 
     @property
     def by_rule(self) -> dict[Rule, int]:
-        """How often each rule was broken; rules that held are not in it."""
+        """Violations by rule, for the rules that have any."""
         return dict(Counter(one.rule for one in self.violations))
 
 
 def goodput_bps(payload_bytes: int, times_ns: Iterable[int | None]) -> float | None:
-    """Payload over the time between the first and the last of its packets, bit/s; None if there is no such time."""
+    """Payload over the time from the first to the last packet, in bit/s; None with fewer than two different times."""
     known = [time for time in times_ns if time is not None]
     duration_ns = max(known) - min(known) if known else 0
     return payload_bytes * BITS_PER_BYTE * NS_PER_S / duration_ns if duration_ns else None
 
 
 def opcode_name(opcode: int) -> str:
-    """`RC_WRITE_FIRST`, or a number where it has no name."""
+    """`RC_WRITE_FIRST`, or the number of an unknown opcode."""
     return Opcode(opcode).name if opcode in MEANINGS else f"{opcode:#04x}"
 
 
 def to_json(report: AuditReport) -> dict[str, Any]:
-    """The report for machines; times in nanoseconds, sizes in bytes, rates in bit/s."""
+    """The report as plain values: times in nanoseconds, sizes in bytes, rates in bit/s."""
     return {
         "path": report.path,
         "port": report.port,
@@ -111,8 +121,8 @@ def _total_to_json(report: AuditReport) -> dict[str, Any]:
         "icrc_good": sum(one.flow.icrc_good for one in flows),
         "icrc_bad": sum(one.flow.icrc_bad for one in flows),
         "icrc_unchecked": sum(one.flow.icrc_unchecked for one in flows),
-        "ce_marked": sum(one.flow.congested for one in flows),
-        **{name: sum(getattr(one.course, name) for one in flows) for name in _SUMMED},
+        "ce_marked": sum(one.flow.ce_marked for one in flows),
+        **{name: sum(getattr(one.stats, name) for one in flows) for name in _SUMMED},
         "acks": sum(one.carried.acks for one in flows),
         "naks": dict(naks),
         "rnr_naks": sum(one.carried.rnr_naks for one in flows),
@@ -134,9 +144,9 @@ def _flow_to_json(one: FlowReport) -> dict[str, Any]:
         "icrc_good": flow.icrc_good,
         "icrc_bad": flow.icrc_bad,
         "icrc_unchecked": flow.icrc_unchecked,
-        "ce_marked": flow.congested,
-        **{name: getattr(one.course, name) for name in _SUMMED},
-        "go_back_n": one.course.go_back_n,
+        "ce_marked": flow.ce_marked,
+        **{name: getattr(one.stats, name) for name in _SUMMED},
+        "go_back_n": one.stats.go_back_n,
         "path_mtu": one.path_mtu,
         "messages": {str(size): count for size, count in sorted(one.messages.sizes.items())},
         "partial_messages": one.messages.partial,

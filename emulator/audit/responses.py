@@ -1,4 +1,4 @@
-"""What a flow's responses and congestion notifications say, and the rules they can break by themselves."""
+"""Counts the responses and congestion notifications of a flow, and checks the rules that concern them alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from emulator.audit.flow import CapturedPacket, Flow
 from emulator.audit.messages import path_mtu
 from emulator.audit.rules import Rule, Violation
-from emulator.audit.sighting import Flow, Sighting
 from emulator.roce.headers import Syndrome
 from emulator.roce.opcodes import Operation
 from emulator.roce.psn import Psn, add, compare
@@ -17,7 +17,13 @@ from emulator.roce.psn import Psn, add, compare
 
 @dataclass(slots=True)
 class Answers:
-    """Responses in a flow. `naks` are by name, `read_bytes` count each PSN once; no CNP gap below two CNPs."""
+    """The responses in a flow.
+
+    Attributes:
+        naks: by reason, see `nak_name`.
+        read_bytes: payload of READ responses, each PSN counted once.
+        smallest_cnp_gap_ns: shortest time between two CNPs; None with fewer than two.
+    """
 
     acks: int = 0
     naks: Counter[str] = field(default_factory=Counter)
@@ -30,18 +36,18 @@ class Answers:
 
 
 def count_answers(flow: Flow) -> Answers:
-    """Count them."""
+    """Count the responses in a flow."""
     answers = Answers(cnps=len(flow.notifications), smallest_cnp_gap_ns=_smallest_gap(flow.notifications))
     read: set[Psn] = set()
-    for sighting in flow.responses:
-        operation = sighting.meaning.operation
+    for packet in flow.responses:
+        operation = packet.meaning.operation
         answers.read_responses += operation is Operation.READ_RESPONSE
         answers.atomic_acks += operation is Operation.ATOMIC_ACK
         if operation is Operation.ACK:
-            _count_ack(answers, sighting.syndrome or 0)
-        elif sighting.psn not in read:
-            read.add(sighting.psn)
-            answers.read_bytes += sighting.payload_bytes
+            _count_ack(answers, packet.syndrome or 0)
+        elif packet.psn not in read:
+            read.add(packet.psn)
+            answers.read_bytes += packet.payload_bytes
     return answers
 
 
@@ -56,20 +62,20 @@ def _count_ack(answers: Answers, syndrome: int) -> None:
 
 
 def nak_name(syndrome: int) -> str:
-    """A NAK's reason for people: `sequence error`, or its number where it is reserved."""
+    """The reason of a NAK: `sequence error`, or the number of a reserved syndrome."""
     try:
         return Syndrome(syndrome).name.lower().replace("_", " ")
     except ValueError:
         return f"{syndrome:#04x}"
 
 
-def _smallest_gap(notifications: list[Sighting]) -> int | None:
+def _smallest_gap(notifications: list[CapturedPacket]) -> int | None:
     times = sorted(one.time_ns for one in notifications if one.time_ns is not None)
     return min((after - before for before, after in pairwise(times)), default=None)
 
 
 def check_answers(flow: Flow) -> Iterator[Violation]:
-    """Violations of the rules on responses, which need no requests: MSN, READ responses."""
+    """Violations that responses show without the requests: MSN, READ responses."""
     yield from _check_msn(flow)
     yield from _check_read_responses(flow)
 
@@ -83,7 +89,7 @@ def _check_msn(flow: Flow) -> Iterator[Violation]:
 
 
 def _check_read_responses(flow: Flow) -> Iterator[Violation]:
-    """A READ that is asked for again from its middle may begin anew; it cannot go on where it had ended."""
+    """A READ repeated from its middle begins with FIRST again; a response that has ended cannot continue."""
     responses = [one for one in flow.responses if one.meaning.operation is Operation.READ_RESPONSE]
     mtu = path_mtu(responses)
     for one in responses:

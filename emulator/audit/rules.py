@@ -1,4 +1,4 @@
-"""The rules of an audit, and what breaking one looks like."""
+"""The rules of an audit, and violations of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Rule(Enum):
-    """What a captured frame must not do. Losses, NAKs and retransmissions as such break nothing: they are counted."""
+    """A requirement on captured frames. Losses, NAKs and retransmissions violate no rule: they are counted."""
 
     def __init__(self, title: str, meaning: str) -> None:
         self.title = title
@@ -18,7 +18,7 @@ class Rule(Enum):
     P_KEY = ("p-key", "the P_Key is the default partition's, 0xffff or 0x7fff")
     MALFORMED = (
         "malformed",
-        "the headers that the opcode asks for are there, the pad fits, and payload only where it may be",
+        "the packet has the headers of its opcode, a pad that fits, and payload only if the opcode allows it",
     )
     CNP_SHAPE = ("cnp-shape", "a congestion notification has BECN set, PSN 0 and sixteen zero bytes")
     OPCODE_SEQUENCE = ("opcode-sequence", "messages are FIRST MIDDLE* LAST, or ONLY, of one operation")
@@ -34,7 +34,12 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule broken by a frame. `frame` counts from 1, as packet analysers do; `flow` is for people."""
+    """A rule that a frame violates.
+
+    Attributes:
+        frame: its number from 1, as in packet analysers.
+        flow: label of the flow; "" if the frame has none.
+    """
 
     frame: int
     rule: Rule

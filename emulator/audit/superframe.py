@@ -1,7 +1,8 @@
-"""Many packets in one captured datagram: how they look before the kernel cuts them apart, or after it merged them.
+"""Super-frames: several packets in one captured datagram, before segmentation (GSO) or after merging (GRO).
 
-A host that sends with UDP_SEGMENT hands the kernel up to 64 KiB at once; captured on the loopback device, or on the
-sender before the cut, that is one datagram. The packets in it have one length, but for the last, which may be shorter.
+A host that sends with UDP_SEGMENT hands up to 64 KiB to the kernel in one call. On the loopback device, and on the
+sender before segmentation, that is captured as one datagram. All its packets have the same length; the last one can be
+shorter.
 """
 
 from __future__ import annotations
@@ -12,35 +13,40 @@ from emulator.roce.icrc import UdpPath, icrc, recover_ip_id
 from emulator.roce.opcodes import MEANINGS, Place
 
 LARGEST_PACKET = 4096 + 3 + BTH_BYTES + 28 + ICRC_BYTES
-"""No RoCEv2 packet is longer than the largest path MTU with all its headers."""
+"""Largest UDP payload of one RoCEv2 packet: path MTU, padding, and all headers."""
 
 _SHORTEST = BTH_BYTES + ICRC_BYTES
-_SAME_IN_ALL = slice(2, 8)  # P_Key, marks and destination queue pair
+_SAME_IN_ALL = slice(2, 8)  # P_Key, flags and destination queue pair
 
 
-def cut(payload: bytes) -> list[bytes]:
-    """The packets in a super-frame's UDP payload; one element where it is a single packet."""
+def split(payload: bytes) -> list[bytes]:
+    """The packets in the UDP payload of a super-frame; a single packet comes back as the only element."""
     pattern = payload[_SAME_IN_ALL]
     found = payload.find(pattern, _SHORTEST + 2)
     while found >= 0:
         length = found - 2
-        if length % 4 == 0 and _is_cut_at(payload, length, pattern):
+        if length % 4 == 0 and _splits_at(payload, length, pattern):
             return [payload[at : at + length] for at in range(0, len(payload), length)]
         found = payload.find(pattern, found + 1)
     return [payload]
 
 
-def _is_cut_at(payload: bytes, length: int, pattern: bytes) -> bool:
+def _splits_at(payload: bytes, length: int, pattern: bytes) -> bool:
     if 0 < len(payload) % length < _SHORTEST:
         return False
     return all(payload[at + 2 : at + 8] == pattern for at in range(length, len(payload), length))
 
 
-def is_beyond_a_packet(start: bytes, udp_payload_bytes: int) -> bool:
-    """Whether a UDP payload of that length, of which only the start is there, holds more than one packet: it is longer
-    than any, or begins with a FIRST or MIDDLE that would carry no path MTU.
+def exceeds_one_packet(captured: bytes, udp_payload_bytes: int) -> bool:
+    """Whether a truncated UDP payload is a super-frame.
+
+    It is if it is longer than any packet, or begins with a FIRST or MIDDLE whose payload would not be a path MTU.
+
+    Args:
+        captured: its captured part, at least one byte.
+        udp_payload_bytes: its whole length.
     """
-    meaning = MEANINGS.get(start[0])
+    meaning = MEANINGS.get(captured[0])
     if udp_payload_bytes > LARGEST_PACKET:
         return True
     if meaning is None or meaning.place not in (Place.FIRST, Place.MIDDLE):
@@ -49,12 +55,12 @@ def is_beyond_a_packet(start: bytes, udp_payload_bytes: int) -> bool:
 
 
 def is_segment_intact(datagram: Datagram, segment: bytes, *, index: int) -> bool:
-    """Whether the ICRC of a packet in a super-frame will be right once it is cut out, whatever IP ID it then gets.
+    """Whether the ICRC of a packet in a super-frame is right on the wire, with any IP ID that the kernel gives it.
 
     Args:
         datagram: the super-frame.
-        segment: BTH … ICRC.
-        index: which of its packets.
+        segment: the packet, from BTH to ICRC.
+        index: of the packet in the super-frame.
     """
     path = UdpPath(
         datagram.source, datagram.destination, datagram.source_port, datagram.destination_port, datagram.flags

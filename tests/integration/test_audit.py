@@ -34,7 +34,7 @@ def test_clean_captures_of_a_foreign_endpoint(name: str) -> None:
     assert sum(one.data_frames for one in report.flows) == data
     assert sum(one.carried.acks for one in report.flows) == acks
     assert sum((one.messages.sizes for one in report.flows), start=type(report.flows[0].messages.sizes)()) == sizes
-    assert all(one.course.gaps == one.course.retransmitted == 0 for one in report.flows)
+    assert all(one.stats.gaps == one.stats.retransmitted == 0 for one in report.flows)
 
 
 @pytest.mark.parametrize(("side", "data", "missing", "duplicates"), [("client", 824, 0, 624), ("server", 788, 36, 588)])
@@ -42,10 +42,14 @@ def test_both_sides_of_a_lossy_connection(side: str, data: int, missing: int, du
     report = audit_file(require_shared(*GOLDEN, f"loss_write.{side}.pcap.gz"))
     assert report.violations == ()
     flow = next(one for one in report.flows if one.data_frames)
-    assert (flow.data_frames, flow.course.missing, flow.course.duplicates) == (data, missing, duplicates)
+    assert (flow.data_frames, flow.stats.missing, flow.stats.duplicates) == (data, missing, duplicates)
     assert flow.answers is not None
     assert (flow.answers.acks, flow.answers.naks) == (20, {"sequence error": 9})
-    assert (flow.course.restarts, flow.course.restarts_after_nak, flow.course.go_back_n) == (9, 9, "followed")
+    assert (flow.stats.restarts, flow.stats.restarts_after_nak, flow.stats.go_back_n) == (
+        9,
+        9,
+        "followed",
+    )
     assert flow.messages.sizes == {10_001: 20}
     assert flow.payload_bytes == 20 * 10_001
 

@@ -103,7 +103,7 @@ def test_an_orderly_connection_breaks_no_rule_wherever_the_capture_begins(
         talk.ack(messages=1)
     report = audit_frames(list(talk.captured())[start:])
     assert report.violations == ()
-    assert sum(one.course.gaps for one in report.flows) == 0
+    assert sum(one.stats.gaps for one in report.flows) == 0
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -119,7 +119,7 @@ def test_go_back_n_is_recognised_on_both_sides_of_the_loss(drops: list[int], is_
     flow = next(one for one in report.flows if one.data_frames)
     assert flow.payload_bytes == 12 * MTU
     if not is_server:
-        assert flow.course.go_back_n == ("followed" if flow.course.retransmitted else "none")
+        assert flow.stats.go_back_n == ("followed" if flow.stats.retransmitted else "none")
 
 
 def play_go_back_n(talk: Conversation, drops: list[int], *, is_server: bool) -> None:

@@ -64,10 +64,10 @@ def _totals(report: AuditReport) -> str:
         "ACK": sum(one.acks for one in carried),
         "NAK": ", ".join(f"{count} {name}" for name, count in naks.items()) or 0,
         "RNR": sum(one.rnr_naks for one in carried),
-        **{name: sum(getattr(one.course, name) for one in report.flows) for name in ("gaps", "missing")},
-        "resent": sum(one.course.retransmitted for one in report.flows),
-        "duplicates": sum(one.course.duplicates for one in report.flows),
-        "CE": sum(one.flow.congested for one in report.flows),
+        **{name: sum(getattr(one.stats, name) for one in report.flows) for name in ("gaps", "missing")},
+        "resent": sum(one.stats.retransmitted for one in report.flows),
+        "duplicates": sum(one.stats.duplicates for one in report.flows),
+        "CE": sum(one.flow.ce_marked for one in report.flows),
         "CNP": sum(one.cnps for one in carried),
     }
     return " · ".join(f"{name} {value}" for name, value in facts.items())
@@ -93,7 +93,7 @@ def _naks(one: FlowReport) -> str:
 
 
 def _missing(one: FlowReport) -> str:
-    return f"{one.course.gaps} / {one.course.missing}" if one.course.gaps else NONE
+    return f"{one.stats.gaps} / {one.stats.missing}" if one.stats.gaps else NONE
 
 
 def _cnp_gap(one: FlowReport) -> str:
@@ -114,8 +114,8 @@ def _goodput(one: FlowReport) -> str:
 
 
 def _go_back_n(one: FlowReport) -> str:
-    verdict = one.course.go_back_n
-    return NONE if verdict == "none" else f"{verdict} ({one.course.restarts})"
+    verdict = one.stats.go_back_n
+    return NONE if verdict == "none" else f"{verdict} ({one.stats.restarts})"
 
 
 _OPCODES: tuple[Column[tuple[int, int]], ...] = (
@@ -136,13 +136,13 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
     Column(
         "re-\nsent",
         "retransmissions: packets whose PSN is not newer than all before",
-        cell=lambda one: _count(one.course.retransmitted),
+        cell=lambda one: _count(one.stats.retransmitted),
         is_optional=True,
     ),
     Column(
         "dupli-\ncates",
         "retransmissions of packets that the capture already has",
-        cell=lambda one: _count(one.course.duplicates),
+        cell=lambda one: _count(one.stats.duplicates),
         is_optional=True,
         sacrifice=7,
     ),
@@ -158,7 +158,7 @@ _FLOWS: tuple[Column[FlowReport], ...] = (
     Column(
         "CE",
         "packets marked Congestion Experienced (ECN)",
-        cell=lambda one: _count(one.flow.congested),
+        cell=lambda one: _count(one.flow.ce_marked),
         is_optional=True,
         sacrifice=2,
     ),

@@ -68,7 +68,7 @@ def test_a_last_record_that_is_there_in_part_is_named(tmp_path: Path, container:
     capture = written(tmp_path / "c", container(RECORDS)[:-missing])
     assert len(list(capture)) == 4
     (note,) = capture.notes
-    assert "breaks off" in note
+    assert "ends early" in note
     assert "after frame 4" in note
 
 

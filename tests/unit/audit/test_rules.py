@@ -38,7 +38,7 @@ def test_an_orderly_connection_breaks_nothing(is_v6: bool, first_psn: int) -> No
     assert broken(report) == []
     flow = report.flows[0]
     assert flow.messages.sizes == {3 * MTU: 1, 1: 1, 0: 1, 2 * MTU + 1: 1}
-    assert (flow.course.gaps, flow.course.retransmitted, flow.course.go_back_n) == (0, 0, "none")
+    assert (flow.stats.gaps, flow.stats.retransmitted, flow.stats.go_back_n) == (0, 0, "none")
     assert flow.answers is not None
     assert flow.answers.acks == 4
 
@@ -179,14 +179,14 @@ def test_a_gap_that_is_acknowledged(talk: Conversation) -> None:
     talk.ack(messages=1)
     report = talk.audit()
     assert broken(report) == [(frames[1], Rule.PSN_CONTINUITY)]
-    assert (report.flows[0].course.gaps, report.flows[0].course.missing) == (1, 1)
+    assert (report.flows[0].stats.gaps, report.flows[0].stats.missing) == (1, 1)
 
 
 def test_a_gap_that_nobody_acknowledged_is_a_loss(talk: Conversation) -> None:
     talk.write(4 * MTU, skip=[1])
     report = talk.audit()
     assert broken(report) == []
-    assert report.flows[0].course.missing == 1
+    assert report.flows[0].stats.missing == 1
 
 
 def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
@@ -238,18 +238,18 @@ def test_a_retransmission_from_the_naked_psn_is_go_back_n(talk: Conversation) ->
     talk.ack(messages=1)
     report = talk.audit()
     assert broken(report) == []
-    course = report.flows[0].course
-    assert (course.restarts, course.restarts_after_nak, course.retransmitted) == (1, 1, 4)
-    assert (course.duplicates, course.go_back_n) == (4, "followed")
+    stats = report.flows[0].stats
+    assert (stats.restarts, stats.restarts_after_nak, stats.retransmitted) == (1, 1, 4)
+    assert (stats.duplicates, stats.go_back_n) == (4, "followed")
 
 
 def test_a_retransmission_after_a_timeout_is_go_back_n(talk: Conversation) -> None:
     packets = talk.packets_of_write(3 * MTU)
     for opcode, extensions, payload, psn in [*packets, *packets]:
         talk.request(opcode, *extensions, payload=payload, psn=psn)
-    course = (report := talk.audit()).flows[0].course
+    stats = (report := talk.audit()).flows[0].stats
     assert broken(report) == []
-    assert (course.restarts, course.restarts_after_nak, course.go_back_n) == (1, 0, "followed")
+    assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (1, 0, "followed")
 
 
 def test_the_first_packets_go_again_where_their_acknowledgement_was_lost() -> None:
@@ -259,23 +259,23 @@ def test_the_first_packets_go_again_where_their_acknowledgement_was_lost() -> No
         for opcode, extensions, payload, psn in packets:
             talk.request(opcode, *extensions, payload=payload, psn=psn)
         talk.ack(msn=1)
-    course = (report := talk.audit()).flows[0].course
+    stats = (report := talk.audit()).flows[0].stats
     assert broken(report) == []
-    assert (course.restarts, course.retransmitted, course.go_back_n) == (1, 2, "followed")
+    assert (stats.restarts, stats.retransmitted, stats.go_back_n) == (1, 2, "followed")
 
 
 def test_a_retransmission_that_starts_elsewhere(talk: Conversation) -> None:
     frame, *_ = resend(talk, [2, 3, 4], 5 * MTU)
     report = talk.audit()
     assert broken(report) == [(frame, Rule.GO_BACK_N)]
-    assert report.flows[0].course.go_back_n == "broken"
+    assert report.flows[0].stats.go_back_n == "broken"
 
 
 def test_a_retransmission_that_leaves_something_out(talk: Conversation) -> None:
     _, frame = resend(talk, [1, 4], 5 * MTU)
     report = talk.audit()
     assert broken(report) == [(frame, Rule.GO_BACK_N)]
-    assert report.flows[0].course.missing == 2
+    assert report.flows[0].stats.missing == 2
 
 
 def test_a_selective_repeat(talk: Conversation) -> None:
@@ -306,8 +306,8 @@ def test_behind_a_loss_a_retransmission_with_holes_is_not_judged(talk: Conversat
     talk.ack(messages=1)
     report = talk.audit()
     assert broken(report) == []
-    course = report.flows[0].course
-    assert (course.missing, course.refilled, course.go_back_n) == (2, 1, "followed")
+    stats = report.flows[0].stats
+    assert (stats.missing, stats.refilled, stats.go_back_n) == (2, 1, "followed")
 
 
 def test_a_repeated_psn_with_another_length(talk: Conversation) -> None:
@@ -345,7 +345,7 @@ def test_a_read_takes_a_psn_for_every_packet_of_its_response(talk: Conversation)
     talk.ack(msn=4)
     report = talk.audit()
     assert broken(report) == []
-    assert report.flows[0].course.gaps == 0
+    assert report.flows[0].stats.gaps == 0
     assert report.flows[1].carried.read_bytes == 3 * MTU
 
 

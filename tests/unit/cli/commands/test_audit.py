@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_capture_that_breaks_off_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     assert main(["audit", str(path)]) == 0
-    assert "breaks off, or is damaged, after frame 2" in " ".join(capsys.readouterr().out.split())
+    assert "damaged or ends early after frame 2" in " ".join(capsys.readouterr().out.split())
 
 
 def test_violations_are_shown_with_their_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
