@@ -11,11 +11,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     Args:
         word: that is not known.
-        known: names that are. Those that begin with the word come first, at most three of them.
+        known: names that are. A name that is spelled nearly the same comes first, then up to three that begin with the
+            word, then one that is spelled somewhat alike.
     """
-    names = list(known)
-    near = [name for name in names if name.startswith(word) and len(word) > 1][:3]
-    if not near:
-        spelled = {name.lower(): name for name in names}
-        near = [spelled[name] for name in difflib.get_close_matches(word.lower(), spelled, n=1)]
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    spelled = {name.lower(): name for name in known}
+    word = word.lower()
+    near = difflib.get_close_matches(word, spelled, n=1, cutoff=0.85)
+    near = near or [name for name in spelled if name.startswith(word) and len(word) > 1][:3]
+    near = near or difflib.get_close_matches(word, spelled, n=1)
+    return f"; did you mean {' or '.join(repr(spelled[name]) for name in near)}?" if near else ""

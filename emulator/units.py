@@ -22,7 +22,7 @@ BITS_PER_BYTE = 8
 
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
 _UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _AGO = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
@@ -31,7 +31,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCI
 
 
 def parse_size(text: str) -> int:
-    """Read a size as nccl-tests does: `8`, `1K`, `64M`, `4GiB`. Letters are powers of 1,024.
+    """Read a size: `8`, `1K`, `64M`, `4GiB` in powers of 1,024, as nccl-tests does; `64MB` in powers of 1,000.
 
     Returns:
         Bytes.
@@ -41,8 +41,9 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a size: write a number of bytes, or one with K, M, G or T (1K = 1024)")
-    return int(match[1]) * _BINARY[match[2].upper()]
+        raise ValueError(f"{text!r} is not a size: write bytes, or use K, M, G or T (1K = 1KiB = 1024, 1KB = 1000)")
+    factors = _DECIMAL if (match[3] or "").upper() == "B" else _BINARY
+    return int(match[1]) * factors[match[2].upper()]
 
 
 def parse_rate(text: str) -> int:

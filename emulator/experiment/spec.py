@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
 from emulator.units import parse_size
 
@@ -30,9 +31,6 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Plain: TypeAlias = str | int | float | bool
-
-COLLECTIVES: Mapping[str, CommKind] = {kind.label: kind for kind in CommKind if kind.is_collective}
-"""By the name that files and the command line use."""
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,10 +76,7 @@ class Sweep(_Section, frozen=True, kw_only=True):
     factor: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)] = 2
 
     def __post_init__(self) -> None:
-        if self.collective not in COLLECTIVES:
-            raise ValueError(
-                f"there is no collective {self.collective!r}; choose from {', '.join(sorted(COLLECTIVES))}"
-            )
+        force_setattr(self, "collective", parse_collective(self.collective).label)
         for name in ("min_bytes", "max_bytes"):
             force_setattr(self, name, parse_size(str(getattr(self, name))))
 

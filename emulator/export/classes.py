@@ -9,10 +9,11 @@ import numpy as np
 
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.classes import SEND_RECV, ClassKey, class_rows
+from emulator.statistics.classes import ClassKey, class_rows
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind, IntArray
 
 

@@ -16,6 +16,8 @@ from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.collectives import all_reduce, all_to_all, barrier, broadcast_reduce, gather_scatter
 from emulator.planner.default_algorithms import default_algorithm, default_table
 from emulator.planner.schedule import Algorithm, Collective, Lane
+from emulator.suggestions import did_you_mean
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
 
 __all__ = [
@@ -91,7 +93,6 @@ BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
         "tree": BuiltIn(barrier.tree, barrier.tree_bytes),
     },
 }
-_COLLECTIVES = {kind.label: kind for kind in CommKind if kind.is_collective}
 
 
 class _Algorithms(Mapping[str, Algorithm]):
@@ -157,10 +158,12 @@ def parse_overrides(items: Sequence[str]) -> dict[str, str]:
         label, equals, name = item.partition("=")
         if not equals:
             raise PlanError(f"--algorithm {item!r}: write COLLECTIVE=NAME: all_reduce=ring")
-        if label not in _COLLECTIVES:
-            raise PlanError(f"--algorithm {item!r}: no collective {label!r}; there are {', '.join(_COLLECTIVES)}")
-        _require(canonical_kind(_COLLECTIVES[label]), name)
-        overrides[label] = name
+        try:
+            kind = parse_collective(label)
+        except ValueError as error:
+            raise PlanError(f"--algorithm {item!r}: {error}") from None
+        _require(canonical_kind(kind), name)
+        overrides[kind.label] = name
     return overrides
 
 
@@ -209,9 +212,9 @@ def installed_algorithms() -> Mapping[CommKind, Mapping[str, EntryPoint]]:
     found: dict[CommKind, dict[str, EntryPoint]] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
         label, _, name = point.name.partition(".")
-        if label not in _COLLECTIVES or not name:
-            raise _broken(point, f"its name must be COLLECTIVE.NAME with one of {', '.join(_COLLECTIVES)}")
-        kind = canonical_kind(_COLLECTIVES[label])
+        if label not in COLLECTIVES or not name:
+            raise _broken(point, f"its name must be COLLECTIVE.NAME with one of {', '.join(COLLECTIVES)}")
+        kind = canonical_kind(COLLECTIVES[label])
         known = found.setdefault(kind, {})
         if name in BUILT_IN[kind] or known.get(name, point).value != point.value:
             raise _broken(point, f"{kind.label} already has an algorithm {name!r}")
@@ -235,7 +238,8 @@ def _require(kind: CommKind, name: str) -> None:
         return
     known = algorithms_for(kind)
     if name not in known:
-        raise PlanError(f"{kind.label} has no algorithm {name!r}; there are {', '.join(known)}")
+        advice = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise PlanError(f"{kind.label} has no algorithm {name!r}{advice}")
 
 
 def _installed(kind: CommKind, name: str) -> Algorithm:

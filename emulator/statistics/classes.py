@@ -9,13 +9,12 @@ import numpy as np
 
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.nccl_conventions import nccl_size
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind, IntArray, Workload
 from emulator.units import format_size
 
 JCT = "jct"
 """Name of the class of whole iterations (job completion time)."""
-SEND_RECV = "send_recv"
-"""Name of the collective in classes of send-receive pairs."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,6 +16,7 @@ from emulator.schema import SchemaProblem, Section, decode, json_schema
 from emulator.statistics.classes import ClassKey
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
+from emulator.trace.collective_names import parse_class_name
 from emulator.units import BITS_PER_BYTE, parse_duration, parse_rate, parse_size
 from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
 
@@ -208,7 +209,11 @@ def _selection(section: _WhereSection, document: Document, place: tuple[str | in
             sizes[key] = None if text is None else parse_size(str(text))
         except ValueError as error:
             raise document.error(str(error), (*place, "where", key)) from error
-    return Selection(section.collective, section.algorithm, section.ranks, sizes["min_size"], sizes["max_size"])
+    try:
+        collective = None if section.collective is None else parse_class_name(section.collective)
+    except ValueError as error:
+        raise document.error(str(error), (*place, "where", "collective")) from error
+    return Selection(collective, section.algorithm, section.ranks, sizes["min_size"], sizes["max_size"])
 
 
 def _parse(text: str, unit: Unit) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from emulator.suggestions import did_you_mean
 
-OPTIONS = ["--topology", "--token-file", "--iterations", "--ranks"]
+OPTIONS = ["--topology", "--token-file", "--iterations", "--ranks", "--listen"]
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,17 @@ OPTIONS = ["--topology", "--token-file", "--iterations", "--ranks"]
         ("--Ranks", "; did you mean '--ranks'?"),
         ("-ranks", "; did you mean '--ranks'?"),
         ("-", ""),
+        ("--listne", "; did you mean '--listen'?"),
+        ("--iterated", "; did you mean '--iterations'?"),
         ("--verbose", ""),
         ("", ""),
     ],
 )
-def test_what_begins_with_the_word_comes_first_then_what_is_spelled_alike(word: str, advice: str) -> None:
+def test_a_typo_comes_before_an_abbreviation_and_that_before_what_is_only_similar(word: str, advice: str) -> None:
     assert did_you_mean(word, OPTIONS) == advice
 
 
 def test_at_most_three_names_are_suggested() -> None:
-    assert did_you_mean("ab", ["ab1", "ab2", "ab3", "ab4"]) == "; did you mean 'ab1' or 'ab2' or 'ab3'?"
+    assert did_you_mean("ab", [f"abcdef{n}" for n in range(4)]) == (
+        "; did you mean 'abcdef0' or 'abcdef1' or 'abcdef2'?"
+    )

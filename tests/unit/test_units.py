@@ -28,7 +28,10 @@ from emulator.units import (
         ("8B", 8),
         ("1K", 1024),
         ("1k", 1024),
-        ("1KB", 1024),
+        ("1KB", 1000),
+        ("64MB", 64 * 10**6),
+        ("64 mb", 64 * 10**6),
+        ("1GB", 10**9),
         ("1KiB", 1024),
         (" 64 M ", 64 << 20),
         ("4GiB", 4 << 30),
@@ -41,9 +44,7 @@ def test_sizes_are_those_of_nccl_tests(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "1Ki", "1P", "1 000", "8 bytes", "1e6"])
 def test_a_wrong_size_is_refused_with_a_right_one(text: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"is not a size: write a number of bytes, or one with K, M, G or T \(1K = 1024\)"
-    ):
+    with pytest.raises(ValueError, match=r"is not a size: write bytes, or use K, .* \(1K = 1KiB = 1024, 1KB = 1000\)"):
         parse_size(text)
 
 

@@ -16,13 +16,12 @@ from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.run_folder.places import check_folder
-from emulator.trace.model import CommKind
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
 from emulator.views.as_json.workload import workload_to_json
 from emulator.views.terminal.written_trace import files_line, render
 from emulator.wire.trace.write_workload import write_workload
 
-_COLLECTIVES = [kind.label for kind in CommKind if kind.is_collective]
 _TRANSFORMER_EXAMPLE = """example:
   charkha generate transformer --layers 32 --hidden 4096 --sequence 4096 --batch 64 \\
       --tensor 8 --pipeline 4 --data 2 --micro-batches 8 --out traces/transformer-64r
@@ -123,7 +122,8 @@ def _add_collective(workloads: Subparsers) -> None:
         description="Make one collective over all ranks, repeated; each is posted when the one before is done.",
         epilog=_COLLECTIVE_EPILOG,
     )
-    parser.add_argument("collective", choices=_COLLECTIVES, metavar="COLLECTIVE", help=", ".join(_COLLECTIVES))
+    kinds = ", ".join(COLLECTIVES)
+    parser.add_argument("collective", metavar="COLLECTIVE", type=argument(parse_collective), help=kinds)
     parser.add_argument("-n", "--ranks", metavar="N", type=int, required=True, help="number of ranks")
     parser.add_argument(
         "-b", "--bytes", metavar="SIZE", type=argument(parse_size), default=0, help="size as in nccl-tests, e.g. 64M"
@@ -151,7 +151,7 @@ def _transformer(args: argparse.Namespace) -> SyntheticWorkload:
 
 def _collective(args: argparse.Namespace) -> SyntheticWorkload:
     loop = CollectiveLoop(
-        kind=CommKind[args.collective.upper()],
+        kind=args.collective,
         ranks=args.ranks,
         size_bytes=args.bytes,
         count=args.count,

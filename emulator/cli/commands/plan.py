@@ -13,9 +13,10 @@ from emulator.cli.options.table import OptionGroup, add_options, build, spec_par
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
 from emulator.experiment.plan import CollectiveLoad, plan_experiment
-from emulator.experiment.spec import COLLECTIVES, Experiment
+from emulator.experiment.spec import Experiment
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
 from emulator.views.as_json.plan import plan_to_json
 from emulator.views.terminal.console import console
@@ -92,7 +93,7 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
 
 def _add_other_workloads(parser: Parser) -> None:
     group = parser.add_argument_group("instead of a trace")
-    group.add_argument("--collective", choices=sorted(COLLECTIVES), metavar="C", help=", ".join(COLLECTIVES))
+    group.add_argument("--collective", type=argument(parse_collective), metavar="C", help=", ".join(COLLECTIVES))
     group.add_argument("-n", dest="world", metavar="N", type=at_least(1), help="ranks that play the collective")
     group.add_argument("-b", "--bytes", metavar="SIZE", type=argument(parse_size), default=1 << 20, help="default: 1M")
     group.add_argument(
@@ -138,7 +139,7 @@ def _load(args: argparse.Namespace) -> CollectiveLoad | Transformer | None:
     if args.world is None:
         raise PlanError("--collective needs -n, the number of ranks that play it")
     group_size = min(args.group_size or args.world, args.world)
-    return CollectiveLoad(COLLECTIVES[args.collective], args.world, args.bytes, group_size)
+    return CollectiveLoad(args.collective, args.world, args.bytes, group_size)
 
 
 def _transformer(text: str) -> Transformer:

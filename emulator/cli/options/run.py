@@ -8,9 +8,10 @@ from typing import Any
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
 from emulator.errors import PlanError
-from emulator.experiment.spec import AUTO, COLLECTIVES, parse_compute, parse_factor, parse_message_bytes
+from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, spelled
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
 from emulator.units import format_size, parse_size
 
@@ -103,7 +104,7 @@ SWEEP = OptionGroup(
             "job.sweep.collective",
             ", ".join(COLLECTIVES),
             metavar="COLLECTIVE",
-            choices=tuple(sorted(COLLECTIVES)),
+            read=lambda text: parse_collective(text).label,
         ),
         Option(
             "-n --ranks",
@@ -116,7 +117,7 @@ SWEEP = OptionGroup(
         Option(
             "-b --min-bytes",
             "job.sweep.min_bytes",
-            "smallest size (default: 1K)",
+            "smallest size (default: 1K; K, M, G: 1024, KB, MB, GB: 1000)",
             metavar="MIN",
             read=parse_size,
             is_common=True,

@@ -121,8 +121,12 @@ def test_what_does_not_fit_a_job_is_named(parts: dict[str, Any], problem: str) -
 
 
 def test_an_unknown_collective_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="there is no collective 'allreduce'; choose from all_gather"):
-        Sweep(collective="allreduce", ranks=2)
+    with pytest.raises(ValueError, match="there is no collective 'all_redcue'; did you mean 'all_reduce'"):
+        Sweep(collective="all_redcue", ranks=2)
+
+
+def test_a_collective_has_one_spelling_in_a_run_spec() -> None:
+    assert Sweep(collective="AllReduce", ranks=2) == Sweep(collective="all_reduce", ranks=2)
 
 
 def test_the_json_schema_names_every_section() -> None:

@@ -98,17 +98,24 @@ def test_override_of_reduce_scatter_speaks_for_reduce_scatter_block() -> None:
     assert choose(SCATTERED, **asked, overrides=parse_overrides(["reduce_scatter=direct"])) == "direct"
 
 
+def test_overrides_know_the_spellings_of_nccl() -> None:
+    found = parse_overrides(["allreduce=ring", "ReduceScatter=direct"])
+    assert found == {"all_reduce": "ring", "reduce_scatter": "direct"}
+
+
 @pytest.mark.parametrize(
     ("item", "told"),
     [
         ("ring", "COLLECTIVE=NAME"),
-        ("allreduce=ring", "all_reduce, reduce, all_gather"),
+        ("warp=ring", "all_reduce, reduce, all_gather"),
+        ("all_reduce=rnig", "has no algorithm 'rnig'; did you mean 'ring'?"),
         ("send=ring", "no collective 'send'"),
         (
             "all_reduce=tree",
             "ring, bidirectional_ring, halving_doubling, recursive_doubling, double_binary_tree, direct",
         ),
         ("all_reduce=", "has no algorithm ''"),
+        ("sendrecv=ring", "'sendrecv' is not a collective but a pair of ranks"),
     ],
 )
 def test_impossible_override_lists_what_exists(item: str, told: str) -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.statistics.classes import JCT, SEND_RECV, ClassKey, class_rows, count_classes
+from emulator.statistics.classes import JCT, ClassKey, class_rows, count_classes
 from emulator.statistics.collectives import merge
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.workload import build_workload
 from tests.support.runs import collective, pair, table
 from tests.support.traces import coll, rank_trace, recv, send

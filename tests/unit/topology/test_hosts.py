@@ -79,7 +79,7 @@ def test_a_common_rate_is_one_that_all_have(rates: list[int | None], common: int
         (interfaces("name: e"),
          "t.yaml:2, hosts[0].interfaces[0]: needs exactly one of address, addresses and per_rank"),
         (interfaces("name: e, addres: 10.0.0.1"),
-         "t.yaml:2, hosts[0].interfaces[0]: unknown key 'addres'; did you mean 'address' or 'addresses'?"),
+         "t.yaml:2, hosts[0].interfaces[0]: unknown key 'addres'; did you mean 'address'?"),
         (interfaces("name: e, address: 10.0.0.1", "name: e, address: 10.0.0.2"),
          "t.yaml:2, hosts[0].interfaces[1].name: there is already an interface named 'e'"),
         ("hosts:\n- {address: 10.0.0.1}", "t.yaml:2, hosts[0]: the key 'name' is missing"),

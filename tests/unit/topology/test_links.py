@@ -82,8 +82,8 @@ def test_without_links_there_is_no_network(tmp_path: Path) -> None:
         (TWO.replace("kind: router", "kind: hub"),
          "t.yaml:5, switches[0].kind: 'hub' is not one of bridge, ovs, physical, router"),
         (TWO.replace("kind: router", "queue: deep"),
-         ("t.yaml:5, switches[0].queue: 'deep' is not a size: write a number of bytes, or one with K, M, G or T"
-         " (1K = 1024)")),
+         ("t.yaml:5, switches[0].queue: 'deep' is not a size: write bytes, or use K, M, G or T"
+         " (1K = 1KiB = 1024, 1KB = 1000)")),
         *(
             (TWO.split("switches")[0] + f"{name}: {value}\n",
              f"t.yaml:4, {name}: has no effect without links: add links, or delete it")

@@ -142,3 +142,13 @@ def test_every_unit_of_a_metric_can_be_written_in_a_rule(tmp_path: Path) -> None
     samples = {Unit.NS: "1 ms", Unit.BYTES_PER_S: "1 GB/s", Unit.PERCENT: "1 %", Unit.RATIO: "1.0", Unit.COUNT: "1"}
     rules = read(tmp_path, *(f"metric: {one.name}, at_most: {samples[one.unit]}" for one in METRICS.values())).rules
     assert [one.metric.name for one in rules] == list(METRICS)
+
+
+def test_classes_are_named_as_nccl_does_too(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    for text, name in (("allreduce", "all_reduce"), ("SendRecv", "send_recv")):
+        path.write_text(f"rules: [{{metric: busbw, at_least: 1 GB/s, where: {{collective: {text}}}}}]\n")
+        assert load_rules(str(path)).rules[0].where.collective == name
+    path.write_text("rules: [{metric: busbw, at_least: 1 GB/s, where: {collective: all_redcue}}]\n")
+    with pytest.raises(InputError, match=r"there is no collective 'all_redcue'; did you mean 'all_reduce'\?"):
+        load_rules(str(path))

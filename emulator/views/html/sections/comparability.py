@@ -16,9 +16,9 @@ import numpy as np
 from emulator.comparison.comparability import compared_parameters
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
-from emulator.statistics.classes import SEND_RECV
 from emulator.statistics.nccl_conventions import busbw_factor
 from emulator.statistics.table_columns import to_ints
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
 from emulator.units import format_size
 from emulator.views.columns import Header

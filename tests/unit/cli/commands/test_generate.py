@@ -82,7 +82,7 @@ def test_a_folder_with_files_needs_force(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "message"),
     [
         (["collective", "all_reduce", "-n", "2", "-b", "8X", "--out", "x"], "'8X' is not a size"),
-        (["collective", "send", "-n", "2", "--out", "x"], "there is no 'send'; choose from"),
+        (["collective", "send", "-n", "2", "--out", "x"], "argument COLLECTIVE: there is no collective 'send'"),
         (["transformer", "--layers", "2", "--out", "x"], "--hidden"),
     ],
 )
