@@ -9,6 +9,7 @@ from pathlib import Path
 from emulator.audit.audit import Audit
 from emulator.audit.link import CapturedFrame
 from emulator.audit.report import AuditReport
+from emulator.audit.rules import Rule
 from emulator.roce.headers import Aeth, Bth, Extension, Reth
 from emulator.roce.icrc import UdpPath, icrc
 from emulator.roce.opcodes import Opcode
@@ -21,6 +22,8 @@ CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
 CLIENT_V6, SERVER_V6 = "fd00::1", "fd00::2"
 SERVER_QP, CLIENT_QP = 0x11, 0x22
 STEP_NS = 1_000
+ETHERNET_BYTES = 14
+UDP_HEADERS = ETHERNET_BYTES + 28
 
 
 def ip_datagram(
@@ -146,6 +149,20 @@ def audit_frames(frames: Iterable[CapturedFrame], *, port: int = 4791) -> AuditR
     for frame in frames:
         audit.add(frame)
     return audit.finish("capture")
+
+
+def conversation() -> Conversation:
+    """Three WRITEs of three packets each, and their ACKs."""
+    talk = Conversation()
+    for _ in range(3):
+        talk.write(2 * MTU + 1)
+        talk.ack(messages=1)
+    return talk
+
+
+def broken(report: AuditReport) -> list[tuple[int, Rule]]:
+    """Frame and rule of every violation."""
+    return [(one.frame, one.rule) for one in report.violations]
 
 
 def pcap(records: Iterable[tuple[int, bytes]], *, link_type: int = ETHERNET, nano: bool = True) -> bytes:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
-from emulator.audit.report import AuditReport
+import pytest
+
+from emulator.audit.report import AuditReport, to_json
+from emulator.roce.headers import Bth
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import pack_packet
+from emulator.roce.psn import Psn
 from emulator.views.terminal import audit_table
 from emulator.views.terminal.audit_table import EXPLAIN, render
-from tests.support.roce_capture import MTU, Conversation
+from tests.support.roce_capture import MTU, Conversation, conversation
 from tests.support.terminal import shown
 
 
@@ -78,3 +85,61 @@ def test_an_empty_capture_has_totals_of_zero() -> None:
 def test_every_column_is_explained() -> None:
     for name in ("opcode", "gaps / missing", "resent", "duplicates", "CNP gap", "Gb/s"):
         assert f"\n  {name} " in EXPLAIN
+
+
+@pytest.mark.parametrize("width", [56, 60, 70])
+def test_a_narrow_table_leaves_columns_out_and_cuts_no_number(width: int) -> None:
+    talk = conversation()
+    talk.psn -= 3
+    talk.request(Opcode.RC_WRITE_FIRST, payload=bytes(MTU))
+    wide, narrow = shown(render(talk.audit()), width=200), shown(render(talk.audit()), width=width)
+    assert "Left out" not in wide
+    assert "Left out at this width: duplicates" in narrow
+    (row,) = (line.split() for line in wide.splitlines() if line.startswith("QP"))
+    (short,) = (line.split() for line in narrow.splitlines() if line.startswith("QP"))
+    assert set(short) <= set(row)
+    assert all(len(line) <= width for line in narrow.splitlines())
+
+
+def test_one_violation_is_counted_as_one() -> None:
+    talk = conversation()
+    talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
+    assert "1 violation: opcode-sequence 1" in text_of(talk.audit())
+
+
+def test_damaged_and_unchecked_packets_are_counted_in_the_headline() -> None:
+    talk = conversation()
+    flow, *others = talk.audit().flows
+    flow = replace(flow, flow=replace(flow.flow, icrc_bad=2, icrc_unchecked=1))
+    report = replace(talk.audit(), flows=(flow, *others))
+    assert "ICRC right in 12, wrong in 2, unchecked in 1" in text_of(report)
+
+
+def test_the_table_shows_the_busiest_flows_and_the_first_violations() -> None:
+    talk = Conversation()
+    for qp in range(60):
+        for _ in range(1 + (qp == 59)):
+            bth = Bth(Opcode.RC_WRITE_MIDDLE, Psn(1), 0x1000 + qp)
+            talk.add(talk.to_server, pack_packet(bth, payload=bytes(100)))
+    report = talk.audit()
+    text = text_of(report)
+    assert len(report.violations) == 60
+    assert "QP 0x103b" in text
+    assert "and 20 smaller flows" in text
+    assert "and 40 more" in text
+
+
+def test_json_and_table_say_the_same() -> None:
+    talk = conversation()
+    frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
+    report = talk.audit()
+    facts = json.loads(json.dumps(to_json(report)))
+    assert facts["rules_broken"] == {"opcode-sequence": 1}
+    assert facts["violations"][0]["frame"] == frame
+    assert facts["total"]["opcodes"]["RC_ACK"] == facts["total"]["acks"] == 3
+    assert facts["flows"][0]["messages"] == {str(2 * MTU + 1): 3}
+    assert facts["flows"][0]["answered_by"] == "10.0.0.2 > 10.0.0.1 QP 0x22"
+    text = text_of(report)
+    assert f"frame {frame}: opcode-sequence" in text
+    assert "ICRC right in 13" in text
+    assert "No rule is broken" not in text

@@ -1,0 +1,237 @@
+"""Losses, acknowledgements and go-back-N, as a capture before or behind the loss shows them."""
+
+from __future__ import annotations
+
+from emulator.audit.rules import Rule
+from emulator.roce.headers import Aeth, Bth, Reth
+from emulator.roce.opcodes import Opcode
+from emulator.roce.packet import pack_packet
+from emulator.roce.psn import Psn
+from tests.support.roce_capture import CLIENT_QP, MTU, Conversation, broken
+
+
+def test_without_answers_nobody_knows_where_a_sender_should_go_back_to() -> None:
+    talk = Conversation()
+    talk.write(3 * MTU)
+    talk.psn -= 2
+    talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU))
+    (flow,) = talk.audit().flows
+    assert (flow.stats.restarts, flow.stats.go_back_n) == (1, "unclear")
+
+
+def test_losses_of_unreliable_connections_are_counted() -> None:
+    talk = Conversation()
+    for psn in (1, 2, 5, 4):
+        talk.request(Opcode.UC_SEND_ONLY, payload=bytes(8), psn=psn)
+    report = talk.audit()
+    stats = report.flows[0].stats
+    assert report.violations == ()
+    assert (stats.gaps, stats.missing, stats.refilled, stats.go_back_n) == (1, 2, 1, "none")
+
+
+def test_a_gap_that_is_acknowledged(talk: Conversation) -> None:
+    frames = talk.write(4 * MTU, skip=[1])
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert broken(report) == [(frames[1], Rule.PSN_CONTINUITY)]
+    assert (report.flows[0].stats.gaps, report.flows[0].stats.missing) == (1, 1)
+
+
+def test_a_gap_that_nobody_acknowledged_is_a_loss(talk: Conversation) -> None:
+    talk.write(4 * MTU, skip=[1])
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.missing == 1
+
+
+def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
+    frame = talk.ack(talk.psn)
+    talk.write(MTU)
+    talk.ack(messages=1)
+    assert broken(talk.audit()) == [(frame, Rule.ACK_UNSENT)]
+
+
+def test_a_nak_that_passes_over_the_hole(talk: Conversation) -> None:
+    first = talk.psn
+    packets = talk.packets_of_write(4 * MTU)
+    for opcode, extensions, payload, psn in (packets[0], packets[2], packets[3]):
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    frame = talk.nak(first + 2)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def test_a_nak_of_what_was_acknowledged(talk: Conversation) -> None:
+    talk.write(2 * MTU)
+    talk.ack(talk.psn - 2)
+    frame = talk.nak(talk.psn - 4)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def test_a_nak_with_nothing_behind_it(talk: Conversation) -> None:
+    talk.write(2 * MTU)
+    frame = talk.nak(talk.psn - 1)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def test_a_nak_of_the_future(talk: Conversation) -> None:
+    frame = talk.nak(talk.psn + 1)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def resend(talk: Conversation, psns: list[int], size: int) -> list[int]:
+    """Send a WRITE of that size, have its second packet NAKed, and send those of its packets again."""
+    packets = talk.packets_of_write(size)
+    for opcode, extensions, payload, psn in packets:
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.nak(packets[1][3])
+    again = [packets[index] for index in psns]
+    return [talk.request(opcode, *ext, payload=payload, psn=psn) for opcode, ext, payload, psn in again]
+
+
+def test_a_retransmission_from_the_naked_psn_is_go_back_n(talk: Conversation) -> None:
+    resend(talk, [1, 2, 3, 4], 5 * MTU)
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert broken(report) == []
+    stats = report.flows[0].stats
+    assert (stats.restarts, stats.restarts_after_nak, stats.retransmitted) == (1, 1, 4)
+    assert (stats.duplicates, stats.go_back_n) == (4, "followed")
+
+
+def test_a_retransmission_after_a_timeout_is_go_back_n(talk: Conversation) -> None:
+    packets = talk.packets_of_write(3 * MTU)
+    for opcode, extensions, payload, psn in [*packets, *packets]:
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    stats = (report := talk.audit()).flows[0].stats
+    assert broken(report) == []
+    assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (1, 0, "followed")
+
+
+def test_the_first_packets_go_again_where_their_acknowledgement_was_lost() -> None:
+    talk = Conversation()
+    packets = talk.packets_of_write(2 * MTU)
+    for _ in range(2):
+        for opcode, extensions, payload, psn in packets:
+            talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.ack(msn=1)
+    stats = (report := talk.audit()).flows[0].stats
+    assert broken(report) == []
+    assert (stats.restarts, stats.retransmitted, stats.go_back_n) == (1, 2, "followed")
+
+
+def test_a_retransmission_that_starts_elsewhere(talk: Conversation) -> None:
+    frame, *_ = resend(talk, [2, 3, 4], 5 * MTU)
+    report = talk.audit()
+    assert broken(report) == [(frame, Rule.GO_BACK_N)]
+    assert report.flows[0].stats.go_back_n == "broken"
+
+
+def test_a_retransmission_that_leaves_something_out(talk: Conversation) -> None:
+    _, frame = resend(talk, [1, 4], 5 * MTU)
+    report = talk.audit()
+    assert broken(report) == [(frame, Rule.GO_BACK_N)]
+    assert report.flows[0].stats.missing == 2
+
+
+def test_a_selective_repeat(talk: Conversation) -> None:
+    resend(talk, [1], 5 * MTU)
+    frame, *_ = talk.write(MTU)
+    assert broken(talk.audit()) == [(frame, Rule.GO_BACK_N)]
+
+
+def test_a_retransmission_may_skip_what_was_acknowledged_meanwhile(talk: Conversation) -> None:
+    first = talk.psn
+    resend(talk, [1, 2], 5 * MTU)
+    talk.ack(first + 3)
+    opcode, extensions, payload = Opcode.RC_WRITE_LAST, (), bytes([5]) * MTU
+    talk.request(opcode, *extensions, payload=payload, psn=first + 4)
+    assert broken(talk.audit()) == []
+
+
+def test_behind_a_loss_a_retransmission_with_holes_is_not_judged(talk: Conversation) -> None:
+    """The server's side: the second packet never came, and of the retransmission the third was lost as well."""
+    packets = talk.packets_of_write(5 * MTU)
+    for index in (0, 2, 3, 4):
+        opcode, extensions, payload, psn = packets[index]
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.nak(packets[1][3])
+    for index in (1, 3, 4):
+        opcode, extensions, payload, psn = packets[index]
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert broken(report) == []
+    stats = report.flows[0].stats
+    assert (stats.missing, stats.refilled, stats.go_back_n) == (2, 1, "followed")
+
+
+def test_a_repeated_psn_with_another_length(talk: Conversation) -> None:
+    talk.request(Opcode.RC_SEND_ONLY, payload=bytes(8))
+    frame = talk.request(Opcode.RC_SEND_ONLY, payload=bytes(12), psn=talk.psn - 1)
+    assert broken(talk.audit()) == [(frame, Rule.RETRANSMISSION)]
+
+
+def test_a_read_takes_a_psn_for_every_packet_of_its_response(talk: Conversation) -> None:
+    first = talk.psn
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU))
+    for index, opcode in enumerate(
+        (Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_READ_RESPONSE_MIDDLE, Opcode.RC_READ_RESPONSE_LAST)
+    ):
+        aeth = () if index == 1 else (Aeth(0x1F, 3),)
+        bth = Bth(opcode, Psn(first + index), CLIENT_QP)
+        talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(MTU)))
+    talk.psn = first + 3
+    talk.write(MTU)
+    talk.ack(msn=4)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.gaps == 0
+    assert report.flows[1].carried.read_bytes == 3 * MTU
+
+
+def test_a_refilled_gap_is_no_longer_reported_when_it_is_acknowledged(talk: Conversation) -> None:
+    packets = talk.packets_of_write(3 * MTU)
+    for index in (0, 2, 1):
+        opcode, extensions, payload, psn = packets[index]
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.ack(messages=1)
+    report = talk.audit()
+    stats = report.flows[0].stats
+    assert broken(report) == []
+    assert (stats.gaps, stats.missing, stats.refilled, stats.retransmitted, stats.duplicates) == (1, 1, 1, 1, 0)
+
+
+def test_psns_wrap_without_a_gap() -> None:
+    talk = Conversation(first_psn=(1 << 24) - 2)
+    talk.write(5 * MTU)
+    talk.ack(messages=1)
+    stats = talk.audit().flows[0].stats
+    assert (stats.gaps, stats.restarts, stats.new_bytes) == (0, 0, 5 * MTU)
+
+
+def test_a_nak_from_before_the_capture_shows_that_it_was_made_behind_a_loss() -> None:
+    talk = Conversation()
+    talk.write(2 * MTU)
+    talk.ack(messages=1)
+    talk.nak(talk.psn - 4)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.is_behind_loss
+
+
+def test_a_damaged_packet_is_no_gap(talk: Conversation) -> None:
+    packets = talk.packets_of_write(3 * MTU)
+    for index, (opcode, extensions, payload, psn) in enumerate(packets):
+        talk.request(opcode, *extensions, payload=payload, psn=psn, crc=1 if index == 1 else None)
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert [rule for _, rule in broken(report)] == [Rule.ICRC]
+    assert report.flows[0].stats.gaps == 0
+
+
+def test_a_repeated_read_may_ask_for_less() -> None:
+    """A READ continues from the first PSN that did not arrive, with the length that is left."""
+    talk = Conversation()
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU), psn=100)
+    talk.request(Opcode.RC_READ_REQUEST, Reth(MTU, 1, 2 * MTU), psn=100)
+    assert broken(talk.audit()) == []
