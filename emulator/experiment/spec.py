@@ -7,7 +7,7 @@ which. The same values come from the command line, from a YAML file (`charkha ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -27,6 +27,8 @@ LARGEST_COUNT = (1 << 31) - 1
 LARGEST_SEED = (1 << 64) - 1
 LARGEST_FACTOR = 10**9
 LARGEST_MESSAGE_BYTES = 1 << 30
+DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES = 1 << 10, 1 << 26
+"""Sizes of a sweep."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -67,18 +69,36 @@ class Trace(_Section, frozen=True, kw_only=True):
 
 
 class Sweep(_Section, frozen=True, kw_only=True):
-    """One collective over a range of sizes (bytes, counted as nccl-tests does)."""
+    """One collective over a range of sizes (bytes, counted as nccl-tests does).
+
+    Attributes:
+        min_bytes, max_bytes: first and last size; None: 1 KiB, and 64 MiB or the first size if that is larger.
+        factor: ratio of one size to the one before, above 1; None: 2.
+        step_bytes: difference of one size from the one before, in place of a ratio.
+        sizes: all sizes, in place of a range.
+    """
 
     collective: str
     ranks: Count
-    min_bytes: str | int = 1 << 10
-    max_bytes: str | int = 1 << 26
-    factor: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)] = 2
+    min_bytes: str | int | None = None
+    max_bytes: str | int | None = None
+    factor: int | float | None = None
+    step_bytes: str | int | None = None
+    sizes: tuple[str | int, ...] = ()
 
     def __post_init__(self) -> None:
         force_setattr(self, "collective", parse_collective(self.collective).label)
-        for name in ("min_bytes", "max_bytes"):
-            force_setattr(self, name, parse_size(str(getattr(self, name))))
+        for name in ("min_bytes", "max_bytes", "step_bytes"):
+            if (size := getattr(self, name)) is not None:
+                force_setattr(self, name, parse_size(str(size)))
+        force_setattr(self, "sizes", tuple(parse_size(str(size)) for size in self.sizes))
+        if self.factor is not None:
+            force_setattr(self, "factor", parse_ratio(str(self.factor)))
+        growth = (self.factor, self.step_bytes)
+        if None not in growth:
+            raise ValueError("sizes grow by a factor (-f) or by a step (-i), not both")
+        if self.sizes and (self.min_bytes, self.max_bytes, *growth) != (None,) * 4:
+            raise ValueError("a list of sizes has no largest size (-e), factor (-f) or step (-i)")
 
     @property
     def kind(self) -> CommKind:
@@ -87,8 +107,9 @@ class Sweep(_Section, frozen=True, kw_only=True):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Smallest and largest size, bytes."""
-        return int(self.min_bytes), int(self.max_bytes)
+        """Smallest and largest size of the range, bytes."""
+        least = DEFAULT_MIN_BYTES if self.min_bytes is None else int(self.min_bytes)
+        return least, max(least, DEFAULT_MAX_BYTES) if self.max_bytes is None else int(self.max_bytes)
 
 
 class Pairs(_Section, frozen=True, kw_only=True):
@@ -290,9 +311,11 @@ class Experiment(_Section, frozen=True, kw_only=True):
         collective: str,
         *,
         ranks: int,
-        min_bytes: str | int = 1 << 10,
-        max_bytes: str | int = 1 << 26,
-        factor: int = 2,
+        min_bytes: str | int | None = None,
+        max_bytes: str | int | None = None,
+        factor: float | None = None,
+        step_bytes: str | int | None = None,
+        sizes: Sequence[str | int] = (),
         network: Network | None = None,
         **job: Any,
     ) -> Experiment:
@@ -301,7 +324,15 @@ class Experiment(_Section, frozen=True, kw_only=True):
         Raises:
             ValueError: a value does not fit.
         """
-        sweep = Sweep(collective=collective, ranks=ranks, min_bytes=min_bytes, max_bytes=max_bytes, factor=factor)
+        sweep = Sweep(
+            collective=collective,
+            ranks=ranks,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            factor=factor,
+            step_bytes=step_bytes,
+            sizes=tuple(sizes),
+        )
         return cls(jobs=(Job(sweep=sweep, **job),), network=network or Network())
 
     @property
@@ -338,6 +369,21 @@ def parse_factor(text: str) -> Fraction:
     if not Fraction(1, LARGEST_FACTOR) <= value <= LARGEST_FACTOR:
         raise ValueError(problem)
     return value
+
+
+def parse_ratio(text: str) -> int | float:
+    """The ratio of one size of a sweep to the one before: above 1 and at most 1e9, as 2 or 1.5.
+
+    Raises:
+        ValueError: not such a number.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 < value <= LARGEST_FACTOR:
+        raise ValueError(f"{text!r}: write a factor above 1, as 2 or 1.5")
+    return int(value) if value.is_integer() else value
 
 
 def parse_message_bytes(text: str) -> int:

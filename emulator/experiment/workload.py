@@ -81,9 +81,13 @@ def planned_sweep(requested: Sweep) -> sweep.Sweep:
     Raises:
         PlanError: there are none.
     """
+    kind, ranks = requested.kind, requested.ranks
+    if requested.sizes:
+        return sweep.Sweep(kind, ranks, sweep.listed_sizes(kind, ranks=ranks, sizes=map(int, requested.sizes)))
     least, most = requested.bounds
-    sizes = sweep.sweep_sizes(requested.kind, ranks=requested.ranks, least=least, most=most, factor=requested.factor)
-    return sweep.Sweep(requested.kind, requested.ranks, sizes)
+    step = None if requested.step_bytes is None else int(requested.step_bytes)
+    sizes = sweep.sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=requested.factor or 2, step=step)
+    return sweep.Sweep(kind, ranks, sizes)
 
 
 def _load_generated(generated: SyntheticWorkload, folder: Path, *, name: str) -> LoadedJob:

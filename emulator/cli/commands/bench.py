@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 from emulator.cli.options.run import SWEEP, play_groups
 from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
+from emulator.trace.collective_names import COLLECTIVES
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1)]
-_EXAMPLE = """example:
+_LISTED = "\n  ".join(COLLECTIVES)
+_EXAMPLE = f"""example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
 
-Sizes are counted as nccl-tests does: of all_gather, the whole gathered array.
-The run folder holds every sample.
+  charkha bench alltoall -n 4 -b 1K,64K,1M -w 5
+  charkha bench all_gather -n 8 -b 1M -e 16M -i 1M
+
+Sizes are counted as nccl-tests does: of all_gather, the whole gathered array. K, M and G are powers
+of 1,024, KB, MB and GB of 1,000. nccl-tests' -n is --iterations here; -n is the number of ranks.
+The run folder holds every sample. Collectives:
+  {_LISTED}
 """
 
 
@@ -40,4 +47,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
-    return play_and_show(build(spec_part(args, GROUPS), GROUPS), args)
+    part = spec_part(args, GROUPS)
+    sweep = part["job"]["sweep"]
+    if isinstance(sweep.get("min_bytes"), list):
+        sweep["sizes"] = sweep.pop("min_bytes")
+    return play_and_show(build(part, GROUPS), args)

@@ -8,10 +8,10 @@ from typing import Any
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
 from emulator.errors import PlanError
-from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes
+from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes, parse_ratio
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, spelled
-from emulator.trace.collective_names import COLLECTIVES, parse_collective
+from emulator.trace.collective_names import parse_collective
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
 from emulator.units import format_size, parse_size
 
@@ -53,6 +53,14 @@ def _profiles(text: str) -> list[str]:
     if not all(names):
         raise ValueError(f"{text!r}: profiles are needed with commas between them, as fw-a,fw-b")
     return names
+
+
+def _sizes(text: str) -> list[int]:
+    return [parse_size(one) for one in text.split(",")]
+
+
+def _size_or_list(text: str) -> int | list[int]:
+    return _sizes(text) if "," in text else parse_size(text)
 
 
 def _roce(field: str) -> Callable[[str], Any]:
@@ -102,24 +110,25 @@ SWEEP = OptionGroup(
         Option(
             "COLLECTIVE",
             "job.sweep.collective",
-            ", ".join(COLLECTIVES),
+            "all_reduce, all_gather, all_to_all, reduce_scatter, broadcast …",
             metavar="COLLECTIVE",
             read=lambda text: parse_collective(text).label,
         ),
         Option(
             "-n --ranks",
             "job.sweep.ranks",
-            "number of ranks in the group",
+            "number of ranks; for what nccl-tests calls -n, --iterations",
             metavar="RANKS",
             read=whole(1),
             is_required=True,
+            is_common=True,
         ),
         Option(
             "-b --min-bytes",
             "job.sweep.min_bytes",
-            "smallest size (default: 1K; K, M, G: 1024, KB, MB, GB: 1000)",
+            "smallest size, or a list: 1K,4K,1M (default: 1K)",
             metavar="MIN",
-            read=parse_size,
+            read=_size_or_list,
             is_common=True,
         ),
         Option(
@@ -135,9 +144,17 @@ SWEEP = OptionGroup(
             "job.sweep.factor",
             "ratio of one size to the one before (default: 2)",
             metavar="FACTOR",
-            read=whole(2),
+            read=parse_ratio,
             is_common=True,
         ),
+        Option(
+            "-i --step-bytes",
+            "job.sweep.step_bytes",
+            "bytes from one size to the next, instead of a factor",
+            metavar="STEP",
+            read=parse_size,
+        ),
+        Option("--sizes", "job.sweep.sizes", "all sizes, as -b 1K,4K,1M", metavar="LIST", read=_sizes),
     ),
 )
 NETWORK = (
@@ -319,7 +336,7 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
             is_common=True,
         ),
         Option(
-            "--warmup",
+            "-w --warmup",
             "job.warmup",
             f"iterations before them that are not counted (default: {warmup})",
             metavar="N",

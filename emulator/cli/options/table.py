@@ -1,7 +1,7 @@
 """Options as a table: every option names the part of a run spec that it sets.
 
-The table works both ways: it builds the parser, turns parsed arguments into a run spec, and turns a run spec back into
-arguments. Nothing is derived here: an option that is not given leaves its part of the run spec unset.
+The table builds the parser and turns parsed arguments into a run spec. Nothing is derived here: an option that is not
+given leaves its part of the run spec unset.
 """
 
 from __future__ import annotations
@@ -88,16 +88,6 @@ class Option:
             return dict(given)
         return self.read(given) if given is not None and self.choices else given
 
-    def arguments(self, value: Any) -> list[str]:
-        """The words that set this value."""
-        if self.constant is not None:
-            return [self.flags[-1]] if value == self.constant else []
-        texts = (
-            [f"{name}={one}" for name, one in value.items()] if self.is_mapping else value if self.is_list else [value]
-        )
-        words = [_text(one, self.choices) for one in texts]
-        return words if self.is_positional else [word for text in words for word in (self.flags[-1], text)]
-
 
 @dataclass(frozen=True, slots=True)
 class OptionGroup:
@@ -147,18 +137,6 @@ def build(part: Mapping[str, Any], groups: Iterable[OptionGroup]) -> Experiment:
         raise InputError(f"{_flag(problem.path, groups)}{problem.problem}") from problem
 
 
-def to_arguments(experiment: Experiment, groups: Iterable[OptionGroup]) -> list[str]:
-    """The words of a command line that give this run spec; positional arguments first."""
-    plain = experiment.to_plain()
-    document = {**plain, "job": plain["jobs"][0]}
-    words: list[str] = []
-    for option in sorted(_options(groups), key=lambda one: not one.is_positional):
-        value = _get(document, option.path.split("."))
-        if value is not None:
-            words += option.arguments(value)
-    return words
-
-
 def _options(groups: Iterable[OptionGroup]) -> Iterator[Option]:
     return (option for group in groups for option in group.options)
 
@@ -179,21 +157,7 @@ def _split(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _text(value: Any, choices: Sequence[str]) -> str:
-    if isinstance(value, bool) and "on" in choices:
-        return "on" if value else "off"
-    return str(value)
-
-
 def _set(part: Plain, keys: Sequence[str], value: Any) -> None:
     for key in keys[:-1]:
         part = part.setdefault(key, {})
     part[keys[-1]] = value
-
-
-def _get(document: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    for key in keys:
-        if not isinstance(document, Mapping) or key not in document:
-            return None
-        document = document[key]
-    return document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,9 @@ from emulator.errors import PlanError
 from emulator.planner.workloads.collective_loop import CollectiveLoop
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
 from emulator.trace.model import CommKind
+
+MAX_SIZES = 10_000
+"""Most sizes of a sweep: a step of one byte over a large range is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +29,54 @@ class Sweep:
         return [CollectiveLoop(kind=self.kind, ranks=self.ranks, size_bytes=size) for size in self.sizes]
 
 
-def sweep_sizes(kind: CommKind, *, ranks: int, least: int, most: int, factor: int) -> list[int]:
-    """The sizes of a sweep, bytes: `least`, multiplied by `factor` until `most`.
-
-    Sizes of collectives that need equal shards are rounded down to a multiple of the ranks.
+def sweep_sizes(
+    kind: CommKind, *, ranks: int, least: int, most: int, factor: float = 2, step: int | None = None
+) -> list[int]:
+    """The sizes of a sweep over a range, bytes: from `least` to at most `most`, as `listed_sizes` plays them.
 
     Args:
         kind: the collective.
         ranks: number of ranks.
         least, most: bytes, as nccl-tests counts them.
-        factor: at least 2.
+        factor: ratio of a size to the one before, above 1; fractions of a byte are dropped, as in nccl-tests.
+        step: bytes from a size to the next, in place of the factor.
 
     Raises:
-        PlanError: the range is empty, the factor is too small, or all sizes round down to 0.
+        PlanError: the range is empty, the factor or the step is too small, or all sizes round down to 0.
     """
-    if factor < 2:
-        raise PlanError(f"the factor of the sweep is {factor}: it must be at least 2")
+    if factor <= 1:
+        raise PlanError(f"the factor of the sweep is {factor:g}: it must be above 1")
+    if step is not None and step < 1:
+        raise PlanError(f"the step of the sweep is {step} bytes: it must be at least 1")
     if not 0 < least <= most:
         raise PlanError(f"sizes from {least} to {most} bytes: the first must be at least 1, and at most the last")
     sizes: list[int] = []
     size = least
     while size <= most:
-        sizes.append(size // ranks * ranks if kind in (CommKind.ALL_GATHER, CommKind.GATHER) else size)
-        size *= factor
-    distinct = sorted(set(sizes) - {0})
+        sizes.append(size)
+        size = max(size + 1, int(size * factor)) if step is None else size + step
+        if len(sizes) > MAX_SIZES:
+            raise PlanError(f"more than {MAX_SIZES:,} sizes from {least} to {most} bytes: take larger steps")
+    return listed_sizes(kind, ranks=ranks, sizes=sizes)
+
+
+def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[int]:
+    """The sizes that are played for requested ones, bytes: ascending and distinct.
+
+    Sizes of collectives that need equal shards are rounded down to a multiple of the ranks. A barrier has no size.
+
+    Raises:
+        PlanError: all sizes round down to 0.
+    """
     if kind is CommKind.BARRIER:
         return [0]
+    requested = {0, *sizes}
+    shard = ranks if kind in (CommKind.ALL_GATHER, CommKind.GATHER) else 1
+    distinct = sorted({size // shard * shard for size in requested} - {0})
     if not distinct:
-        raise PlanError(f"{kind.label} of {ranks} ranks needs at least {ranks} bytes; the largest size is {most}")
+        raise PlanError(
+            f"{kind.label} of {ranks} ranks needs at least {shard} bytes; the largest size is {max(requested)}"
+        )
     return distinct
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -123,6 +124,21 @@ def test_what_does_not_fit_a_job_is_named(parts: dict[str, Any], problem: str) -
 def test_an_unknown_collective_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="there is no collective 'all_redcue'; did you mean 'all_reduce'"):
         Sweep(collective="all_redcue", ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"factor": 1}, "'1': write a factor above 1, as 2 or 1.5"),
+        ({"factor": float("inf")}, "write a factor above 1"),
+        ({"factor": 2, "step_bytes": 8}, "sizes grow by a factor (-f) or by a step (-i), not both"),
+        ({"sizes": ["1K"], "max_bytes": "1M"}, "a list of sizes has no largest size (-e), factor (-f) or step (-i)"),
+        ({"sizes": ["1K", "much"]}, "'much' is not a size"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused(parts: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        Sweep(collective="all_reduce", ranks=2, **parts)
 
 
 def test_a_collective_has_one_spelling_in_a_run_spec() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_a_sweep_becomes_one_collective_per_size() -> None:
         assert sorted(sizes) == [1024, 2048, 4096]
         assert {node.kind for node in job.workload.programs[0].communications.values()} == {CommKind.ALL_REDUCE}
         assert str(job.loaded.path) == "bench all_reduce"
+
+
+@pytest.mark.parametrize(
+    ("parts", "sizes"),
+    [
+        ({"min_bytes": "1K", "max_bytes": "3K", "factor": 1.5}, [1024, 1536, 2304]),
+        ({"min_bytes": "1K", "max_bytes": "3K", "step_bytes": "1K"}, [1024, 2048, 3072]),
+        ({"sizes": ["1M", "4K", "64KB"]}, [4096, 64_000, 1 << 20]),
+        ({"min_bytes": "128M"}, [128 << 20]),
+    ],
+)
+def test_sizes_grow_by_a_factor_or_a_step_or_are_listed(parts: dict[str, Any], sizes: list[int]) -> None:
+    assert list(planned_sweep(Sweep(collective="all_reduce", ranks=2, **parts)).sizes) == sizes
 
 
 def test_generated_files_are_deleted_when_the_job_is_done() -> None:

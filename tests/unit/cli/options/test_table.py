@@ -1,4 +1,4 @@
-"""The table of options works both ways: arguments become a run spec, and a run spec becomes arguments."""
+"""The table of options: every part of a run spec that a command line can set survives the way through it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given as for_all
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from emulator.cli.commands import bench, run
-from emulator.cli.options.table import OptionGroup, add_options, build, merge, spec_part, to_arguments
+from emulator.cli.options.table import Option, OptionGroup, add_options, build, merge, spec_part
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
 from emulator.experiment.spec import (
@@ -33,6 +34,33 @@ def parsed(words: Sequence[str], groups: Sequence[OptionGroup]) -> Experiment:
     return build(spec_part(parser.parse_args(words), groups), groups)
 
 
+def to_arguments(experiment: Experiment, groups: Sequence[OptionGroup]) -> list[str]:
+    """The words of a command line that give this run spec; positional arguments first."""
+    plain = experiment.to_plain()
+    document = {**plain, "job": plain["jobs"][0]}
+    options = [option for group in groups for option in group.options]
+    words: list[str] = []
+    for option in sorted(options, key=lambda one: not one.is_positional):
+        value = document
+        for key in option.path.split("."):
+            value = value.get(key, {})
+        if value != {}:
+            words += given(option, value)
+    return words
+
+
+def given(option: Option, value: Any) -> list[str]:
+    """The words that set this value."""
+    if option.constant is not None:
+        return [option.flags[-1]] if value == option.constant else []
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    several = [f"{name}={one}" for name, one in value.items()] if option.is_mapping else value
+    texts = several if option.is_mapping or option.is_list else [value]
+    words = [",".join(map(str, one)) if isinstance(one, list) else str(one) for one in texts]
+    return words if option.is_positional else [word for text in words for word in (option.flags[-1], text)]
+
+
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | strategy
 
@@ -49,13 +77,22 @@ TRACES = st.builds(
     element_bytes=maybe(COUNTS),
     scale_bytes=maybe(st.sampled_from(["1/64", "2", "0.5"])),
 )
-SWEEPS = st.builds(
-    Sweep,
-    collective=st.sampled_from(["all_reduce", "all_gather", "barrier"]),
-    ranks=COUNTS,
-    min_bytes=st.integers(1, 1 << 20),
-    max_bytes=st.sampled_from(["2M", "64M"]),
-    factor=st.integers(2, 8),
+SWEEPS = (
+    st.builds(
+        Sweep,
+        collective=st.sampled_from(["all_reduce", "all_gather", "barrier"]),
+        ranks=COUNTS,
+        min_bytes=maybe(st.integers(1, 1 << 20)),
+        max_bytes=maybe(st.sampled_from(["2M", "64M"])),
+        factor=maybe(st.integers(2, 8) | st.floats(1.01, 8)),
+    )
+    | st.builds(
+        Sweep,
+        collective=st.just("all_reduce"),
+        ranks=COUNTS,
+        sizes=st.lists(st.integers(1, 1 << 30), min_size=1, max_size=4).map(tuple),
+    )
+    | st.builds(Sweep, collective=st.just("reduce"), ranks=COUNTS, min_bytes=maybe(COUNTS), step_bytes=st.just("3K"))
 )
 OPTIONS = st.fixed_dictionaries(
     {},
@@ -110,14 +147,14 @@ def jobs(**workload: st.SearchStrategy[Any]) -> st.SearchStrategy[Job]:
     )
 
 
-@given(experiments(jobs(trace=TRACES)))
+@for_all(experiments(jobs(trace=TRACES)))
 @settings(max_examples=300, deadline=None)
 def test_a_run_spec_as_arguments_gives_the_same_run_spec(experiment: Experiment) -> None:
     again = parsed(to_arguments(experiment, run.GROUPS), run.GROUPS)
     assert again.to_plain() == experiment.to_plain()
 
 
-@given(experiments(jobs(sweep=SWEEPS)))
+@for_all(experiments(jobs(sweep=SWEEPS)))
 @settings(max_examples=200, deadline=None)
 def test_a_sweep_as_arguments_gives_the_same_sweep(experiment: Experiment) -> None:
     again = parsed(to_arguments(experiment, bench.GROUPS), bench.GROUPS)

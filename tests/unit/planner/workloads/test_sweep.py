@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.sweep import Sweep, sweep_sizes, sweep_workload
+from emulator.planner.workloads.sweep import Sweep, listed_sizes, sweep_sizes, sweep_workload
 from emulator.trace.model import CommKind
 
 
-def sizes(kind: CommKind, ranks: int, least: int, most: int, factor: int = 2) -> list[int]:
+def sizes(kind: CommKind, ranks: int, least: int, most: int, factor: float = 2) -> list[int]:
     return sweep_sizes(kind, ranks=ranks, least=least, most=most, factor=factor)
 
 
@@ -17,6 +17,30 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
     assert sizes(CommKind.ALL_REDUCE, 3, 8, 64) == [8, 16, 32, 64]
     assert sizes(CommKind.ALL_REDUCE, 3, 5, 100, 3) == [5, 15, 45]
     assert sizes(CommKind.REDUCE_SCATTER, 3, 7, 7) == [7]
+
+
+def test_factors_below_2_drop_fractions_and_never_stand_still() -> None:
+    assert sizes(CommKind.ALL_REDUCE, 3, 1024, 4000, 1.5) == [1024, 1536, 2304, 3456]
+    assert sizes(CommKind.ALL_REDUCE, 3, 1, 5, 1.1) == [1, 2, 3, 4, 5]
+
+
+def test_sizes_grow_by_a_step() -> None:
+    assert sweep_sizes(CommKind.REDUCE, ranks=2, least=8, most=30, step=10) == [8, 18, 28]
+    with pytest.raises(PlanError, match="the step of the sweep is 0 bytes: it must be at least 1"):
+        sweep_sizes(CommKind.REDUCE, ranks=2, least=8, most=30, step=0)
+
+
+def test_a_step_that_is_too_small_for_the_range_is_refused() -> None:
+    with pytest.raises(PlanError, match="more than 10,000 sizes from 1 to 1000000000 bytes: take larger steps"):
+        sweep_sizes(CommKind.REDUCE, ranks=2, least=1, most=10**9, step=1)
+
+
+def test_listed_sizes_are_played_in_ascending_order_and_once() -> None:
+    assert listed_sizes(CommKind.REDUCE, ranks=2, sizes=[4096, 1, 4096, 0]) == [1, 4096]
+    assert listed_sizes(CommKind.GATHER, ranks=3, sizes=[10, 9, 2]) == [9]
+    assert listed_sizes(CommKind.BARRIER, ranks=3, sizes=[10, 9]) == [0]
+    with pytest.raises(PlanError, match="reduce of 2 ranks needs at least 1 bytes; the largest size is 0"):
+        listed_sizes(CommKind.REDUCE, ranks=2, sizes=[0])
 
 
 @pytest.mark.parametrize("kind", [CommKind.ALL_GATHER, CommKind.GATHER])
@@ -41,8 +65,8 @@ def test_a_barrier_has_one_size() -> None:
         (0, 8, 2, "sizes from 0 to 8 bytes: the first must be at least 1, and at most the last"),
         (-1, 8, 2, "sizes from -1 to 8 bytes"),
         (16, 8, 2, "sizes from 16 to 8 bytes"),
-        (8, 16, 1, "the factor of the sweep is 1: it must be at least 2"),
-        (8, 16, 0, "the factor of the sweep is 0: it must be at least 2"),
+        (8, 16, 1, "the factor of the sweep is 1: it must be above 1"),
+        (8, 16, 0, "the factor of the sweep is 0: it must be above 1"),
     ],
 )
 def test_empty_ranges_are_refused(least: int, most: int, factor: int, problem: str) -> None:
@@ -51,7 +75,7 @@ def test_empty_ranges_are_refused(least: int, most: int, factor: int, problem: s
 
 
 def test_too_many_ranks_for_any_size_are_refused() -> None:
-    with pytest.raises(PlanError, match="all_gather of 64 ranks needs at least 64 bytes; the largest size is 63"):
+    with pytest.raises(PlanError, match="all_gather of 64 ranks needs at least 64 bytes; the largest size is 32"):
         sizes(CommKind.ALL_GATHER, 64, 8, 63)
 
 
