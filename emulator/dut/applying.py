@@ -1,7 +1,7 @@
-"""A profile in force: its changes made and taken back, whatever becomes of the run.
+"""Applies the changes of a profile to a lab, and undoes them however the run ends.
 
-What would take it back is on disk before it is made: the next run in the lab, or the lab's removal, ends what a killed
-run left.
+The commands that undo a change are on disk before the change is made. If a run is killed, the next run in the lab
+undoes its changes, or the removal of the lab does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _UNKNOWN_QDISC = "qdisc kind is unknown"
 
 
 class AppliedProfile:
-    """A context manager: tries all changes on entering, takes back those that are in force on leaving.
+    """A context manager that checks all changes on entry, and undoes those in force on exit.
 
     Args:
         name: of the profile.
         changes: of its rules.
         design: of the lab.
-        folder: of the lab's state.
+        folder: where the lab keeps its state.
     """
 
     def __init__(self, name: str, changes: Sequence[Change], *, design: Design, folder: Path) -> None:
@@ -39,16 +39,16 @@ class AppliedProfile:
         self._active: list[Change] = []
 
     def __enter__(self) -> AppliedProfile:
-        """End what another run left, and see that every change can be made.
+        """Undo what a killed run left, and check that every change can be made.
 
         Raises:
             HostError: the host lacks a tool or a kernel module.
-            PlanError: another run that goes on has a profile in force here.
+            PlanError: a profile of another run is in force in this lab.
         """
-        self._end_left_over()
+        self._undo_leftovers()
         if self._changes:
             require_tools(("nft", "tc", "ip"))
-            self._note()
+            self._save()
         try:
             for change in self._changes:
                 for batch in change.check:
@@ -68,32 +68,32 @@ class AppliedProfile:
             HostError: it cannot be made.
         """
         self._active.append(change)
-        self._note()
+        self._save()
         for batch in change.start:
             _run(change, batch)
 
     def stop(self, change: Change) -> None:
-        """Take a change back; its counter stays.
+        """Undo a change; its counter stays.
 
         Raises:
-            HostError: it cannot be taken back.
+            HostError: it cannot be undone.
         """
         for batch in change.stop:
             _run(change, batch)
         self._active.remove(change)
-        self._note()
+        self._save()
 
     def close(self) -> None:
-        """Take back all that is in force; idempotent."""
+        """Undo all changes in force; idempotent."""
         if not self._changes:
             return
-        _take_back([batch for change in reversed(self._active) for batch in change.stop])
+        _undo([batch for change in reversed(self._active) for batch in change.stop])
         _clean(_switches(self._design))
         self._active = []
         self._path.unlink(missing_ok=True)
 
-    def _note(self) -> None:
-        """Say on disk what takes the changes back."""
+    def _save(self) -> None:
+        """Write the commands that undo the changes to disk."""
         stops = [[list(batch.command), list(batch.lines)] for change in self._active for batch in change.stop]
         me = Owner.me()
         document = {"profile": self._name, "owner": [me.pid, me.began], "stops": stops}
@@ -101,7 +101,7 @@ class AppliedProfile:
         part.write_text(json.dumps(document), encoding="utf-8")
         part.replace(self._path)
 
-    def _end_left_over(self) -> None:
+    def _undo_leftovers(self) -> None:
         try:
             document = json.loads(self._path.read_text(encoding="utf-8"))
             owner, stops = Owner(*document["owner"]), document["stops"]
@@ -109,11 +109,13 @@ class AppliedProfile:
             return
         except (ValueError, KeyError, TypeError) as error:
             lab_id = self._design.lab_id
-            raise HostError(f"{self._path} cannot be read: `charkha lab down {lab_id}`, and raise it again") from error
+            raise HostError(
+                f"{self._path} cannot be read: run `charkha lab down {lab_id}`, then bring the lab up again"
+            ) from error
         if owner.is_alive and owner != Owner.me():
-            problem = f"process {owner.pid} has profile {document['profile']} in force in lab {self._design.lab_id}"
-            raise PlanError(f"{problem}: wait for it, or end it")
-        _take_back([Batch(tuple(command), lines) for command, lines in stops])
+            problem = f"process {owner.pid} applies profile {document['profile']} to lab {self._design.lab_id}"
+            raise PlanError(f"{problem}: wait until it ends, or stop it")
+        _undo([Batch(tuple(command), lines) for command, lines in stops])
         _clean(_switches(self._design))
         self._path.unlink()
 
@@ -122,8 +124,8 @@ def _switches(design: Design) -> list[Node]:
     return [node for node in design.nodes if not node.is_host]
 
 
-def _take_back(batches: Sequence[Batch]) -> None:
-    """As far as it goes: a namespace that is gone has taken its share along."""
+def _undo(batches: Sequence[Batch]) -> None:
+    """Run commands and ignore failures: a namespace that is gone has no changes left."""
     for batch in batches:
         attempt(batch)
 
@@ -137,14 +139,14 @@ def _run(change: Change, batch: Batch) -> None:
     text = "".join(f"{line}\n" for line in batch.lines)
     done = subprocess.run(batch.command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise HostError(_refusal(change, said[0] if said else "no reason given"))
+        reasons = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise HostError(_refusal(change, reasons[0] if reasons else "no reason given"))
 
 
 def _refusal(change: Change, reason: str) -> str:
     what = f"rule {change.rule.name!r} cannot be applied at {change.node.name}"
     if _UNKNOWN_QDISC in reason:
         return (
-            f"{what}: this kernel has no netem: `modprobe sch_netem` loads it where the kernel's modules are installed"
+            f"{what}: this kernel has no netem: load it with `modprobe sch_netem`, or use a kernel that has the module"
         )
     return f"{what} ({change.rule.action}): {reason}"

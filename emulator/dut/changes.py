@@ -1,4 +1,4 @@
-"""A profile on the switches of a lab, as commands: what each rule changes where, and what takes that back."""
+"""Translates a profile into commands on the switches of a lab: those that apply each rule, and those that undo it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from emulator.topology.network import End
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one rule changes at one switch.
+    """The effect of one rule on one switch.
 
     Attributes:
-        ports: those it holds for.
-        start, stop: commands that bring it and take it back.
-        check: commands that try what `start` does and leave nothing behind.
-        counter: (nftables family, object) that counts its frames; None if nothing does.
+        ports: the ports that the rule applies to.
+        start, stop: commands that apply it and undo it.
+        check: commands that try `start` and leave nothing behind.
+        counter: (nftables family, name) of the object that counts its frames; None if nothing counts them.
     """
 
     rule: Rule
@@ -34,17 +34,17 @@ class Change:
 
 
 def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, frame_bytes: int) -> list[Change]:
-    """A profile on a lab.
+    """The changes that apply a profile to a lab.
 
     Args:
-        profile: as read.
+        profile: the profile.
         design: of the lab.
-        nodes: the switches that rules hold for where they name no port.
-        frame_bytes: of the wire that a full frame of the run's traffic takes.
+        nodes: switches that rules without a port apply to.
+        frame_bytes: length on the wire of a full frame of the run.
 
     Raises:
-        TopologyError: a port that does not exist, a share of a rate that nobody says, a behaviour that this kind of
-            switch cannot have; it names file, line and key.
+        TopologyError: a port does not exist, a percentage refers to a port without a rate, two rules overlap, or this
+            kind of switch does not support a rule; the error names file, line and key.
     """
     changes = [
         change
@@ -56,7 +56,13 @@ def plan_changes(profile: Profile, design: Design, nodes: Sequence[str], *, fram
 
 
 def nft(node: Node, text: str, *options: str) -> Batch:
-    """nft in a node's namespace, with this text."""
+    """A call of nft in the namespace of a node.
+
+    Args:
+        node: host or switch.
+        text: the script on standard input.
+        options: further options.
+    """
     return Batch((*exec_prefix(node), "nft", *options, "-f", "-"), text.splitlines())
 
 
@@ -67,28 +73,28 @@ def _changes(
     arriving = _by_switch(profile, rule, "arriving", rule.match.arriving, design)
     found = False
     for node in design.nodes:
-        is_meant = node.name in leaving if leaving else node.name in arriving if arriving else node.name in nodes
-        if node.is_host or not is_meant or (arriving and node.name not in arriving):
+        is_selected = node.name in leaving if leaving else node.name in arriving if arriving else node.name in nodes
+        if node.is_host or not is_selected or (arriving and node.name not in arriving):
             continue
         found = True
         ports = leaving.get(node.name) or list(node.ports)
         if isinstance(rule.action, Shape | Delay | PortDown):
             yield _port_change(profile, rule, node, ports)
         else:
-            came = arriving.get(node.name, [])
-            _refuse_arriving(profile, rule, node, came)
+            ingress = arriving.get(node.name, [])
+            _refuse_arriving(profile, rule, node, ingress)
             compiled = compile_rule(
                 rule,
                 number,
                 kind=node.kind,
                 ports=ports,
-                arriving=came,
+                arriving=ingress,
                 rates=_rates(profile, rule, ports),
                 frame_bytes=frame_bytes,
             )
             yield _frame_change(rule, node, ports, compiled)
     if not found:
-        raise profile.error("no switch of the device under test has all of its ports", rule)
+        raise profile.error("no switch of the device under test has the ports of both `port` and `arriving`", rule)
 
 
 def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], design: Design) -> dict[str, list[Port]]:
@@ -108,8 +114,10 @@ def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], desi
 
 def _refuse_arriving(profile: Profile, rule: Rule, node: Node, arriving: Sequence[Port]) -> None:
     if arriving and is_at_egress(rule, node.kind):
-        why = f"at {node.name} ({node.kind}) this is done where frames leave, where nothing says how they came"
-        raise profile.error(why, rule, "arriving")
+        problem = (
+            f"the rule is applied at egress of {node.name} ({node.kind}), where the ingress port is unknown: delete it"
+        )
+        raise profile.error(problem, rule, "arriving")
 
 
 def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: CompiledRule) -> Change:
@@ -125,7 +133,7 @@ def _frame_change(rule: Rule, node: Node, ports: Sequence[Port], compiled: Compi
 
 
 def _rates(profile: Profile, rule: Rule, ports: Sequence[Port]) -> dict[str, int]:
-    """Device → bit/s that frames may come to, where the rule says "above"."""
+    """Device → rate in bit/s, for a rule about frames above a rate."""
     match rule.action:
         case Police(Above(rate)):
             key: tuple[str, str] = ("police", "rate")
@@ -151,7 +159,11 @@ def _port_change(profile: Profile, rule: Rule, node: Node, ports: Sequence[Port]
 
 def _bps(profile: Profile, rule: Rule, port: Port, bps: int | None, key: tuple[str, str]) -> int:
     if bps is None:
-        raise profile.error(f"is a share of the rate of {port.name}, which the topology does not say", rule, *key)
+        raise profile.error(
+            f"is a share of the rate of {port.name}, which has none in the topology: write a rate",
+            rule,
+            *key,
+        )
     return bps
 
 
@@ -160,13 +172,13 @@ def _port_bps(port: Port) -> int | None:
 
 
 def _refuse_overlaps(profile: Profile, changes: Sequence[Change]) -> None:
-    """Two rules that set the same thing of a port at the same time: ending one would end both."""
-    held: dict[tuple[type, str, str], list[Rule]] = {}
+    """Refuse two rules that do the same to a port at the same time: ending one would end both."""
+    in_force: dict[tuple[type, str, str], list[Rule]] = {}
     for change in changes:
         if not isinstance(change.rule.action, Shape | Delay | PortDown):
             continue
         for port in change.ports:
-            others = held.setdefault((type(change.rule.action), change.node.name, port.device), [])
+            others = in_force.setdefault((type(change.rule.action), change.node.name, port.device), [])
             other = next((one for one in others if _overlap(one, change.rule)), None)
             if other is not None:
                 end = End(change.node.name, port.name)

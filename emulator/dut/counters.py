@@ -1,6 +1,6 @@
-"""Counters of devices while a run goes on: where they come from, and the thread that reads them.
+"""Reads counters of devices during a run, on a thread of its own.
 
-A source is opened, read and closed on one thread: a Linux thread can stand in one network namespace only.
+A source is opened, read and closed on the same thread, because a thread is in one network namespace at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _CLOSING_S = 15.0
 
 
 class Reading(NamedTuple):
-    """What a counter showed; cumulative, but for a backlog.
+    """The value of a counter: cumulative, except for a backlog.
 
     Attributes:
-        device: host or switch, as the topology calls it.
-        interface: port, as the topology calls it; "" for a counter of the whole device.
+        device: name of the host or switch in the topology.
+        interface: name of the port in the topology; "" for a counter of the whole device.
     """
 
     device: str
@@ -35,18 +35,18 @@ class Reading(NamedTuple):
 
 
 class CounterSource(Protocol):
-    """Where counters of one or more devices come from."""
+    """A source of counters of one or more devices."""
 
     def open(self) -> None:
-        """Make ready to read.
+        """Prepare for reading.
 
         Raises:
-            HostError: a device cannot be reached, or the host lacks what reading takes.
+            HostError: a device cannot be reached, or the host lacks a tool or privilege.
         """
         ...
 
     def read(self) -> Sequence[Reading]:
-        """All counters as they stand.
+        """The current values of all counters.
 
         Raises:
             HostError: a device no longer answers.
@@ -54,17 +54,19 @@ class CounterSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything; idempotent."""
+        """Release all resources; idempotent."""
         ...
 
 
 class Sampler:
-    """Reads sources before a run, each period during it, and after it, on a thread of its own.
+    """Reads sources before a run, periodically during it, and after it.
+
+    A source that fails during the run is not read again; `problems` has the reason.
 
     Args:
-        sources: a source that fails in mid-run is read no more; `problems` says so.
-        clock_ns: the time axis of the run.
-        period_s: between readings, s.
+        sources: of counters.
+        clock_ns: the clock of the run, ns.
+        period_s: time between readings, s.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Sampler:
         self.problems: list[str] = []
 
     def start(self) -> None:
-        """Begin; returns when the first reading is taken.
+        """Take the first reading and start the thread.
 
         Raises:
             HostError: a source cannot be opened or read.
@@ -93,13 +95,13 @@ class Sampler:
             raise self._failure
 
     def stop(self) -> None:
-        """Take the last reading and end; idempotent."""
+        """Take the last reading and end the thread; idempotent."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(_CLOSING_S)
 
     def take(self) -> Columns | None:
-        """The rows since the last call, as columns of the run folder's table; None if there are none."""
+        """The rows since the last call, as columns of the table in the run folder; None if there are none."""
         with self._lock:
             rows, self._rows = self._rows, []
         if not rows:
@@ -115,7 +117,7 @@ class Sampler:
             for source in self._sources:
                 source.open()
             self._read_all(self._sources)
-        except BaseException as error:  # told to whoever started this thread
+        except BaseException as error:  # raised by start()
             self._failure = error
             self._close()
             return
@@ -124,11 +126,11 @@ class Sampler:
         due = time.monotonic() + self._period_s
         while not self._over.wait(max(0.0, due - time.monotonic())):
             due += self._period_s
-            self._read_living()
-        self._read_living()
+            self._read_working()
+        self._read_working()
         self._close()
 
-    def _read_living(self) -> None:
+    def _read_working(self) -> None:
         for source in list(self._sources):
             try:
                 self._read_all([source])

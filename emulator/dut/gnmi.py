@@ -1,6 +1,6 @@
-"""Counters of a real switch over gNMI, by OpenConfig's interface model.
+"""Reads the counters of a real switch over gNMI, with the interface model of OpenConfig.
 
-pygnmi is imported where it is needed: only those who name a target need it (`pip install 'charkha[gnmi]'`).
+pygnmi is an optional dependency, imported on use (`pip install 'charkha[gnmi]'`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _COUNTERS = {
     "out-discards": "tx_dropped",
     "out-errors": "tx_errors",
 }
-"""Leaf of openconfig-interfaces' counters → our name."""
-_ANSWER_S = 5
+"""Leaf of the counters in openconfig-interfaces → name in the run folder."""
+_TIMEOUT_S = 5
 
 
 class GnmiCounters:
-    """Implements CounterSource: one Get of all interfaces' counters a reading.
+    """Implements CounterSource: every reading is one Get of the counters of all interfaces.
 
     Args:
-        target: as the topology names it; user and password come from the environment.
+        target: the switch in the topology; user name and password come from the environment.
     """
 
     def __init__(self, target: GnmiTarget) -> None:
@@ -44,7 +44,7 @@ class GnmiCounters:
         try:
             from pygnmi.client import gNMIclient
         except ImportError as error:
-            raise HostError("gNMI takes pygnmi: pip install 'charkha[gnmi]'") from error
+            raise HostError("gNMI needs pygnmi: pip install 'charkha[gnmi]'") from error
         target = self._target
         host, _, port = target.address.rpartition(":")
         try:
@@ -54,18 +54,18 @@ class GnmiCounters:
                 password=_secret(target.password_env),
                 insecure=target.insecure,
                 path_root=target.ca,
-                gnmi_timeout=_ANSWER_S,
+                gnmi_timeout=_TIMEOUT_S,
             )
-            self._client.connect(timeout=_ANSWER_S)
-        except Exception as error:  # pygnmi raises what grpc, ssl and itself do
-            raise self._silent(error) from error
+            self._client.connect(timeout=_TIMEOUT_S)
+        except Exception as error:  # pygnmi raises errors of its own, of grpc and of ssl
+            raise self._no_answer(error) from error
 
     def read(self) -> Sequence[Reading]:
         """See CounterSource."""
         try:
             answer = self._client.get(path=[PATH], datatype="state", encoding="json_ietf")
         except Exception as error:  # as above
-            raise self._silent(error) from error
+            raise self._no_answer(error) from error
         return list(readings(self._target.device, answer or {}))
 
     def close(self) -> None:
@@ -74,13 +74,13 @@ class GnmiCounters:
             self._client.close()
             self._client = None
 
-    def _silent(self, error: Exception) -> HostError:
+    def _no_answer(self, error: Exception) -> HostError:
         reason = " ".join(str(error).split()) or type(error).__name__
         return HostError(f"{self._target.device} does not answer gNMI at {self._target.address} ({reason[:200]})")
 
 
 def readings(device: str, answer: Mapping[str, Any]) -> Iterator[Reading]:
-    """Counters of a Get's answer as pygnmi gives it; leaves that are not there are left out."""
+    """The counters in the response to a Get, as pygnmi decodes it; unknown leaves are ignored."""
     for notification in answer.get("notification", ()):
         for update in notification.get("update", ()):
             interface = _interface(f"{notification.get('prefix') or ''}/{update.get('path') or ''}")
@@ -103,5 +103,5 @@ def _secret(variable: str | None) -> str:
     if variable is None:
         return ""
     if variable not in os.environ:
-        raise HostError(f"the environment lacks {variable}, which the topology names for gNMI")
+        raise HostError(f"environment variable {variable} is not set: export it, the topology names it for gNMI")
     return os.environ[variable]

@@ -1,4 +1,4 @@
-"""Counters of this host: a NIC under test, or the ends of the cables to a switch; pause frames by ethtool."""
+"""Reads the counters of interfaces of this host, with their pause frames as ethtool reports them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_DRIVER = re.compile(r"^\s*((?:rx|tx)_\w*pause\w*): (\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class HostInterface:
-    """An interface: its host and name in the topology, and what this host calls it."""
+    """An interface: its host and name in the topology, and its device name on this host."""
 
     host: str
     name: str
@@ -41,7 +41,7 @@ class HostInterfaceCounters:
         self._with_pause: list[HostInterface] = []
 
     def open(self) -> None:
-        """See CounterSource. Interfaces that know no pause frames are not asked for them again."""
+        """See CounterSource. Interfaces without counters of pause frames are not queried for them again."""
         self._with_pause = [one for one in self._interfaces if pause_counters(one.device)]
 
     def read(self) -> list[Reading]:
@@ -67,14 +67,14 @@ class HostInterfaceCounters:
 
 
 def interfaces_here(topology: Topology) -> list[HostInterface]:
-    """Interfaces of the topology whose addresses this host has; loopback is none."""
+    """Interfaces of the topology whose addresses this host has, without loopback."""
     places = {topology.address_of(rank): rank for rank in range(topology.ranks)}
     wanted = {address for address in places if not ip_address(address).is_loopback}
     if not wanted:
         return []
     try:
         held = holders()
-    except HostError:  # no ip command: nobody says
+    except HostError:  # no ip command
         return []
     found = {
         HostInterface(topology.host_of(places[one]).name, topology.interface_of(places[one]).name, held[one]): None
@@ -85,15 +85,15 @@ def interfaces_here(topology: Topology) -> list[HostInterface]:
 
 
 def pause_counters(device: str) -> Mapping[str, int]:
-    """Pause frames of an interface: those of IEEE 802.3 where its driver tells them, else what it calls so itself.
+    """Pause frames of an interface: the standard counters (IEEE 802.3), else those with names of the driver.
 
-    Empty where it knows none, or there is no ethtool.
+    Empty if the driver has none, or if ethtool is not installed.
     """
     return parse_pauses(_printed("-I", "-a", device), _printed("-S", device))
 
 
 def parse_pauses(standard: str, of_driver: str) -> Mapping[str, int]:
-    """The same from what `ethtool -I -a` and `ethtool -S` print."""
+    """Pause frames in the output of `ethtool -I -a` and `ethtool -S`."""
     found = {f"pause_{way}": int(value) for way, value in _STANDARD.findall(standard)}
     return found or {name: int(value) for name, value in _OF_DRIVER.findall(of_driver)}
 

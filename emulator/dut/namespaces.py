@@ -1,7 +1,7 @@
-"""Counters of a lab: every device in its namespace, and what its profile counted there.
+"""Reads the counters of a lab: those of every port in its namespace, and those of the profile.
 
-Files and sockets stay in the namespace that they were opened in, so a thread visits each namespace once, and reads all
-of them from where it stands.
+Files and sockets stay in the namespace they were opened in: the thread enters each namespace once, and then reads all
+of them from its own.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class NamespaceCounters:
     """Implements CounterSource for the nodes of a lab.
 
     Args:
-        nodes: whose ports are read, under their names in the topology.
-        profile: what counts frames, by the name of its node.
+        nodes: hosts and switches of the lab.
+        profile: counters of the rules of the profile.
     """
 
     def __init__(self, nodes: Sequence[Node], profile: Sequence[ProfileCounter] = ()) -> None:
@@ -64,14 +64,14 @@ class NamespaceCounters:
 
 
 class _OpenNode:
-    """A context manager: what is open of one namespace. Entering leaves the thread in it."""
+    """A context manager: open files and sockets of one namespace. On entry, the thread moves into the namespace."""
 
     def __init__(self, node: Node, profile: Sequence[ProfileCounter]) -> None:
         self._node, self._profile = node, profile
         self._name = {port.device: port.name for port in node.ports}
 
     def __enter__(self) -> _OpenNode:
-        from pyroute2 import IPRoute, netns  # loading it takes longer than most commands, which need none of it
+        from pyroute2 import IPRoute, netns  # slow to import, and most commands do not need it
 
         netns.setns(self._node.namespace)
         self._stack = ExitStack()
@@ -88,7 +88,7 @@ class _OpenNode:
         self._stack.close()
 
     def read(self) -> Iterator[Reading]:
-        """All of the node's counters."""
+        """All counters of the node."""
         device = self._node.name
         for name, counters in parse_net_dev(os.pread(self._net_dev, _MOST_BYTES, 0).decode()).items():
             if name in self._name:
@@ -101,12 +101,12 @@ class _OpenNode:
             yield from sum_up(device, self._profile, self._objects())
 
     def _objects(self) -> Mapping[tuple[str, str], int]:
-        """(family, object) → packets, of the counters of our tables."""
+        """(family, name) → packets, of the counter objects of Charkha's tables."""
         from pyroute2 import netns
 
         own = os.open(_OWN, os.O_RDONLY)
         try:
-            netns.setns(self._namespace)  # a child stands where the thread that starts it does
+            netns.setns(self._namespace)  # a child process starts in the namespace of the thread
             listed = subprocess.run(("nft", "-j", "list", "counters"), capture_output=True, check=False)
         finally:
             netns.setns(own)

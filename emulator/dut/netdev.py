@@ -1,4 +1,4 @@
-"""Linux's interface counters, as /proc/net/dev and tc show them."""
+"""Parses the interface counters of Linux: /proc/net/dev, and queueing disciplines over netlink."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 QDISC_DROPS, QDISC_BACKLOG = "qdisc_drops", "qdisc_backlog_bytes"
 _ROOT = 0xFFFFFFFF
-"""TC_H_ROOT of linux/pkt_sched.h: parent of a device's own discipline, whose numbers hold those of its inner ones."""
+"""TC_H_ROOT of linux/pkt_sched.h: the parent of the root discipline, whose counters include those of inner ones."""
 _RX = {"rx_bytes": 0, "rx_packets": 1, "rx_errors": 2, "rx_dropped": 3}
 _TX = {"tx_bytes": 8, "tx_packets": 9, "tx_errors": 10, "tx_dropped": 11}
 _COLUMNS = _RX | _TX
 
 
 def parse_net_dev(text: str) -> Mapping[str, Mapping[str, int]]:
-    """Device → counter → value of /proc/net/dev, whose two first lines are a heading."""
+    """Device → counter → value, from /proc/net/dev with its two header lines."""
     found = {}
     for line in text.splitlines()[2:]:
         device, _, numbers = line.partition(":")

@@ -1,14 +1,14 @@
-"""Rules about frames as nftables text.
+"""Writes rules about frames as nftables scripts.
 
-A bridge forwards in the bridge family's forward hook, a router in inet's. Frames of an Open vSwitch in userspace pass
-neither: there, and where frames are to leave twice, the egress hook of every port's device is used, which knows where
-a frame leaves and not where it came from.
+A bridge forwards in the forward hook of the bridge family, a router in that of inet. Frames of an Open vSwitch in
+userspace pass neither. There, and for duplicates, rules use the egress hook of the ports, which does not know the
+ingress port of a frame.
 
-Every rule has a base chain of its own, so that it can come and go while others stay; counters are objects of the table,
-and stay too.
+Every rule has its own base chain, so that it can be added and removed while others stay. Counters are objects of the
+table and stay.
 
-A rate is held in full frames: nftables counts bytes too, but lets a whole second's worth of them pass as a burst.
-Frames of less than half the length are not counted, and pass.
+Rates are limits on full frames. nftables can limit bytes as well, but lets the bytes of a whole second pass as a burst.
+Frames shorter than half a full frame are not counted, and pass.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from emulator.units import BITS_PER_BYTE
 
 TABLE = "charkha"
 COPY_MARK = 0xC4A2
-"""Of the kernel's own, on frames that were copied; it never leaves the switch."""
-LOSE_UNNOTICED = 'fwd to "lo"'
-"""Loses a frame without telling its sender: Open vSwitch, when one frame is refused, gives up the rest of its batch. On
-the loopback of the switch's namespace it is a frame for somebody else.
+"""Kernel mark of frames that were copied; it does not leave the switch."""
+DROP_SILENTLY = 'fwd to "lo"'
+"""Drops a frame without an error for the sender: if a send fails, Open vSwitch drops the rest of its batch. On the
+loopback of the switch's namespace, the frame is for another host and is discarded.
 """
 _MINUTE_S = 60
 _PARTS = 1_000_000
@@ -39,24 +39,25 @@ FAMILIES = ("bridge", "inet", "netdev")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain: `hook` is None for one that others jump to."""
+    """A chain; `hook` is None for a chain that others jump to."""
 
     name: str
     lines: Sequence[str]
     hook: str | None = None
 
     def text(self) -> str:
-        """As nft reads it within its table."""
+        """The chain in nftables syntax, within its table."""
         lines = [f"type filter hook {self.hook}; policy accept;"] if self.hook else []
         return "\n".join([f"\tchain {self.name} {{", *(f"\t\t{line}" for line in [*lines, *self.lines]), "\t}"])
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule as chains of one table of one switch.
+    """A rule as chains in a table of one switch.
 
     Attributes:
-        counter: the object that counts its frames.
+        family: of the table.
+        counter: name of the object that counts its frames.
     """
 
     family: str
@@ -64,23 +65,23 @@ class CompiledRule:
     chains: Sequence[Chain]
 
     def install(self) -> str:
-        """The text that adds it."""
+        """The script that adds the rule."""
         chains = "\n".join(chain.text() for chain in reversed(self.chains))
         return f"table {self.family} {TABLE} {{\n\tcounter {self.counter} {{\n\t}}\n{chains}\n}}\n"
 
     def remove(self) -> str:
-        """The text that takes its chains away; the counter stays."""
+        """The script that removes its chains; the counter stays."""
         names = [f"{self.family} {TABLE} {chain.name}" for chain in self.chains]
         return "".join([f"flush chain {name}\n" for name in names] + [f"delete chain {name}\n" for name in names])
 
 
 def clean_text(families: Sequence[str] = FAMILIES) -> str:
-    """The text that removes our tables, there or not."""
+    """The script that removes Charkha's tables, whether they exist or not."""
     return "".join(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n" for family in families)
 
 
 def is_at_egress(rule: Rule, kind: str) -> bool:
-    """Whether a rule has to sit at the egress of a switch's ports."""
+    """Whether a rule uses the egress hook of the ports, on this kind of switch."""
     return kind not in _FORWARD or isinstance(rule.action, Duplicate)
 
 
@@ -94,19 +95,19 @@ def compile_rule(
     rates: Mapping[str, int],
     frame_bytes: int,
 ) -> CompiledRule:
-    """A rule about frames for one switch.
+    """Compile a rule about frames for one switch.
 
     Args:
-        rule: whose action is one about frames.
-        number: of the rule in its profile: names its chains, and is its place among the rules.
+        rule: a rule that drops, duplicates, marks or polices.
+        number: index of the rule in its profile; names its chains and sets their priority.
         kind: of the switch: bridge, ovs or router.
-        ports: where frames leave; all those of the switch where the rule names none.
-        arriving: where they came in; empty for any.
-        rates: device → bit/s that its frames may come to, where the rule says "above".
-        frame_bytes: of the wire that a full frame takes.
+        ports: egress ports; all ports of the switch if the rule names none.
+        arriving: ingress ports; empty for any.
+        rates: device → rate in bit/s, for a rule about frames above a rate.
+        frame_bytes: length of a full frame on the wire.
     """
     name = f"rule_{number}"
-    writer = _Writer(rule, name, rates, frame_bytes, lose="drop" if kind in _FORWARD else LOSE_UNNOTICED)
+    writer = _Writer(rule, name, rates, frame_bytes, drop="drop" if kind in _FORWARD else DROP_SILENTLY)
     if is_at_egress(rule, kind):
         lines = {port.device: writer.lines(f"{name}_{at}", "", port) for at, port in enumerate(ports)}
         bases = [
@@ -114,60 +115,60 @@ def compile_rule(
             for at, port in enumerate(ports)
         ]
         return CompiledRule("netdev", name, [*bases, *writer.chains])
-    came = f"iifname {_devices(arriving)} " if arriving else ""
+    ingress = f"iifname {_devices(arriving)} " if arriving else ""
     if isinstance(_above(rule), Above):
-        # Every port has a rate of its own.
+        # Every port has its own rate.
         body = [
             line
             for at, port in enumerate(ports)
-            for line in writer.lines(f"{name}_{at}", f"{came}oifname {_devices([port])} ", port)
+            for line in writer.lines(f"{name}_{at}", f"{ingress}oifname {_devices([port])} ", port)
         ]
     else:
-        body = writer.lines(name, came + (f"oifname {_devices(ports)} " if rule.ports else ""), None)
+        body = writer.lines(name, ingress + (f"oifname {_devices(ports)} " if rule.ports else ""), None)
     return CompiledRule(_FORWARD[kind], name, [Chain(name, body, f"forward priority {number}"), *writer.chains])
 
 
 class _Writer:
-    """Writes the lines of one rule; chains that they jump to are gathered in `chains`."""
+    """Writes the lines of one rule; chains that they jump to are in `chains`."""
 
-    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int, *, lose: str) -> None:
-        self._rule, self._name, self._rates, self._frame_bytes, self._lose = rule, name, rates, frame_bytes, lose
+    def __init__(self, rule: Rule, name: str, rates: Mapping[str, int], frame_bytes: int, *, drop: str) -> None:
+        self._rule, self._name, self._rates, self._frame_bytes, self._drop = rule, name, rates, frame_bytes, drop
         self.chains: list[Chain] = []
 
     def lines(self, prefix: str, where: str, port: Port | None) -> list[str]:
-        """From matching frames to what is done to them."""
+        """Lines that match frames and apply the action to them."""
         matches = [where + one for one in _matches(self._rule.match)]
         verdicts = list(self._verdicts(port))
         if len(matches) == 1:
             return [f"{matches[0]}{verdict}" for verdict in verdicts]
-        # One place where frames are picked: each of them counts once, whichever line it matched.
-        self._chain(f"{prefix}_pick", verdicts)
-        return [f"{match}jump {prefix}_pick" for match in matches]
+        # All lines jump to one chain that selects frames, so that shares and counts include every line.
+        self._chain(f"{prefix}_select", verdicts)
+        return [f"{match}jump {prefix}_select" for match in matches]
 
     def _verdicts(self, port: Port | None) -> Iterator[str]:
         match self._rule.action:
             case Drop(selection):
-                yield f"{_pick(selection)}{self._count}{self._lose}"
+                yield f"{_select(selection)}{self._count}{self._drop}"
             case Police(above):
-                yield f"{self._beyond(above, port)}{self._count}{self._lose}"
+                yield f"{self._exceeding(above, port)}{self._count}{self._drop}"
             case Duplicate(selection) if port is not None:
-                # A copy leaves by the same hook: the mark keeps it from being copied and counted again.
+                # The copy passes the same hook: its mark prevents that it is copied and counted again.
                 copy = f'meta mark set {COPY_MARK:#x} dup to "{port.device}"'
-                yield f"meta mark != {COPY_MARK:#x} {_pick(selection)}{self._count}{copy}"
+                yield f"meta mark != {COPY_MARK:#x} {_select(selection)}{self._count}{copy}"
             case Mark(Above() as above):
                 self._chain(f"{self._name}_mark", self._marks(""))
-                yield f"{self._beyond(above, port)}jump {self._name}_mark"
+                yield f"{self._exceeding(above, port)}jump {self._name}_mark"
             case Mark(Share() | Every() as selection):
-                yield from self._marks(_pick(selection))
+                yield from self._marks(_select(selection))
 
-    def _marks(self, pick: str) -> list[str]:
-        return [f"{ip} ecn {{ ect0, ect1 }} {pick}{self._count}{ip} ecn set ce" for ip in ("ip", "ip6")]
+    def _marks(self, selected: str) -> list[str]:
+        return [f"{ip} ecn {{ ect0, ect1 }} {selected}{self._count}{ip} ecn set ce" for ip in ("ip", "ip6")]
 
     @property
     def _count(self) -> str:
         return f"counter name {self._name} "
 
-    def _beyond(self, above: Above, port: Port | None) -> str:
+    def _exceeding(self, above: Above, port: Port | None) -> str:
         bps = self._rates[port.device] if port is not None else 0
         per_minute = max(1, bps * _MINUTE_S // (BITS_PER_BYTE * self._frame_bytes))
         burst = max(1, above.burst_bytes // self._frame_bytes)
@@ -188,7 +189,7 @@ def _devices(ports: Sequence[Port]) -> str:
     return names[0] if len(names) == 1 else f"{{ {', '.join(names)} }}"
 
 
-def _pick(selection: Selection) -> str:
+def _select(selection: Selection) -> str:
     if isinstance(selection, Every):
         return f"numgen inc mod {selection.n} == 0 " if selection.n > 1 else ""
     chosen = round(selection.fraction * _PARTS)
@@ -196,7 +197,7 @@ def _pick(selection: Selection) -> str:
 
 
 def _matches(match: Match) -> Iterator[str]:
-    """The alternatives of a match: a frame fulfils one of them at most."""
+    """Alternative expressions of a match; a frame satisfies at most one."""
     addresses = _address("saddr", match.source) + _address("daddr", match.destination)
     if match.is_any_traffic:
         yield addresses

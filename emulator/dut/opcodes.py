@@ -1,4 +1,4 @@
-"""Classes of RoCEv2 packets by what their headers say, as a switch without RDMA knowledge can match them.
+"""Classes of RoCEv2 packets by their headers, for switches that match bytes at offsets.
 
 Source: InfiniBand Architecture Specification, volume 1, tables of BTH opcodes and of AETH syndromes; annex A17 for the
 CNP. The BTH begins after the UDP header (8 bytes); the AETH of an acknowledgement after the BTH (12 bytes).
@@ -14,7 +14,11 @@ _UC = 0x20
 
 @dataclass(frozen=True, slots=True)
 class OpcodeClass:
-    """BTH opcodes, and of acknowledgements the kind: the upper three bits of the AETH's syndrome (None for any)."""
+    """A set of BTH opcodes.
+
+    Attributes:
+        syndrome: upper three bits of the syndrome in the AETH; None for any.
+    """
 
     name: str
     opcodes: Sequence[int]
@@ -22,7 +26,7 @@ class OpcodeClass:
 
 
 def _also_unreliable(*opcodes: int) -> tuple[int, ...]:
-    """With the same operations of the unreliable connected service."""
+    """Opcodes of the reliable service, and the same operations of the unreliable connected service."""
     return (*opcodes, *(opcode | _UC for opcode in opcodes))
 
 

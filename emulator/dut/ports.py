@@ -1,7 +1,7 @@
-"""What profiles do to whole ports: rates, delays and links, as batches of iproute2.
+"""Writes the iproute2 commands for rules about ports: rates, delays and links.
 
-A port of a lab has two queueing disciplines (emulator/lab/recipe.py): 1: cuts what is longer than a frame, and in it
-2: shapes. Changing 2: keeps its queue and its counters.
+A port of a lab has two queueing disciplines (emulator/lab/recipe.py): the outer one, 1:, cuts GSO batches into frames;
+the inner one, 2:, shapes. Changing 2: keeps its queue and its counters.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ _MOST_DELAYED_FRAMES = 1_000_000
 
 
 def shape(node: Node, rates: Sequence[tuple[Port, int]], queue_bytes: int | None) -> Batch:
-    """Ports send at these rates, bit/s; `queue_bytes` None keeps the depth of their queues."""
+    """Limit the rates of ports.
+
+    Args:
+        node: the switch.
+        rates: ports with their rates, bit/s.
+        queue_bytes: depth of their queues; None keeps the present depth.
+    """
     lines = []
     for port, bps in rates:
         shaping = port.shaping or shaping_of(bps, mtu=port.mtu, is_host=False)
-        assert shaping is not None  # there is a rate
+        assert shaping is not None  # None only without a rate
         where = f"qdisc change dev {port.device} parent 1:1" if port.shaping else f"qdisc add dev {port.device} root"
         lines.append(f"{where} handle 2: {_bucket(shaping, bps, queue_bytes)}")
     return _tc(node, lines)
 
 
 def unshape(node: Node, ports: Sequence[Port]) -> Batch:
-    """Ports send at the rates of their links again."""
+    """Restore the rates of the links."""
     lines = [
         f"qdisc change dev {port.device} parent 1:1 handle 2: {_bucket(port.shaping, port.shaping.rate_bps, None)}"
         if port.shaping
@@ -40,7 +46,7 @@ def unshape(node: Node, ports: Sequence[Port]) -> Batch:
 
 
 def delay(node: Node, ports: Sequence[Port], action: Delay) -> Batch:
-    """Frames wait in netem, behind the shaper where there is one."""
+    """Delay frames with netem, after the shaper of a port that has one."""
     words = f"netem limit {_MOST_DELAYED_FRAMES} delay {_us(action.delay_ns)}"
     words += f" {_us(action.jitter_ns)}" if action.jitter_ns else ""
     words += f" reorder {float(100 * action.reorder):g}%" if action.reorder is not None else ""
@@ -48,7 +54,7 @@ def delay(node: Node, ports: Sequence[Port], action: Delay) -> Batch:
 
 
 def undelay(node: Node, ports: Sequence[Port]) -> Batch:
-    """Frames wait no longer. A bucket that lost its inner queue would pass nothing: it gets a plain one."""
+    """Remove the delay. A token bucket without an inner queue passes no frames: it gets a FIFO."""
     lines = [
         f"qdisc replace dev {port.device} {_inner(port)} handle 4: bfifo limit {port.shaping.limit_bytes}"
         if port.shaping
@@ -59,19 +65,19 @@ def undelay(node: Node, ports: Sequence[Port]) -> Batch:
 
 
 def down(node: Node, ports: Sequence[Port]) -> Batch:
-    """Ports lose their links: so do the other ends of the cables."""
+    """Take the links of ports down, at both ends of the cables."""
     return _ip(node, [f"link set dev {port.device} down" for port in ports])
 
 
 def up(node: Node, ports: Sequence[Port]) -> Iterator[Batch]:
-    """Ports have their links again, and a router what the kernel forgot of them."""
+    """Bring the links of ports up, and restore what the kernel of a router deleted with them."""
     yield _ip(node, [f"link set dev {port.device} up" for port in ports])
     if node.kind == ROUTER:
         yield _ip(node, list(_routing(node, {port.device for port in ports})))
 
 
 def _routing(node: Node, devices: set[str]) -> Iterator[str]:
-    """Addresses (of IPv6 only), neighbours and routes that go with a device when it is set down."""
+    """IPv6 addresses, neighbours and routes that the kernel deletes when a device goes down."""
     for port in node.ports:
         if port.device in devices:
             yield from (f"address replace {one} dev {port.device} nodad" for one in port.addresses if ":" in one)

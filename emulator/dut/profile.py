@@ -1,6 +1,6 @@
-"""A firmware profile: what a device under test does to frames beside forwarding them, as its file says it.
+"""A firmware profile as values: what a device under test does to frames in addition to forwarding them.
 
-Nothing here knows a topology or a kernel: ports are names, rates may be shares of a port's own.
+Profiles are independent of topology and kernel: ports are names, and rates can be shares of the rate of a port.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emulator.topology.network import End
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Frames picked at random: each with this probability, 0 < fraction ≤ 1."""
+    """Frames selected at random, each with this probability; 0 < fraction ≤ 1."""
 
     fraction: Fraction
 
@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Every n-th frame, the first of them first."""
+    """One of n frames, beginning with the first."""
 
     n: int
 
@@ -39,13 +39,13 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate in bit/s, or a share of the port's own."""
+    """A rate in bit/s, or a share of the rate of a port."""
 
     bps: int | None = None
     share: Fraction | None = None
 
     def of(self, port_bps: int | None) -> int | None:
-        """bit/s at a port of that rate; None if it is a share and the port has no rate."""
+        """The rate at a port, bit/s; None for a share of a port without a rate."""
         if self.share is None:
             return self.bps
         return None if port_bps is None else round(self.share * port_bps)
@@ -56,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Frames of a port beyond a rate, after a burst one in bytes."""
+    """Frames of a port that exceed a rate and a burst in bytes."""
 
     rate: Rate
     burst_bytes: int
@@ -70,7 +70,7 @@ Selection: TypeAlias = Share | Every
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Frames are lost."""
+    """Drop frames."""
 
     selection: Selection
 
@@ -80,7 +80,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Frames that say they are ECN-capable get Congestion Experienced."""
+    """Mark ECN-capable frames Congestion Experienced."""
 
     selection: Selection | Above
 
@@ -90,7 +90,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Frames leave twice."""
+    """Send frames twice."""
 
     selection: Selection
 
@@ -100,7 +100,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Police:
-    """Frames beyond a rate are lost, with no queue before that."""
+    """Drop frames above a rate, without a queue."""
 
     above: Above
 
@@ -110,7 +110,7 @@ class Police:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A port sends at this rate; `queue_bytes` None keeps its queue."""
+    """Limit the rate of a port; `queue_bytes` None keeps the depth of its queue."""
 
     rate: Rate
     queue_bytes: int | None = None
@@ -121,7 +121,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Frames leave later by `delay_ns`, more or less by up to `jitter_ns`; a `reorder` share of them leaves at once."""
+    """Delay frames by `delay_ns` ± up to `jitter_ns`; a share `reorder` of them is not delayed."""
 
     delay_ns: int
     jitter_ns: int = 0
@@ -135,7 +135,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class PortDown:
-    """A port has no link."""
+    """Take the link of a port down."""
 
     def __str__(self) -> str:
         return "port down"
@@ -148,15 +148,15 @@ PortAction: TypeAlias = Shape | Delay | PortDown
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which frames a rule looks at: those that fulfil all of it.
+    """The frames that a rule applies to: those that meet all conditions.
 
     Attributes:
         opcodes: classes of BTH opcodes; empty for any.
-        source, destination: an address or prefix.
-        source_port: of UDP: what tells the flows of a pair of addresses apart.
-        queue_pair: destination queue pair number.
-        is_any_traffic: every frame, not only RoCEv2's.
-        arriving: ports it came in at; empty for any.
+        source, destination: an address or prefix; None for any.
+        source_port: UDP source port, which differs between the flows of a pair of addresses; None for any.
+        queue_pair: destination queue pair number; None for any.
+        is_any_traffic: all frames, not only RoCEv2.
+        arriving: ingress ports; empty for any.
     """
 
     opcodes: Sequence[OpcodeClass] = ()
@@ -170,13 +170,12 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One behaviour.
+    """One rule of a profile.
 
     Attributes:
-        name: names its counters.
-        ports: where frames leave, or whose link it is; empty for every port of the device.
-        start_s, end_s: seconds into the run, from the start of its first iteration; None: from before its start, to
-            after its end.
+        name: in the names of its counters.
+        ports: egress ports, or the ports whose link changes; empty for every port of the device.
+        start_s, end_s: seconds from the start of the first iteration; None: from before it, until after the last one.
     """
 
     name: str
@@ -188,17 +187,18 @@ class Rule:
 
     @property
     def is_timed(self) -> bool:
-        """Whether it begins after the run does."""
+        """Whether it starts during the run."""
         return self.start_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile as it was read.
+    """A profile.
 
     Attributes:
-        digest: SHA-256 of its file, hex.
-        document: the file, for errors that name the line.
+        path: of its file.
+        digest: SHA-256 of the file, in hex.
+        document: the file, for errors with line numbers.
     """
 
     name: str

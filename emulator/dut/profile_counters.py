@@ -1,4 +1,4 @@
-"""What a profile counted at a switch, under names that reports know."""
+"""Counters of profiles: frames that rules dropped, marked or duplicated at a switch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _COUNTER = {Drop: DROPS, Police: DROPS, Mark: MARKS, Duplicate: DUPLICATES}
 
 @dataclass(frozen=True, slots=True)
 class ProfileCounter:
-    """A rule's counter at a switch.
+    """The counter of a rule at a switch.
 
     Attributes:
         counter: profile_drops, ecn_marked or profile_duplicates.
-        family, name: the nftables object.
+        family, name: of the nftables object.
     """
 
     node: str
@@ -31,7 +31,7 @@ class ProfileCounter:
 
 
 def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
-    """Of all rules that count frames."""
+    """The counters of all rules that count frames."""
     return [
         ProfileCounter(change.node.name, change.rule.name, _COUNTER[type(change.rule.action)], *change.counter)
         for change in changes
@@ -42,9 +42,12 @@ def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
 def sum_up(
     device: str, counters: Sequence[ProfileCounter], packets: Mapping[tuple[str, str], int]
 ) -> Iterator[Reading]:
-    """Frames per kind (`profile_drops`) and per rule (`profile_drops[lost-middles]`).
+    """Frames per rule (`profile_drops[lost-middles]`), and their sums per kind (`profile_drops`).
 
-    A rule that has not begun yet has counted nothing: its object is not there.
+    Args:
+        device: name of the switch.
+        counters: of its rules.
+        packets: (family, name) → frames. The object of a rule that has not started is missing: its value is 0.
     """
     sums: Counter[str] = Counter()
     for one in counters:

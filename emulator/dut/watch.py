@@ -1,4 +1,4 @@
-"""The device under test during one run: its counters, its profile, and what the manifest says of both."""
+"""The device under test during a run: its counters, its profile, and the entries of both in the manifest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emulator.dut.counters import PERIOD_S, CounterSource, Sampler
 from emulator.dut.namespaces import NamespaceCounters
 from emulator.dut.profile import Profile
 from emulator.dut.profile_counters import counters_of
-from emulator.dut.scenario import Course, Scenario
+from emulator.dut.scenario import Scenario, Timing
 from emulator.lab.model import Design
 from emulator.lab.state import LabState, LabStore
 from emulator.planner.network.header_overhead import DEFAULT_MTU, ETHERNET_BYTES
@@ -25,13 +25,13 @@ class DutWatch:
     """A context manager around a run; implements DutMonitor.
 
     Args:
-        sources: of counters, beside those of the lab.
-        lab: that the run is played in; None on hardware.
-        profile: put into force in the lab for the length of the run; None: a clean device.
-        frame_bytes: of the wire that a full frame of the run's traffic takes.
-        topology: of the run; says which switches are under test.
-        store: of labs.
-        period_s: between readings of the counters, s.
+        sources: of counters, in addition to those of the lab.
+        topology: of the run; names the switches under test.
+        lab: in which the run is played; None on hardware.
+        profile: applied to the lab during the run; None for a clean device.
+        frame_bytes: length on the wire of a full frame of the run.
+        store: where labs keep their state.
+        period_s: time between readings of the counters, s.
 
     Raises:
         TopologyError: the profile does not fit the lab.
@@ -59,14 +59,14 @@ class DutWatch:
         self._sampler = Sampler([*own, *sources], period_s=period_s) if own or sources else None
         self._scenario: Scenario | None = None
         self._stack = ExitStack()
-        self._is_failure_told = False
+        self._is_failure_reported = False
 
     def __enter__(self) -> DutWatch:
-        """Put the profile into force, and take the first reading.
+        """Apply the profile, and take the first reading.
 
         Raises:
-            HostError: the host lacks what the profile or the counters take.
-            PlanError: another run has a profile in force in this lab.
+            HostError: the host lacks a tool, module or privilege that the profile or the counters need.
+            PlanError: a profile of another run is in force in this lab.
         """
         with ExitStack() as stack:
             if self._lab is not None and self._folder is not None:
@@ -92,21 +92,21 @@ class DutWatch:
     def counters(self) -> Columns | None:
         """See DutMonitor."""
         failure = self._scenario.failure if self._scenario is not None else None
-        if failure is not None and not self._is_failure_told:
-            self._is_failure_told = True
+        if failure is not None and not self._is_failure_reported:
+            self._is_failure_reported = True
             raise failure
         return self._sampler.take() if self._sampler is not None else None
 
     def end(self) -> None:
         """See DutMonitor."""
-        self._is_failure_told = True  # the run is over: it is told with the facts
+        self._is_failure_reported = True  # facts() reports it
         if self._scenario is not None:
             self._scenario.end()
         if self._sampler is not None:
             self._sampler.stop()
 
     def facts(self) -> Mapping[str, Any]:
-        """See DutMonitor: the profile with the times its rules came and went, and how counters were read."""
+        """See DutMonitor: the profile with the times of its rules, and how counters were read."""
         facts: dict[str, Any] = {}
         if self._sampler is not None:
             facts["counters"] = {"period_s": self._period_s, "problems": list(self._sampler.problems)}
@@ -116,7 +116,7 @@ class DutWatch:
 
 
 def describe_profile(profile: Profile, scenario: Scenario) -> Mapping[str, Any]:
-    """A profile as it was in force: rules with their commands; times in s since the first iteration began."""
+    """The entry of a profile in the manifest: its rules, their commands, and times in s since the first iteration."""
     failure = scenario.failure
     return {
         "name": profile.name,
@@ -125,12 +125,12 @@ def describe_profile(profile: Profile, scenario: Scenario) -> Mapping[str, Any]:
         "description": profile.description,
         "begun_ns": scenario.begun_ns,
         "failure": None if failure is None else str(failure),
-        "rules": [_describe(course, scenario.begun_ns) for course in scenario.courses],
+        "rules": [_describe(timing, scenario.begun_ns) for timing in scenario.timings],
     }
 
 
-def _describe(course: Course, begun_ns: int | None) -> Mapping[str, Any]:
-    change, rule = course.change, course.change.rule
+def _describe(timing: Timing, begun_ns: int | None) -> Mapping[str, Any]:
+    change, rule = timing.change, timing.change.rule
     return {
         "name": rule.name,
         "action": str(rule.action),
@@ -140,17 +140,17 @@ def _describe(course: Course, begun_ns: int | None) -> Mapping[str, Any]:
         "commands": [line for batch in change.start for line in batch.lines],
         "start_s": rule.start_s,
         "end_s": rule.end_s,
-        "started_s": _since(begun_ns, course.started_ns),
-        "ended_s": _since(begun_ns, course.ended_ns),
+        "started_s": _seconds_since(begun_ns, timing.started_ns),
+        "ended_s": _seconds_since(begun_ns, timing.ended_ns),
     }
 
 
-def _since(begun_ns: int | None, at_ns: int | None) -> float | None:
+def _seconds_since(begun_ns: int | None, at_ns: int | None) -> float | None:
     return None if begun_ns is None or at_ns is None else round((at_ns - begun_ns) / NS_PER_S, 6)
 
 
 def _tested(topology: Topology, design: Design) -> list[str]:
-    """Switches under test: those that the topology's dut names, else all."""
+    """The switches under test: those that `dut` in the topology names, else all."""
     switches = [node.name for node in design.nodes if not node.is_host]
     named = [name for name in (topology.dut.nodes if topology.dut else ()) if name in switches]
     return named or switches

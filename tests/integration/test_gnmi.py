@@ -85,7 +85,7 @@ def test_a_switch_that_refuses_is_named(address: str, monkeypatch: pytest.Monkey
 
 def test_a_secret_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A_USER", raising=False)
-    with pytest.raises(HostError, match="the environment lacks A_USER"):
+    with pytest.raises(HostError, match="environment variable A_USER is not set"):
         GnmiCounters(target("127.0.0.1:1")).open()
 
 

@@ -42,13 +42,13 @@ def test_frames_that_several_lines_match_are_counted_in_one_place(tmp_path: Path
         table inet charkha {{
             counter rule_0 {{
             }}
-            chain rule_0_pick {{
+            chain rule_0_select {{
                 numgen inc mod 7 == 0 counter name rule_0 drop
             }}
             chain rule_0 {{
                 type filter hook forward priority 0; policy accept;
-                iifname "p0" oifname "p1" {flow} @th,64,8 0x81 jump rule_0_pick
-                iifname "p0" oifname "p1" {flow} @th,64,8 0x11 @th,160,3 0x3 jump rule_0_pick
+                iifname "p0" oifname "p1" {flow} @th,64,8 0x81 jump rule_0_select
+                iifname "p0" oifname "p1" {flow} @th,64,8 0x11 @th,160,3 0x3 jump rule_0_select
             }}
         }}
     """)
@@ -116,7 +116,7 @@ def test_addresses_of_ipv6(tmp_path: Path) -> None:
 def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: Path) -> None:
     rule = profile_of(tmp_path, "  - {drop: {every: 2}, opcode: [ack, nak]}\n")
     (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"], frame_bytes=1250)
-    names = ("rule_0", "rule_0_pick")
+    names = ("rule_0", "rule_0_select")
     flushed = [f"flush chain bridge charkha {name}" for name in names]
     assert list(change.stop[0].lines) == [*flushed, *(f"delete chain bridge charkha {name}" for name in names)]
     assert change.counter == ("bridge", "rule_0")

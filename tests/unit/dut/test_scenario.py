@@ -50,7 +50,7 @@ def test_rules_come_and_go_in_the_order_of_their_times(tmp_path: Path) -> None:
     wait_for(lambda: len(applied.done) >= 5 or None, 10)
     keeping.end()
     assert applied.done[2:] == [("start", "late"), ("stop", "late"), ("stop", "brief")]
-    always, late, brief, tomorrow = keeping.courses
+    always, late, brief, tomorrow = keeping.timings
     begun = keeping.begun_ns
     assert begun is not None
     assert None not in (always.started_ns, late.started_ns, late.ended_ns, brief.ended_ns)
