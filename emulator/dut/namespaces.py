@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,7 +18,8 @@ from emulator.dut.counters import Reading
 from emulator.dut.netdev import parse_net_dev, qdisc_counters
 from emulator.dut.profile_counters import ProfileCounter, sum_up
 from emulator.errors import HostError
-from emulator.lab.model import Node
+from emulator.lab.model import OVS, Node
+from emulator.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
 
 _OWN = "/proc/thread-self/ns/net"
 _NET_DEV = "/proc/thread-self/net/dev"
@@ -69,6 +71,7 @@ class _OpenNode:
     def __init__(self, node: Node, profile: Sequence[ProfileCounter]) -> None:
         self._node, self._profile = node, profile
         self._name = {port.device: port.name for port in node.ports}
+        self._sockets: Mapping[str, socket.socket] = {}
 
     def __enter__(self) -> _OpenNode:
         from pyroute2 import IPRoute, netns  # slow to import, and most commands do not need it
@@ -79,6 +82,10 @@ class _OpenNode:
         self._stack.callback(os.close, self._net_dev)
         self._namespace = os.open(_OWN, os.O_RDONLY)
         self._stack.callback(os.close, self._namespace)
+        if self._node.kind == OVS:
+            self._sockets = packet_sockets([self._node.namespace])
+            for sock in self._sockets.values():
+                self._stack.enter_context(sock)
         self._netlink = self._stack.enter_context(IPRoute())
         links = ((link["index"], link.get("ifname")) for link in self._netlink.get_links())
         self._index = {index: name for index, name in links if name in self._name}
@@ -97,6 +104,9 @@ class _OpenNode:
             if index in self._index:
                 port = self._name[self._index[index]]
                 yield from (Reading(device, port, counter, value) for counter, value in counters.items())
+        for name, sock in self._sockets.items():
+            if name in self._name:
+                yield Reading(device, self._name[name], SOCKET_DROPS, drops(sock))
         if self._profile:
             yield from sum_up(device, self._profile, self._objects())
 

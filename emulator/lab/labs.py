@@ -17,6 +17,7 @@ from emulator.lab.design import make_design
 from emulator.lab.model import OVS, Design, Node
 from emulator.lab.ovs import TOOLS as OVS_TOOLS
 from emulator.lab.ovs import ovs_batches, version_batch
+from emulator.lab.packet_sockets import enlarge_buffers
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
 from emulator.lab.removal import existing, remove_namespaces
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
@@ -206,6 +207,8 @@ class Labs:
             folder.mkdir()
             for batch in ovs_batches(node, folder):
                 run(batch)
+            queues = (port.shaping.limit_bytes for port in node.ports if port.shaping)
+            enlarge_buffers(node.namespace, queue_bytes=max(queues, default=0))
         run(shaping_batch(node))
 
 

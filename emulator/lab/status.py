@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.lab.commands import attempt
-from emulator.lab.model import Node
+from emulator.lab.model import OVS, Node
+from emulator.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
 from emulator.lab.recipe import Batch
 from emulator.lab.removal import processes_in
 from emulator.lab.state import LabState
@@ -71,11 +72,14 @@ def describe(state: LabState) -> LabStatus:
     counters: dict[tuple[str, str], Mapping[str, int]] = {}
     for node in state.design.nodes:
         known = device_counters(node.namespace)
+        if node.kind == OVS:
+            for device, dropped in _socket_drops(node.namespace).items():
+                known.get(device, {})[SOCKET_DROPS] = dropped
         counters |= {(node.name, port.name): known[port.device] for port in node.ports if port.device in known}
     return LabStatus(state, counters, len(processes_in(node.namespace for node in state.design.nodes)))
 
 
-def device_counters(namespace: str) -> Mapping[str, Mapping[str, int]]:
+def device_counters(namespace: str) -> dict[str, dict[str, int]]:
     """Device → counter → value in a namespace; empty if it cannot be entered."""
     found: dict[str, dict[str, int]] = {}
     for link in _json(Batch(("ip", "-n", namespace, "-s", "-json", "link"))):
@@ -85,6 +89,18 @@ def device_counters(namespace: str) -> Mapping[str, Mapping[str, int]]:
     for qdisc in _json(Batch(("tc", "-n", namespace, "-s", "-json", "qdisc", "show"))):
         if qdisc.get("handle") == _SHAPER and qdisc.get("dev") in found:
             found[qdisc["dev"]] |= {QUEUE_DROPS: qdisc.get("drops", 0), QUEUE_BACKLOG: qdisc.get("backlog", 0)}
+    return found
+
+
+def _socket_drops(namespace: str) -> Mapping[str, int]:
+    try:
+        sockets = packet_sockets([namespace])
+    except OSError:
+        return {}
+    found = {}
+    for device, sock in sockets.items():
+        with sock:
+            found[device] = drops(sock)
     return found
 
 

@@ -1,9 +1,14 @@
-"""Frames that the device under test dropped and marked during a run, from its counters."""
+"""Frames that the device under test lost, dropped and marked during a run, from its counters.
+
+What a device lost is arithmetic, frames in - frames out, whatever its drop counters show. A difference that no counter
+explains is a finding.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +21,43 @@ from emulator.trace.model import IntArray
 DROPS = {
     "profile_drops": "by its profile",
     "qdisc_drops": "in queues",
+    "socket_drops": "in packet sockets",
     "rx_dropped": "on ingress",
     "tx_dropped": "on egress",
 }
 """Drop counters → where the frames were dropped."""
 MARKS = "ecn_marked"
+
+
+FRAMES_IN, FRAMES_OUT, DUPLICATES = "rx_packets", "tx_packets", "profile_duplicates"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFrames:
+    """What went through a device during a run.
+
+    Attributes:
+        device: its name in the topology.
+        frames_in, frames_out: over all its ports.
+        added: frames that its profile duplicated.
+        dropped: drop counter -> frames, as the device counted them.
+    """
+
+    device: str
+    frames_in: int
+    frames_out: int
+    added: int
+    dropped: Mapping[str, int]
+
+    @property
+    def lost(self) -> int:
+        """Frames that came in and did not leave; below zero if it sent frames of its own, or flooded some."""
+        return self.frames_in + self.added - self.frames_out
+
+    @property
+    def unexplained(self) -> int:
+        """Lost frames that no drop counter shows."""
+        return self.lost - sum(self.dropped.values())
 
 
 class CounterName(NamedTuple):
@@ -56,6 +93,21 @@ def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int
     return {name: total[name] for name in (*DROPS, MARKS) if total[name]}
 
 
+def device_frames(counters: pa.Table, manifest: Manifest) -> tuple[DeviceFrames, ...]:
+    """What went through each node of the device under test; without nodes that do not count frames."""
+    found = []
+    series = counter_series(counters)
+    for device in sorted(_device_nodes(manifest)):
+        total: Counter[str] = Counter()
+        for name, readings in series.items():
+            if name.device == device:
+                total[name.counter] += readings.increase
+        if FRAMES_IN in total and FRAMES_OUT in total:
+            dropped = {name: total[name] for name in DROPS if total[name] > 0}
+            found.append(DeviceFrames(device, total[FRAMES_IN], total[FRAMES_OUT], total[DUPLICATES], dropped))
+    return tuple(found)
+
+
 def counter_series(counters: pa.Table) -> Mapping[CounterName, Readings]:
     """Every series with at least one reading, by device, interface and counter."""
     columns = [labels_and_codes(counters[name]) for name in CounterName._fields]
@@ -69,13 +121,29 @@ def counter_series(counters: pa.Table) -> Mapping[CounterName, Readings]:
     }
 
 
-def describe_dut_counters(counts: Mapping[str, int]) -> str:
-    """`1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)`; "" if there are none."""
-    dropped = {name: count for name, count in counts.items() if name in DROPS}
+def describe_device(frames: Sequence[DeviceFrames], counts: Mapping[str, int]) -> str:
+    """`1,305 frames in, 1,205 out: 100 lost (90 by its profile, 5 in queues, 5 not counted), 3 marked (ECN)`.
+
+    Args:
+        frames: of every node; may be empty.
+        counts: see `sum_dut_counters`. Without `frames` its drops are all that is known.
+
+    Returns:
+        "" if nothing is known of the device.
+    """
     parts = []
-    if dropped:
-        where = ", ".join(f"{count:,} {DROPS[name]}" for name, count in dropped.items())
-        parts.append(f"{sum(dropped.values()):,} frames dropped ({where})")
+    dropped = {name: count for name, count in counts.items() if name in DROPS}
+    where = [f"{count:,} {DROPS[name]}" for name, count in dropped.items()]
+    if frames:
+        into, out, lost = (sum(getattr(one, what) for one in frames) for what in ("frames_in", "frames_out", "lost"))
+        unexplained = sum(one.unexplained for one in frames)
+        where += [f"{unexplained:,} not counted"] if unexplained > 0 else []
+        details = f" ({', '.join(where)})" if where else ""
+        parts.append(f"{into:,} frames in, {out:,} out: {max(lost, 0):,} lost{details}")
+        if unexplained < 0:
+            parts.append(f"{-unexplained:,} more out than its counters explain")
+    elif dropped:
+        parts.append(f"{sum(dropped.values()):,} frames dropped ({', '.join(where)})")
     if MARKS in counts:
         parts.append(f"{counts[MARKS]:,} marked (ECN)")
     return ", ".join(parts)

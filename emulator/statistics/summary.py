@@ -14,7 +14,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
-from emulator.statistics.dut_counters import DROPS, sum_dut_counters
+from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
@@ -37,6 +37,7 @@ class Totals:
         incomplete: measurements left out because a member did not report.
         counters: of all flows, see flow_counters.py; a counter that the transport does not have is absent.
         dut: frames that the device under test dropped and marked, see dut_counters.py; empty if it reports none.
+        device_frames: what went through each node of the device under test; empty if it does not count frames.
         is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
         receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
@@ -51,6 +52,7 @@ class Totals:
     incomplete: int
     counters: Mapping[str, int]
     dut: Mapping[str, int] = field(default_factory=dict)
+    device_frames: tuple[DeviceFrames, ...] = ()
     is_dut_monitored: bool = False
     receiver_drops: int | None = None
     lost_packets: int | None = None
@@ -128,7 +130,9 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(run.table(Part.FLOWS))
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
     lost = lost_packets(counters, run.manifest)
-    device = sum(dut.get(name, 0) for name in DROPS) if is_monitored else None
+    frames = device_frames(readings, run.manifest)
+    dropped = sum(dut.get(name, 0) for name in DROPS)
+    device = max(dropped, *(0, *(one.lost for one in frames))) if is_monitored else None
     return Totals(
         samples=samples.num_rows,
         payload_bytes=payload,
@@ -138,6 +142,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
         incomplete=merged.incomplete,
         counters=counters,
         dut=dut,
+        device_frames=frames,
         is_dut_monitored=is_monitored,
         receiver_drops=drops,
         lost_packets=lost,

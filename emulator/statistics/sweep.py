@@ -15,7 +15,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
 from emulator.statistics.descriptive import percentile, variation
-from emulator.statistics.dut_counters import sum_dut_counters
+from emulator.statistics.dut_counters import DeviceFrames, device_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
@@ -63,6 +63,7 @@ class SweepTable:
         counters: flow counters, summed over all flows.
         warnings: warning -> number of occurrences.
         dut: frames that the device under test dropped or marked.
+        device_frames: what went through each node of the device under test.
     """
 
     kind: CommKind
@@ -72,6 +73,7 @@ class SweepTable:
     counters: Mapping[str, int] = field(default_factory=dict)
     warnings: Mapping[str, int] = field(default_factory=dict)
     dut: Mapping[str, int] = field(default_factory=dict)
+    device_frames: tuple[DeviceFrames, ...] = ()
 
     @property
     def mean_busbw_gbps(self) -> float | None:
@@ -100,8 +102,9 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
             rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
     counters = sum_flow_counters(run.table(Part.FLOWS))
-    dut = sum_dut_counters(run.table(Part.COUNTERS), run.manifest)
-    return SweepTable(kind, ranks, root_of(kind), rows, counters, run.manifest.warnings, dut)
+    readings = run.table(Part.COUNTERS)
+    dut, frames = sum_dut_counters(readings, run.manifest), device_frames(readings, run.manifest)
+    return SweepTable(kind, ranks, root_of(kind), rows, counters, run.manifest.warnings, dut, frames)
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:

@@ -10,7 +10,7 @@ from emulator import exit_codes
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.summary import RunSummary
-from emulator.verdict.metrics import Reading
+from emulator.verdict.metrics import Reading, Subject
 from emulator.verdict.rules import Rule, Rules
 from emulator.verdict.tester import TesterState, judge_tester
 
@@ -41,13 +41,13 @@ class Finding:
     """One rule applied to one value.
 
     Attributes:
-        subject: the class; None: the run.
+        subject: the class, or the name of the device; None: the run.
         value: in the unit of the metric; None: not measured.
         reason: why the outcome is not that of the comparison alone; "" if it is.
     """
 
     rule: Rule
-    subject: ClassKey | None
+    subject: Subject
     value: float | None
     outcome: Outcome
     reason: str = ""
@@ -108,7 +108,11 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
 
 
 def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Finding]:
-    readings = [one for one in rule.metric.read(summary) if one.subject is None or rule.where.takes(one.subject)]
+    readings = [
+        one
+        for one in rule.metric.read(summary)
+        if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
+    ]
     if not readings:
         yield Finding(rule, None, None, Outcome.UNDECIDED, "no class of the run matches")
     for one in readings:

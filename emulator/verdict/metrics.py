@@ -33,18 +33,22 @@ class Scope(Enum):
 
     RUN = "run"
     CLASS = "class"
+    DEVICE = "device"
+
+
+Subject: TypeAlias = ClassKey | str | None
 
 
 class Reading(NamedTuple):
     """A value of a metric.
 
     Attributes:
-        subject: the class; None: the run.
+        subject: the class, or the name of the device; None: the run.
         value: in the unit of the metric; None: not measured.
         is_tester_limited: the tester rather than the device set the value.
     """
 
-    subject: ClassKey | None
+    subject: Subject
     value: float | None
     is_tester_limited: bool = False
 
@@ -112,6 +116,16 @@ def _total(name: str, unit: Unit, meaning: str, key: str, value: Callable[[RunSu
     return Metric(name, unit, Scope.RUN, meaning, key, False, read)
 
 
+def _of_device(name: str, field: str, meaning: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.totals.device_frames:
+            yield Reading(one.device, getattr(one, field))
+        if not summary.totals.device_frames:
+            yield Reading(None, None)
+
+    return Metric(name, Unit.COUNT, Scope.DEVICE, meaning, f"totals.device_frames[].{field}", False, read)
+
+
 def _device_drops(summary: RunSummary) -> float | None:
     totals = summary.totals
     return sum(totals.dut.get(name, 0) for name in DROPS) if totals.is_dut_monitored else None
@@ -148,6 +162,9 @@ _ALL = (
     _of_flows("cnps", "cnps_received", "congestion notification packets received"),
     _of_flows("icrc_errors", "dropped_icrc", "packets refused because of a wrong ICRC"),
     _total("device_drops", Unit.COUNT, "frames that the device counted as dropped", "totals.dut", _device_drops),
+    _of_device("frames_in", "frames_in", "frames that the device received"),
+    _of_device("frames_lost", "lost", "frames that came into the device and did not leave it"),
+    _of_device("frames_lost_unexplained", "unexplained", "lost frames that no drop counter of the device shows"),
     _total("device_marks", Unit.COUNT, "frames that the device marked (ECN)", "totals.dut.ecn_marked", _device_marks),
     _total(
         "unexplained_retransmissions",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.statistics.classes import ClassKey
 from emulator.units import format_duration, format_size
 from emulator.verdict.judge import Finding, Outcome, Verdict
-from emulator.verdict.metrics import Unit
+from emulator.verdict.metrics import Subject, Unit
 from emulator.views.figures import NONE, count_of, number_cell, rate_cell
 
 _WITHOUT_RULES = "no rules were given (--expect FILE), so nothing was decided"
@@ -42,10 +41,12 @@ def describe_finding(one: Finding) -> str:
     return f"{text}: {one.reason}" if one.reason else text
 
 
-def describe_subject(subject: ClassKey | None) -> str:
-    """` of all_reduce 8 ranks 64 MiB ring`; "" for the run."""
+def describe_subject(subject: Subject) -> str:
+    """` of all_reduce 8 ranks 64 MiB ring`, ` of sw0`; "" for the run."""
     if subject is None:
         return ""
+    if isinstance(subject, str):
+        return f" of {subject}"
     size = format_size(subject.size_bytes)
     return f" of {subject.collective} {subject.members} ranks {size} {subject.algorithm}".rstrip()
 

@@ -34,8 +34,8 @@ def test_drops_of_the_device_fail_the_shipped_rules_and_come_first(tmp_path: Pat
     verdict = json.loads(found.stdout)
     assert found.code == exit_codes.EXPECTATION_FAILED
     assert (verdict["outcome"], verdict["is_example"]) == ("FAIL", True)
-    assert (verdict["checks"][0]["metric"], verdict["checks"][0]["value"]) == ("device_drops", 15)
-    assert verdict["text"].startswith("FAIL: device_drops is 15 (at most 0)")
+    assert (verdict["checks"][0]["metric"], verdict["checks"][0]["value"]) == ("frames_lost", 15)
+    assert verdict["text"].startswith("FAIL: frames_lost of sw0 is 15 (at most 0)")
     lost = next(one for one in verdict["checks"] if one["metric"] == "unexplained_retransmissions")
     assert (lost["outcome"], lost["value"]) == ("PASS", 0)
 

@@ -15,6 +15,8 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
     document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
     for row, one in zip(document["classes"], summary.classes, strict=True):
         row["tester_limited"] = one.is_tester_limited
+    for row, frames in zip(document["totals"]["device_frames"], summary.totals.device_frames, strict=True):
+        row |= {"lost": frames.lost, "unexplained": frames.unexplained}
     if summary.iteration is not None:
         document["iteration"] |= {
             "exposed_ns": summary.iteration.exposed_ns,

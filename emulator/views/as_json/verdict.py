@@ -26,8 +26,9 @@ def _check(one: Finding) -> dict[str, Any]:
         "outcome": one.outcome.value,
         "metric": metric.name,
         "unit": metric.unit.value,
+        "device": subject if isinstance(subject, str) else None,
         "class": None
-        if subject is None
+        if subject is None or isinstance(subject, str)
         else {
             "collective": subject.collective,
             "members": subject.members,

@@ -9,13 +9,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emulator.lab.model import Node, Port
+from emulator.lab.packet_sockets import SOCKET_DROPS
 from emulator.lab.status import QUEUE_BACKLOG, QUEUE_DROPS, LabStatus
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
 from emulator.views.figures import NONE, count_of, link_rate_cell
 from emulator.views.terminal.table import FittedTable
 
-_DROPS = (QUEUE_DROPS, "rx_dropped", "tx_dropped")
+_DROPS = (QUEUE_DROPS, SOCKET_DROPS, "rx_dropped", "tx_dropped")
 
 
 class _PortRow(NamedTuple):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.dut_counters import describe_dut_counters
+from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.flow_counters import describe_flow_counters
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
@@ -103,8 +103,9 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.counters:
         yield "Flows", describe_flow_counters(totals.counters)
-    if totals.dut:
-        yield "DUT", describe_dut_counters(totals.dut)
+    device = describe_device(totals.device_frames, totals.dut)
+    if device:
+        yield "DUT", device
     limited = [one for one in summary.classes if one.is_tester_limited]
     if limited:
         yield "Tester-limited", _limited_in_words(limited)

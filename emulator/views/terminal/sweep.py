@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from emulator.statistics.dut_counters import describe_dut_counters
+from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.flow_counters import describe_flow_counters
 from emulator.statistics.nccl_conventions import count_elements
 from emulator.statistics.sweep import SweepRow, SweepTable
@@ -61,8 +61,8 @@ def _lines(table: SweepTable) -> Iterator[str]:
         yield f"# {early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
     if table.counters:
         yield f"# Flows: {describe_flow_counters(table.counters)}"
-    if table.dut:
-        yield f"# DUT: {describe_dut_counters(table.dut)}"
+    if device := describe_device(table.device_frames, table.dut):
+        yield f"# DUT: {device}"
     for what, count in table.warnings.items():
         yield f"# Warning: {describe_warning(what, count)}"
 

@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 
 from emulator.run_folder.schema import COUNTERS_SCHEMA, to_batch
-from emulator.statistics.dut_counters import counter_series, describe_dut_counters, sum_dut_counters
+from emulator.statistics.dut_counters import counter_series, describe_device, device_frames, sum_dut_counters
 from tests.support.runs import manifest
 
 
@@ -38,7 +38,46 @@ def test_a_counter_grows_from_its_first_reading_to_its_last() -> None:
 def test_frames_that_the_device_lost_and_marked_are_counted_and_no_others() -> None:
     counts = sum_dut_counters(ROWS, replace(manifest(), dut={"nodes": ["sw0"]}))
     assert counts == {"profile_drops": 1200, "qdisc_drops": 5, "ecn_marked": 3}
-    assert describe_dut_counters(counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
+    assert describe_device((), counts) == "1,205 frames dropped (1,200 by its profile, 5 in queues), 3 marked (ECN)"
+    assert describe_device((), {}) == ""
+
+
+def frames(*rows: tuple[str, str, str, int]) -> pa.Table:
+    """Counters that grow from 0 to these values."""
+    return table(*((at, *row[:3], row[3] if at else 0) for row in rows for at in (0, 1)))
+
+
+SWITCH = replace(manifest(), dut={"nodes": ["sw0"]})
+PORTS = (("sw0", "p0", "rx_packets", 100), ("sw0", "p1", "rx_packets", 50), ("sw0", "p0", "tx_packets", 40))
+
+
+def test_what_a_device_lost_is_what_came_in_and_did_not_leave() -> None:
+    (one,) = device_frames(frames(*PORTS, ("sw0", "p1", "tx_packets", 97), ("sw0", "p1", "qdisc_drops", 13)), SWITCH)
+    assert (one.frames_in, one.frames_out, one.lost, one.unexplained) == (150, 137, 13, 0)
+    assert describe_device([one], {"qdisc_drops": 13}) == "150 frames in, 137 out: 13 lost (13 in queues)"
+
+
+def test_lost_frames_that_no_counter_shows_are_named() -> None:
+    rows = (*PORTS, ("sw0", "p1", "tx_packets", 90), ("sw0", "", "profile_drops", 3))
+    (one,) = device_frames(frames(*rows), SWITCH)
+    assert (one.lost, one.unexplained) == (20, 17)
+    expected = "150 frames in, 130 out: 20 lost (3 by its profile, 17 not counted)"
+    assert describe_device([one], {"profile_drops": 3}) == expected
+
+
+def test_frames_that_a_profile_duplicates_hide_no_loss() -> None:
+    rows = (*PORTS, ("sw0", "p1", "tx_packets", 115), ("sw0", "", "profile_duplicates", 10))
+    (one,) = device_frames(frames(*rows), SWITCH)
+    assert (one.lost, one.unexplained) == (5, 5)
+
+
+def test_a_device_that_sends_frames_of_its_own_loses_none() -> None:
+    (one,) = device_frames(frames(*PORTS, ("sw0", "p1", "tx_packets", 112)), SWITCH)
+    assert describe_device([one], {}) == "150 frames in, 152 out: 0 lost, 2 more out than its counters explain"
+
+
+def test_a_device_that_does_not_count_frames_has_no_figure() -> None:
+    assert device_frames(frames(("sw0", "p0", "rx_packets", 5), ("h0", "eth0", "tx_packets", 5)), SWITCH) == ()
 
 
 def test_switches_are_the_device_where_none_is_named() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from emulator.control.observations import FlowCounters
+from emulator.statistics.dut_counters import DeviceFrames
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
 from emulator.views.as_json.summary import summary_to_json
@@ -31,9 +33,11 @@ def in_json(document: Any, key: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    "metric", [one for one in METRICS.values() if one.key != "totals.dut"], ids=lambda one: one.name
-)
+_OF_DEVICES = [one for one in METRICS.values() if one.scope is Scope.DEVICE]
+_SIMPLE = [one for one in METRICS.values() if one.key != "totals.dut" and one not in _OF_DEVICES]
+
+
+@pytest.mark.parametrize("metric", _SIMPLE, ids=lambda one: one.name)
 def test_a_metric_is_what_json_prints_under_its_key(metric: Metric, summary: RunSummary) -> None:
     values = [one.value for one in metric.read(summary)]
     assert values == in_json(summary_to_json(summary), metric.key)
@@ -58,3 +62,12 @@ def test_counters_of_an_unmonitored_device_have_no_value(summary: RunSummary) ->
 def test_the_slowest_rank_is_compared_with_the_mean_of_all(summary: RunSummary) -> None:
     (reading,) = METRICS["slowest_to_mean"].read(summary)
     assert reading.value == pytest.approx(100 / 75)
+
+
+def test_metrics_of_devices_name_their_device(summary: RunSummary) -> None:
+    frames = (DeviceFrames("sw0", 10, 7, 0, {"qdisc_drops": 2}), DeviceFrames("sw1", 5, 5, 0, {}))
+    two = replace(summary, totals=replace(summary.totals, device_frames=frames))
+    assert list(METRICS["frames_lost"].read(two)) == [("sw0", 3, False), ("sw1", 0, False)]
+    assert [one.value for one in METRICS["frames_lost_unexplained"].read(two)] == [1, 0]
+    for metric in _OF_DEVICES:
+        assert [one.value for one in metric.read(two)] == in_json(summary_to_json(two), metric.key)

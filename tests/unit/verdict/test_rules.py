@@ -109,7 +109,7 @@ def test_the_shipped_rules_are_marked_as_an_example() -> None:
         "jct_to_ideal at most 105 %",
         "slowest_to_mean below 1.1",
         "busbw_to_ideal at least 90 %",
-        "device_drops at most 0",
+        "frames_lost at most 0",
         "unexplained_retransmissions at most 0",
     }
     assert "not a norm" in rules_file(EXAMPLE).read_text()

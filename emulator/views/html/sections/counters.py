@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from emulator.statistics.dut_counters import DROPS, CounterName, Readings, counter_series
+from emulator.statistics.dut_counters import DROPS, CounterName, DeviceFrames, Readings, counter_series, device_frames
 from emulator.units import NS_PER_S
 from emulator.views.columns import Header
+from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
@@ -42,13 +43,32 @@ def device_counters(facts: RunFacts) -> Section:
         text = "No device counters were recorded in this run. A lab with a device under test provides them."
         return Section("counters", title, [Text("no-counters", text, "note")])
     series = counter_series(facts.counters)
-    blocks: list[Block] = [_over_time(series), _totals(series)]
+    frames = device_frames(facts.counters, facts.manifest)
+    blocks: list[Block] = [*([_frames(frames)] if frames else []), _over_time(series), _totals(series)]
     return Section(
         "counters",
         title,
         blocks,
         _ABOUT,
     )
+
+
+def _frames(frames: Sequence[DeviceFrames]) -> Table:
+    rows = [
+        [one.device, *(f"{count:,}" for count in (one.frames_in, one.frames_out, one.lost)), _counted(one)]
+        for one in frames
+    ]
+    columns = [Header("device", is_number=False), Header("frames in"), Header("frames out"), Header("lost")]
+    about = "Lost is frames in - frames out, over all ports of the device. Not counted: in none of its drop counters."
+    columns.append(Header("where", is_number=False))
+    return Table("device-frames", "Frames through the device", columns, rows, about)
+
+
+def _counted(one: DeviceFrames) -> str:
+    parts = [f"{count:,} {DROPS[name]}" for name, count in one.dropped.items()]
+    if one.unexplained:
+        parts.append(f"{one.unexplained:,} not counted")
+    return ", ".join(parts) or NONE
 
 
 def _is_level(name: CounterName) -> bool:
