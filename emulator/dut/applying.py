@@ -108,10 +108,8 @@ class AppliedProfile:
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError) as error:
-            lab_id = self._design.lab_id
-            raise HostError(
-                f"{self._path} cannot be read: run `charkha lab down {lab_id}`, then bring the lab up again"
-            ) from error
+            advice = f"run `charkha lab down {self._design.lab_id}`, then bring the lab up again"
+            raise HostError(f"{self._path} cannot be read: {advice}") from error
         if owner.is_alive and owner != Owner.me():
             problem = f"process {owner.pid} applies profile {document['profile']} to lab {self._design.lab_id}"
             raise PlanError(f"{problem}: wait until it ends, or stop it")

@@ -114,9 +114,7 @@ def _by_switch(profile: Profile, rule: Rule, key: str, ends: Sequence[End], desi
 
 def _refuse_arriving(profile: Profile, rule: Rule, node: Node, arriving: Sequence[Port]) -> None:
     if arriving and is_at_egress(rule, node.kind):
-        problem = (
-            f"the rule is applied at egress of {node.name} ({node.kind}), where the ingress port is unknown: delete it"
-        )
+        problem = f"{node.name} ({node.kind}) applies this rule at egress, where the ingress port is unknown: delete it"
         raise profile.error(problem, rule, "arriving")
 
 
