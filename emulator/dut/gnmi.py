@@ -47,11 +47,12 @@ class GnmiCounters:
             raise HostError("gNMI needs pygnmi: pip install 'charkha[gnmi]'") from error
         target = self._target
         host, _, port = target.address.rpartition(":")
+        username, password = _secret(target.username_env), _secret(target.password_env)
         try:
             self._client = gNMIclient(
                 target=(host.strip("[]"), port),
-                username=_secret(target.username_env),
-                password=_secret(target.password_env),
+                username=username,
+                password=password,
                 insecure=target.insecure,
                 path_root=target.ca,
                 gnmi_timeout=_TIMEOUT_S,

@@ -6,16 +6,15 @@ of them from its own.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from emulator.dut.counters import Reading
 from emulator.dut.netdev import parse_net_dev, qdisc_counters
+from emulator.dut.nftables import parse_counters
 from emulator.dut.profile_counters import ProfileCounter, sum_up
 from emulator.errors import HostError
 from emulator.lab.model import OVS, Node
@@ -123,9 +122,4 @@ class _OpenNode:
             os.close(own)
         if listed.returncode:
             raise HostError(f"counters of {self._node.name} cannot be read: {listed.stderr.decode().strip()}")
-        return _counters(json.loads(listed.stdout))
-
-
-def _counters(document: Mapping[str, Any]) -> Mapping[tuple[str, str], int]:
-    found = (entry["counter"] for entry in document["nftables"] if "counter" in entry)
-    return {(one["family"], one["name"]): one["packets"] for one in found}
+        return parse_counters(listed.stdout)

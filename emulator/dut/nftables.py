@@ -1,4 +1,4 @@
-"""Writes rules about frames as nftables scripts.
+"""Writes rules about frames as nftables scripts, and reads their counters.
 
 A bridge forwards in the forward hook of the bridge family, a router in that of inet. Frames of an Open vSwitch in
 userspace pass neither. There, and for duplicates, rules use the egress hook of the ports, which does not know the
@@ -13,6 +13,7 @@ Frames shorter than half a full frame are not counted, and pass.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -78,6 +79,12 @@ class CompiledRule:
 def clean_text(families: Sequence[str] = FAMILIES) -> str:
     """The script that removes Charkha's tables, whether they exist or not."""
     return "".join(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n" for family in families)
+
+
+def parse_counters(printed: str | bytes) -> Mapping[tuple[str, str], int]:
+    """(family, name) → packets, from the output of `nft -j list counters`."""
+    found = (entry["counter"] for entry in json.loads(printed)["nftables"] if "counter" in entry)
+    return {(one["family"], one["name"]): one["packets"] for one in found}
 
 
 def is_at_egress(rule: Rule, kind: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emulator.dut.changes import Change, plan_changes
 from emulator.dut.load import load_profile
 from emulator.dut.profile import Profile
 from emulator.lab.design import make_design
@@ -35,3 +36,20 @@ def two_hosts(folder: Path, *, kind: str = "bridge", rate: str | None = "100Mbit
     path = folder / "two.yaml"
     path.write_text(TWO_HOSTS.replace("KIND", kind).replace("RATE", f", rate: {rate}" if rate else ""))
     return make_design(load_topology(path, ranks=0), "test")
+
+
+def changes(folder: Path, *rules: str, kind: str = "bridge", rate: str | None = "100Mbit") -> list[Change]:
+    """The changes of these rules at the switch of the lab of two hosts."""
+    profile = profile_of(folder, "".join(f"  - {rule}\n" for rule in rules))
+    return plan_changes(profile, two_hosts(folder, kind=kind, rate=rate), ["sw0"], frame_bytes=1250)
+
+
+def commands(change: Change, which: str) -> list[str]:
+    """The lines of a change's commands, each with the beginning of its command.
+
+    Args:
+        change: of a rule.
+        which: start, stop or check.
+    """
+    batches = getattr(change, which)
+    return [f"{' '.join(batch.command[:3])}: {line}" for batch in batches for line in batch.lines]

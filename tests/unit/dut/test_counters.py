@@ -5,17 +5,10 @@ from itertools import count
 import pytest
 
 from emulator.dut.counters import Reading, Sampler
-from emulator.dut.netdev import parse_net_dev, qdisc_counters
-from emulator.dut.profile_counters import ProfileCounter, sum_up
 from emulator.errors import HostError
 from tests.support.command import wait_for
 
 HOUR_S = 3600.0
-NET_DEV = """Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
-  eth0: 2124000    2000    1    7    0     0          0         0  2096000    1999    3    4    0     0       0          0
-"""  # noqa: E501
 
 
 class Growing:
@@ -96,52 +89,6 @@ def test_a_device_that_cannot_be_reached_keeps_the_run_from_beginning() -> None:
 
 def test_a_sampler_that_never_began_ends() -> None:
     Sampler([]).stop()
-
-
-def test_interface_counters_are_found_in_their_columns() -> None:
-    assert parse_net_dev(NET_DEV)["eth0"] == {
-        "rx_bytes": 2124000,
-        "rx_packets": 2000,
-        "rx_errors": 1,
-        "rx_dropped": 7,
-        "tx_bytes": 2096000,
-        "tx_packets": 1999,
-        "tx_errors": 3,
-        "tx_dropped": 4,
-    }
-
-
-class Message(dict[str, object]):
-    """A netlink message as pyroute2 gives it."""
-
-    def get_attr(self, name: str) -> object:
-        return self.get(name)
-
-
-def test_a_device_s_drops_are_those_of_its_root_discipline() -> None:
-    root, inner = ({"drops": drops, "backlog": 7} for drops in (5, 4))
-    messages = [
-        Message(index=2, parent=0xFFFFFFFF, stats2=Message(TCA_STATS_QUEUE=root)),
-        Message(index=2, parent=0x10001, stats2=Message(TCA_STATS_QUEUE=inner)),
-        Message(index=3, parent=0xFFFFFFFF, stats2=None),
-    ]
-    assert qdisc_counters(iter(messages)) == {2: {"qdisc_drops": 5, "qdisc_backlog_bytes": 7}}
-
-
-def test_rules_are_counted_one_by_one_and_by_kind() -> None:
-    counters = [
-        ProfileCounter("sw0", "lost", "profile_drops", "bridge", "rule_0"),
-        ProfileCounter("sw0", "policed", "profile_drops", "bridge", "rule_1"),
-        ProfileCounter("sw0", "later", "ecn_marked", "bridge", "rule_2"),
-    ]
-    readings = sum_up("sw0", counters, {("bridge", "rule_0"): 3, ("bridge", "rule_1"): 4, ("inet", "rule_2"): 9})
-    assert {(one.counter, one.value) for one in readings} == {
-        ("profile_drops[lost]", 3),
-        ("profile_drops[policed]", 4),
-        ("profile_drops", 7),
-        ("ecn_marked[later]", 0),
-        ("ecn_marked", 0),
-    }
 
 
 def test_counters_are_read_at_a_low_priority_and_nothing_else_is() -> None:

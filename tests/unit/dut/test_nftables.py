@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from emulator.dut.changes import plan_changes
-from emulator.dut.nftables import clean_text
+from emulator.dut.nftables import clean_text, parse_counters
 from tests.support.profiles import profile_of, two_hosts
 
 
@@ -124,3 +124,23 @@ def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: P
 
 def test_cleaning_works_whether_the_tables_are_there_or_not() -> None:
     assert clean_text(["bridge"]) == "add table bridge charkha\ndelete table bridge charkha\n"
+
+
+def test_counters_are_read_from_the_output_of_nft() -> None:
+    printed = """{"nftables": [
+        {"metainfo": {"version": "1.0.6"}},
+        {"counter": {"family": "bridge", "name": "rule_0", "table": "charkha", "packets": 7, "bytes": 900}},
+        {"counter": {"family": "netdev", "name": "rule_0", "table": "charkha", "packets": 0, "bytes": 0}}]}"""
+    assert parse_counters(printed) == {("bridge", "rule_0"): 7, ("netdev", "rule_0"): 0}
+    assert parse_counters(b'{"nftables": []}') == {}
+
+
+def test_frames_of_several_devices_are_matched_in_one_line(tmp_path: Path) -> None:
+    text = install(tmp_path, '{drop: {every: 1}, port: ["sw0:p0", "sw0:p1"]}')
+    assert 'oifname { "p0", "p1" } udp dport 4791 counter' in text
+
+
+def test_a_syndrome_that_the_plain_opcodes_include_is_not_matched_again(tmp_path: Path) -> None:
+    text = install(tmp_path, "{drop: {every: 1}, opcode: [0x11, nak]}")
+    assert "@th,64,8 0x11 counter" in text
+    assert "@th,160,3" not in text

@@ -1,0 +1,94 @@
+"""Rates, delays and links of ports as commands, and the commands that undo them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emulator.dut import ports
+from emulator.lab.design import make_design
+from emulator.topology.load import load_topology
+from tests.support.profiles import changes, commands, two_hosts
+
+IN = "-n charkha-test-sw0"
+
+
+def test_a_port_is_shaped_by_changing_its_bucket_and_back(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{shape: {rate: 90%}, port: "sw0:p1"}')
+    shaping = two_hosts(tmp_path).node("sw0").port("p1").shaping
+    assert shaping is not None
+    bucket = f"burst {shaping.burst_bytes} limit {shaping.limit_bytes} overhead {shaping.overhead_bytes}"
+    assert commands(change, "start") == [
+        f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf rate 90000000bit {bucket}"
+    ]
+    assert commands(change, "stop") == [
+        f"tc {IN}: qdisc change dev p1 parent 1:1 handle 2: tbf rate 100000000bit {bucket}"
+    ]
+
+
+def test_a_port_without_a_rate_gets_a_bucket_and_loses_it(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{shape: {rate: 10Mbit, queue: 50K}, port: "sw0:p1"}', rate=None)
+    (start,) = commands(change, "start")
+    assert "qdisc add dev p1 root handle 2: tbf rate 10000000bit" in start
+    assert "limit 51200" in start
+    assert commands(change, "stop") == [f"tc {IN}: qdisc del dev p1 root"]
+
+
+def test_frames_wait_behind_the_shaper_and_its_queue_comes_back(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{delay: {time: 100us, jitter: 10us, reorder: 2%}, port: "sw0:p1"}')
+    (start,) = commands(change, "start")
+    assert start.endswith("qdisc replace dev p1 parent 2:1 handle 3: netem limit 1000000 delay 100us 10us reorder 2%")
+    (stop,) = commands(change, "stop")
+    assert stop.endswith("qdisc replace dev p1 parent 2:1 handle 4: bfifo limit 100000")
+    assert [*change.start, *change.stop] == list(change.check)
+
+
+def test_a_port_of_a_bridge_comes_back_with_its_link(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{port: "sw0:p1", state: down, start: 1, end: 2}')
+    assert commands(change, "start") == [f"ip {IN}: link set dev p1 down"]
+    assert commands(change, "stop") == [f"ip {IN}: link set dev p1 up"]
+
+
+def test_a_router_gets_back_the_routes_that_the_kernel_forgot(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{port: "sw0:p1", state: down}', kind="router")
+    up, *rest = commands(change, "stop")
+    assert up == f"ip {IN}: link set dev p1 up"
+    assert any("neighbour replace 198.18.2.1 lladdr" in line and "dev p1 nud permanent" in line for line in rest)
+    assert any("route replace 198.18.2.0/24 via 198.18.2.1 dev p1 onlink" in line for line in rest)
+    assert not any("p0" in line for line in rest)
+
+
+def test_several_ports_of_a_switch_are_changed_in_one_call(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, "{shape: {rate: 50%}}")
+    (start,) = change.start
+    assert [line.split()[3] for line in start.lines] == ["p0", "p1"]
+    assert all("rate 50000000bit" in line for line in start.lines)
+
+
+def test_a_port_without_a_shaper_is_delayed_at_its_root(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{delay: {time: 2ms}, port: "sw0:p1"}', rate=None)
+    (start,) = commands(change, "start")
+    assert start.endswith("qdisc replace dev p1 root handle 3: netem limit 1000000 delay 2000us")
+    assert commands(change, "stop") == [f"tc {IN}: qdisc del dev p1 root"]
+
+
+IPV6_ROUTER = """
+hosts:
+  - {name: h0, per_rank: "2001:db8:1::/64"}
+  - {name: h1, per_rank: "2001:db8:2::/64"}
+switches: [{name: sw0, kind: router}]
+links:
+  - {endpoints: ["h0:eth0", "sw0:p0"]}
+  - {endpoints: ["h1:eth0", "sw0:p1"]}
+"""
+
+
+def test_a_router_of_ipv6_gets_its_addresses_back(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(IPV6_ROUTER)
+    node = make_design(load_topology(path, ranks=0, allow_networks=["2001:db8::/32"]), "test").node("sw0")
+    link, routing = ports.up(node, [node.port("p1")])
+    assert list(link.lines) == ["link set dev p1 up"]
+    addresses = [one for one in node.port("p1").addresses if ":" in one]
+    assert [f"address replace {one} dev p1 nodad" for one in addresses] == list(routing.lines)[: len(addresses)]
+    assert all(line.startswith(("address", "-6 neighbour", "-6 route")) for line in routing.lines)
+    assert not any(" p0" in line for line in routing.lines)
