@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from emulator.lab.packet_sockets import SOCKET_DROPS, packet_sockets
+from emulator.lab.packet_sockets import SOCKET_DROPS
 from emulator.run_folder.reader import read_run
 from emulator.statistics.summary import summarise
 from tests.support.command import COMMAND, ROOT
@@ -17,6 +17,12 @@ from tests.support.machine import Machine, machine
 from tests.support.namespaces import need_switch
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
+_SHRINK = """
+import socket
+from emulator.lab.packet_sockets import packet_sockets
+for one in packet_sockets(["charkha-two-hosts-switch-sw0"]).values():
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+"""
 TWO_HOSTS = ROOT / "topologies" / "two-hosts-switch.yaml"
 
 
@@ -33,9 +39,7 @@ def lab(lab_host: None, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
 
 @pytest.mark.parametrize("lab", ["ovs"], indirect=True)
 def test_frames_that_open_vswitch_drops_at_its_sockets_are_counted_there(lab: Machine) -> None:
-    for sock in packet_sockets(["charkha-two-hosts-switch-sw0"]).values():
-        with sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+    lab.run(sys.executable, "-c", _SHRINK)
     options = ("-b", "1M", "-e", "1M", "--iterations", 2, "--topology", "lab.yaml", "--out", "run")
     played = lab.charkha("bench", "all_reduce", "-n", 2, *options, timeout_s=100)
     assert played.code == 0, played.stderr
