@@ -13,7 +13,6 @@ from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import RunInterrupted
 from emulator.experiment.spec import Experiment
-from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser
@@ -132,16 +131,15 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
     if sweep is not None:
         from emulator.experiment.workload import planned_sweep
         from emulator.statistics.sweep import sweep_table, sweep_to_json
-        from emulator.views.terminal.sweep import render_sweep
+        from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
 
         planned = planned_sweep(sweep)
         table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
         if args.json:
             print_json(sweep_to_json(table) | found)
         else:
-            print(f"# {visible(headline(verdict))}")
-            print(render_sweep(table))
-            print(f"# Run folder: {visible(str(run.folder))}")
+            layout = getattr(args, "columns", NCCL_TESTS)
+            print_tables(*render_sweep(table, layout=layout, headline=headline(verdict), folder=str(run.folder)))
         return verdict
     from emulator.views.as_json.summary import summary_to_json
     from emulator.views.terminal.summary_table import render

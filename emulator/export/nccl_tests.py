@@ -1,9 +1,9 @@
 """A run in the two forms that nccl-tests writes, so that what reads those reads this: its table, and its JSON (`-J`).
 
 A table per collective and group size, a row per size and algorithm. Time is the mean cct, as nccl-tests averages.
-Charkha moves bytes and reduces nothing, so in-place and out-of-place are the same operation: the table has its one
-measurement in both places and says so, the JSON has null in place. Statistics per iteration are defined as nccl-tests
-defines them (nearest rank whatever the count, deviation of the population).
+In-place and out-of-place are the same operation: the table repeats the measurement, the JSON has null in place.
+Statistics per iteration are defined as nccl-tests defines them (nearest rank whatever the count, deviation of the
+population).
 
 Source: nccl-tests 2.19, src/util.cu (layout and names), doc/PERFORMANCE.md (factors).
 """
@@ -24,12 +24,10 @@ from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
 from emulator.statistics.nccl_conventions import count_elements, root_of
 from emulator.units import NS_PER_US
-from emulator.views.figures import nccl_number
+from emulator.views.nccl_table import NcclRow, nccl_table
 
 JSON_VERSION = 3
 """Of the layout of nccl-tests' JSON."""
-_MEASURES = ("time", "algbw", "busbw", "#wrong")
-_UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
 
 
 def to_text(run: Run) -> str:
@@ -83,38 +81,13 @@ def _tables(run: Run) -> list[list[MeasuredClass]]:
 
 
 def _table_lines(manifest: Manifest, rows: Sequence[MeasuredClass]) -> Iterator[str]:
-    first = rows[0]
     trials = manifest.trials
-    yield f"# Collective test starting: {first.label}"
-    yield (
-        f"# nRanks {first.members} minBytes {rows[0].size_bytes} maxBytes {rows[-1].size_bytes}"
-        f" warmup iters: {trials.warmup} iters: {trials.included} agg iters: 1 validation: 0 graph: 0"
-    )
-    yield f"# charkha run {manifest.run_id}; bytes are moved, nothing is reduced: in-place repeats out-of-place"
-    yield f"# algorithms: {', '.join(sorted({row.algorithm for row in rows if row.algorithm})) or 'none'}"
+    lines = [
+        NcclRow(row.kind, row.members, row.size_bytes, row.algorithm, _time_us(row), not row.early) for row in rows
+    ]
+    note = f"charkha run {manifest.run_id}"
+    yield from nccl_table(lines, label=rows[0].label, warmup=trials.warmup, iterations=trials.included, notes=[note])
     yield "#"
-    yield f"#{'':>54}  {'out-of-place':>28}  {'in-place':>28}"
-    yield _heading(("size", "count", "type", "redop", "root"), _MEASURES)
-    yield _heading(("(B)", "(elements)", "", "", ""), _UNITS)
-    yield from map(_row_line, rows)
-    speeds = [speed[1] for speed in map(_speed, rows) if speed is not None]
-    yield f"# Avg bus bandwidth    : {nccl_number(_mean(speeds))}"
-    yield "#"
-    yield f"# Collective test concluded: {first.label}"
-    yield "#"
-
-
-def _heading(first: Sequence[str], measures: Sequence[str]) -> str:
-    size, count, kind, operation, root = first
-    twice = "  ".join(f"{name:>7}" for name in (*measures, *measures))
-    return f"# {size:>10}  {count:>12}  {kind:>8}  {operation:>6}  {root:>6}  {twice}".rstrip()
-
-
-def _row_line(row: MeasuredClass) -> str:
-    algbw, busbw = _speed(row) or (None, None)
-    measures = f"{nccl_number(_time_us(row)):>7}  {nccl_number(algbw):>7}  {nccl_number(busbw):>7}  {'N/A':>7}"
-    root = root_of(row.kind)
-    return f"{row.size_bytes:>12}  {_count(row):>12}  {'uint8':>8}  {'none':>6}  {root:>6}  {measures}  {measures}"
 
 
 def _result(row: MeasuredClass) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A sweep over sizes: one row per size with its times and bandwidths, as nccl-tests defines them.
 
-Time is the mean cct over the iterations, as nccl-tests averages; algbw = size / time and 1 GB = 1e9 bytes.
+Time is the mean cct over the iterations, as nccl-tests averages; algbw = size / time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from emulator.run_folder.manifest import Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.collectives import MERGE_COLUMNS, merge
@@ -20,7 +21,9 @@ from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
 from emulator.trace.model import CommKind, IntArray
-from emulator.units import NS_PER_US
+from emulator.units import NS_PER_S, NS_PER_US
+
+_TIMES = ("time", "min", "max", "p50", "p95", "p99")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +34,26 @@ class SweepRow:
         size_bytes: array size as nccl-tests counts it.
         algorithm: collective algorithm used at this size.
         iterations: number of measurements.
-        time_us, min_us, max_us: mean, smallest and largest cct, µs.
-        p50_us, p95_us, p99_us: nearest-rank percentiles, µs; None if there are too few iterations.
+        time_ns, min_ns, max_ns: mean, smallest and largest cct.
+        p50_ns, p95_ns, p99_ns: nearest-rank percentiles; None if there are too few iterations.
         cv_percent: coefficient of variation of the cct, %.
-        algbw_gbps, busbw_gbps: 1e9 bytes per second, from `time_us`; None if unknown, because payload arrived
-            early (credits off), the time is not positive, or the group has one rank.
+        algbw_bytes_per_s, busbw_bytes_per_s: from `time_ns`; None if unknown, because payload arrived early (credits
+            off), the time is not positive, or the group has one rank.
         early: iterations in which payload arrived before a rank had posted.
     """
 
     size_bytes: int
     algorithm: str
     iterations: int
-    time_us: float
-    min_us: float
-    max_us: float
-    p50_us: float | None
-    p95_us: float | None
-    p99_us: float | None
+    time_ns: float
+    min_ns: int
+    max_ns: int
+    p50_ns: float | None
+    p95_ns: float | None
+    p99_ns: float | None
     cv_percent: float | None
-    algbw_gbps: float | None
-    busbw_gbps: float | None
+    algbw_bytes_per_s: float | None
+    busbw_bytes_per_s: float | None
     early: int
 
 
@@ -60,6 +63,7 @@ class SweepTable:
 
     Attributes:
         root: rank of the root; -1 if the collective has none.
+        trials: iterations that were measured, and those before them.
         counters: flow counters, summed over all flows.
         warnings: warning -> number of occurrences.
         dut: frames that the device under test dropped or marked.
@@ -70,15 +74,16 @@ class SweepTable:
     ranks: int
     root: int
     rows: Sequence[SweepRow]
+    trials: Trials = field(default_factory=Trials)
     counters: Mapping[str, int] = field(default_factory=dict)
     warnings: Mapping[str, int] = field(default_factory=dict)
     dut: Mapping[str, int] = field(default_factory=dict)
     device_frames: tuple[DeviceFrames, ...] = ()
 
     @property
-    def mean_busbw_gbps(self) -> float | None:
-        """nccl-tests' "Avg bus bandwidth": mean over the sizes that have one, 1e9 bytes per second."""
-        known = [row.busbw_gbps for row in self.rows if row.busbw_gbps is not None]
+    def mean_busbw_bytes_per_s(self) -> float | None:
+        """nccl-tests' "Avg bus bandwidth": mean over the sizes that have one."""
+        known = [row.busbw_bytes_per_s for row in self.rows if row.busbw_bytes_per_s is not None]
         return sum(known) / len(known) if known else None
 
 
@@ -101,45 +106,67 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         if np.any(mine):
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
             rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
-    counters = sum_flow_counters(run.table(Part.FLOWS))
     readings = run.table(Part.COUNTERS)
-    dut, frames = sum_dut_counters(readings, run.manifest), device_frames(readings, run.manifest)
-    return SweepTable(kind, ranks, root_of(kind), rows, counters, run.manifest.warnings, dut, frames)
+    return SweepTable(
+        kind,
+        ranks,
+        root_of(kind),
+        rows,
+        trials=run.manifest.trials,
+        counters=sum_flow_counters(run.table(Part.FLOWS)),
+        warnings=run.manifest.warnings,
+        dut=sum_dut_counters(readings, run.manifest),
+        device_frames=device_frames(readings, run.manifest),
+    )
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
-    micros = cct_ns / NS_PER_US
-    mean = float(np.mean(micros))
+    mean = float(np.mean(cct_ns))
     factor = busbw_factor(kind, members=ranks)
-    algbw = size_bytes / mean / 1e3 if factor is not None and not early and mean > 0 else None
-    spread = variation(micros)
+    algbw = size_bytes / mean * NS_PER_S if factor is not None and not early and mean > 0 else None
+    spread = variation(cct_ns)
     return SweepRow(
         size_bytes=size_bytes,
         algorithm=algorithm,
-        iterations=len(micros),
-        time_us=mean,
-        min_us=float(np.min(micros)),
-        max_us=float(np.max(micros)),
-        p50_us=percentile(micros, 0.5),
-        p95_us=percentile(micros, 0.95),
-        p99_us=percentile(micros, 0.99),
+        iterations=len(cct_ns),
+        time_ns=mean,
+        min_ns=int(np.min(cct_ns)),
+        max_ns=int(np.max(cct_ns)),
+        p50_ns=percentile(cct_ns, 0.5),
+        p95_ns=percentile(cct_ns, 0.95),
+        p99_ns=percentile(cct_ns, 0.99),
         cv_percent=None if spread is None else 100 * spread,
-        algbw_gbps=algbw,
-        busbw_gbps=None if algbw is None or factor is None else algbw * factor,
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=None if algbw is None or factor is None else algbw * factor,
         early=early,
     )
 
 
 def sweep_to_json(table: SweepTable) -> dict[str, Any]:
-    """The sweep as a JSON document, including the statistics that the printed table omits; unknown values are null."""
+    """The sweep as a JSON document, including the statistics that the printed table omits; unknown values are null.
+
+    Keys that end in _us and _gbps (1e9 bytes per second) are those of version 0.1; the next version drops them.
+    """
+    mean = table.mean_busbw_bytes_per_s
     return {
         "collective": table.kind.label,
         "ranks": table.ranks,
         "root": table.root,
-        "rows": [asdict(row) for row in table.rows],
-        "mean_busbw_gbps": table.mean_busbw_gbps,
+        "rows": [asdict(row) | _old_names(row) for row in table.rows],
+        "mean_busbw_bytes_per_s": mean,
+        "mean_busbw_gbps": _over(mean, 1e9),
         "counters": dict(table.counters),
         "dut": dict(table.dut),
         "warnings": dict(table.warnings),
         "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
     }
+
+
+def _old_names(row: SweepRow) -> dict[str, float | None]:
+    """Values under the names of version 0.1."""
+    times = {f"{name}_us": _over(getattr(row, f"{name}_ns"), NS_PER_US) for name in _TIMES}
+    return times | {f"{name}_gbps": _over(getattr(row, f"{name}_bytes_per_s"), 1e9) for name in ("algbw", "busbw")}
+
+
+def _over(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit

@@ -49,21 +49,6 @@ def percent_cell(fraction: float | None, *, digits: int = 1) -> str:
     return NONE if fraction is None else f"{100 * fraction:.{digits}f} %"
 
 
-def nccl_number(value: float | None) -> str:
-    """A number as nccl-tests prints it: at most seven characters up to ten million.
-
-    Two decimals, but four below 1 and fewer from 1,000 on; an exponent only where zeros would hide the value; `-` if
-    unknown.
-    """
-    if value is None:
-        return "-"
-    size = abs(value)
-    if 0 < size < 1e-4:
-        return f"{value:.1e}"
-    decimals = 4 if size < 1 else 2 if size < 1000 else 1 if size < 10_000 else 0
-    return f"{value:.{decimals}f}"
-
-
 def count_of(number: int, noun: str, plural: str = "") -> str:
     """`1 run`, `3 runs`; with a plural of its own, `2 classes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -33,6 +33,7 @@ def test_the_table_has_a_row_per_size(tmp_path: Path) -> None:
     lines = _bench(tmp_path, "all_reduce", "-n", 4, "-b", "1K", "-e", "16K", "--iterations", 5).splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     assert [row[0] for row in rows] == ["1024", "2048", "4096", "8192", "16384"]
+    assert {len(row) for row in rows} == {13}
     for row in rows:
         size, time_us, algbw, busbw = int(row[0]), float(row[5]), float(row[6]), float(row[7])
         assert algbw == pytest.approx(size / time_us / 1e3, rel=0.01, abs=0.006)
@@ -51,10 +52,10 @@ def test_times_are_means_of_the_samples(tmp_path: Path) -> None:
             both = [one for one in rows if (one["iteration"], one["instance"]) == (iteration, number)]
             times.append(max(one["done_ns"] for one in both) - max(one["post_ns"] for one in both))
         assert row["iterations"] == 5
-        assert row["time_us"] == pytest.approx(sum(times) / 5 / 1e3)
-        assert (row["min_us"], row["max_us"]) == (min(times) / 1e3, max(times) / 1e3)
-        assert row["busbw_gbps"] == pytest.approx(row["size_bytes"] / row["time_us"] / 1e3)
-        assert row["p99_us"] is None
+        assert row["time_ns"] == pytest.approx(sum(times) / 5)
+        assert (row["min_ns"], row["max_ns"]) == (min(times), max(times))
+        assert row["busbw_bytes_per_s"] == pytest.approx(row["size_bytes"] / row["time_ns"] * 1e9)
+        assert row["p99_ns"] is None
 
 
 @pytest.mark.slow
@@ -62,19 +63,19 @@ def test_times_are_means_of_the_samples(tmp_path: Path) -> None:
 def test_every_collective_is_swept(kind: str, tmp_path: Path) -> None:
     document = _bench_json(tmp_path, kind, "-n", 3, "-b", "96", "-e", "3K", "-f", 8, "--iterations", 3)
     for row in document["rows"]:
-        assert row["time_us"] > 0
+        assert row["time_ns"] > 0
         if kind == "barrier":
-            assert row["busbw_gbps"] is None
+            assert row["busbw_bytes_per_s"] is None
             continue
         factor = 2 / 3 if kind in SHARDED else FACTORS[kind]
-        assert row["busbw_gbps"] == pytest.approx(factor * row["size_bytes"] / row["time_us"] / 1e3)
+        assert row["busbw_bytes_per_s"] == pytest.approx(factor * row["size_bytes"] / row["time_ns"] * 1e9)
     sizes = [row["size_bytes"] for row in document["rows"]]
     assert sizes == ([0] if kind == "barrier" else [96, 768])
 
 
 def test_one_rank_has_no_speed(tmp_path: Path) -> None:
     document = _bench_json(tmp_path, "all_reduce", "-n", 1, "-b", 8, "-e", 16, "--iterations", 3)
-    assert [row["busbw_gbps"] for row in document["rows"]] == [None, None]
+    assert [row["busbw_bytes_per_s"] for row in document["rows"]] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.trace.collective_names import COLLECTIVES
 
+LAYOUTS = ("nccl-tests", "charkha")
+
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
@@ -37,6 +39,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_options(parser, GROUPS)
     add_output_options(parser)
+    parser.add_argument("--columns", choices=LAYOUTS, default=LAYOUTS[0], advanced=True, help="layout of the table")
     parser.add_explain("sweep", "campaign_table", advanced=True)
     parser.set_defaults(handler=run)
 

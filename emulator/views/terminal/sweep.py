@@ -1,27 +1,23 @@
-"""The table of a sweep in the layout of nccl-tests.
-
-Charkha moves bytes and sums nothing: the type is uint8, the operation is none, and there is no result to check (#wrong
-is N/A).
-"""
+"""A sweep for a terminal: in the layout of nccl-tests, or with the columns of Charkha."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
+
+from rich.console import RenderableType
 
 from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.flow_counters import describe_flow_counters
-from emulator.statistics.nccl_conventions import count_elements
 from emulator.statistics.sweep import SweepRow, SweepTable
+from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
-from emulator.views.columns import Header, explain
-from emulator.views.figures import describe_warning, nccl_number
+from emulator.views.columns import Column, Header, bold, explain
+from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
+from emulator.views.nccl_table import NcclRow, nccl_table
+from emulator.views.terminal.table import FittedTable
 
-_HEADER = (
-    "#                                                              out-of-place                       ",
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        ",
-)
+NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
+LAYOUTS = (NCCL_TESTS, CHARKHA)
 _GIGABYTES = "GB/s, 1e9 bytes per second"
 _HEADERS = (
     Header("size", "array size as nccl-tests counts it", unit="bytes"),
@@ -30,45 +26,75 @@ _HEADERS = (
     Header("redop", "reduction; always none: nothing is summed"),
     Header("root", "rank of the root; -1 if the collective has none"),
     Header("time", "mean cct over the iterations; cct = last done - last post over the ranks", unit="µs"),
-    Header("algbw", "algorithm bandwidth: size / time; - if payload arrived early (--credits off)", unit=_GIGABYTES),
+    Header("algbw", "algorithm bandwidth: size / time; N/A if payload arrived early (--credits off)", unit=_GIGABYTES),
     Header("busbw", f"bus bandwidth: algbw × {BUSBW_FACTOR}", unit=_GIGABYTES),  # noqa: RUF001
     Header("#wrong", "wrong elements; always N/A: there is no result to check"),
-    Header("out-of-place", "without a reduction, in-place and out-of-place are the same: there is one measurement"),
+    Header("in-place", "without a reduction, in-place and out-of-place are the same: it repeats out-of-place"),
 )
-EXPLAIN = explain(_HEADERS, title="The layout is that of nccl-tests, a line for each size:")
+_COLUMNS: tuple[Column[SweepRow], ...] = (
+    Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
+    Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm, is_number=False, sacrifice=4),
+    Column("count", "measured iterations", cell=lambda row: str(row.iterations), sacrifice=3),
+    Column("mean", "mean cct", cell=lambda row: duration_cell(row.time_ns), style=bold),
+    Column("min", "smallest cct", cell=lambda row: duration_cell(row.min_ns), sacrifice=2),
+    Column("p50", "median of the cct", cell=lambda row: duration_cell(row.p50_ns), is_optional=True),
+    Column("p95", "95th percentile", cell=lambda row: duration_cell(row.p95_ns), is_optional=True, sacrifice=1),
+    Column("p99", "99th percentile", cell=lambda row: duration_cell(row.p99_ns), is_optional=True),
+    Column("max", "largest cct", cell=lambda row: duration_cell(row.max_ns), sacrifice=2),
+    Column("cv\n%", "coefficient of variation", cell=lambda row: number_cell(row.cv_percent), is_optional=True),
+    Column("algbw\nGB/s", "size / mean", cell=lambda row: rate_cell(row.algbw_bytes_per_s), sacrifice=5),
+    Column(
+        "busbw\nGB/s",
+        f"bus bandwidth: algbw × {BUSBW_FACTOR}",  # noqa: RUF001
+        cell=lambda row: rate_cell(row.busbw_bytes_per_s),
+        unit="1e9 bytes per second",
+        style=bold,
+    ),
+)
+EXPLAIN = "\n\n".join(
+    (
+        explain(_HEADERS, title="The layout is that of nccl-tests, a line for each size:"),
+        explain(_COLUMNS, title=f"With --columns {CHARKHA}; cct = last done - last post over the ranks:"),
+    )
+)
 
 
-def render_sweep(table: SweepTable) -> str:
-    """The table as text: rows of numbers between lines that start with `#`."""
-    return "\n".join(_lines(table))
+def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) -> Iterator[RenderableType]:
+    """Tables and lines, to be printed one below the other.
+
+    Args:
+        table: the sweep.
+        layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
+        headline: the verdict.
+        folder: where the run is.
+    """
+    mark = "# " if layout == NCCL_TESTS else ""
+    yield mark + headline
+    if not table.rows:
+        yield f"{mark}Nothing was measured"
+    elif layout == NCCL_TESTS:
+        yield "\n".join(_as_nccl_tests(table))
+    else:
+        yield FittedTable(_COLUMNS, table.rows)
+    yield from (mark + note for note in (*_notes(table), f"Run folder: {folder}"))
 
 
-def _lines(table: SweepTable) -> Iterator[str]:
-    yield f"# {table.kind.label}, {table.ranks} ranks; bytes are moved, nothing is summed"
-    yield f"# algorithms: {_algorithms(table.rows)}"
-    yield "#"
-    yield from _HEADER
-    for row in table.rows:
-        elements = count_elements(table.kind, size_bytes=row.size_bytes, members=table.ranks)
-        yield (
-            f"{row.size_bytes:>12}  {elements:>12}  {'uint8':>8}  {'none':>6}  {table.root:>6}  "
-            f"{nccl_number(row.time_us):>7} {nccl_number(row.algbw_gbps):>7} {nccl_number(row.busbw_gbps):>7}"
-            f" {'N/A':>7}"
-        )
-    yield f"# Avg bus bandwidth    : {nccl_number(table.mean_busbw_gbps)}"
+def _as_nccl_tests(table: SweepTable) -> Iterator[str]:
+    rows = [
+        NcclRow(table.kind, table.ranks, row.size_bytes, row.algorithm, row.time_ns / NS_PER_US, not row.early)
+        for row in table.rows
+    ]
+    trials = table.trials
+    return nccl_table(rows, label=table.kind.label, warmup=trials.warmup, iterations=trials.included)
+
+
+def _notes(table: SweepTable) -> Iterator[str]:
     early = sum(row.early for row in table.rows)
     if early:
-        yield f"# {early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
+        yield f"{early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
     if table.counters:
-        yield f"# Flows: {describe_flow_counters(table.counters)}"
+        yield f"Flows: {describe_flow_counters(table.counters)}"
     if device := describe_device(table.device_frames, table.dut):
-        yield f"# DUT: {device}"
+        yield f"DUT: {device}"
     for what, count in table.warnings.items():
-        yield f"# Warning: {describe_warning(what, count)}"
-
-
-def _algorithms(rows: Sequence[SweepRow]) -> str:
-    """`direct up to 4096 B, then ring`."""
-    changes = [row for row, after in pairwise(rows) if row.algorithm != after.algorithm]
-    parts = [f"{row.algorithm} up to {row.size_bytes} B" for row in changes]
-    return ", then ".join([*parts, rows[-1].algorithm]) if rows else "none"
+        yield f"Warning: {describe_warning(what, count)}"

@@ -87,7 +87,7 @@ def test_a_table_for_each_collective_and_group_size(tmp_path: Path) -> None:
 def test_payload_that_ran_ahead_has_no_speed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective([0, 0], [1000, 1000], early=True))
     [row] = parse(to_text(run))
-    assert (row["algbw"], row["busbw"]) == ("-", "-")
+    assert (row["algbw"], row["busbw"]) == ("N/A", "N/A")
     document = json.loads(to_json(run))
     assert document["results"][0]["out_of_place"]["bus_bw"] is None
     assert document["average_bus_bandwidth"]["bandwidth"] is None

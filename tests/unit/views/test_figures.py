@@ -15,7 +15,6 @@ from emulator.views.figures import (
     describe_warning,
     duration_cell,
     link_rate_cell,
-    nccl_number,
     number_cell,
     percent_cell,
     rate_cell,
@@ -77,27 +76,6 @@ def test_rates_of_links_have_their_unit(value: float, text: str) -> None:
 )
 def test_a_fraction_is_shown_as_a_percentage(fraction: float, digits: int, text: str) -> None:
     assert percent_cell(fraction, digits=digits) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"),
-        (0, "0.0000"),
-        (0.00001, "1.0e-05"),
-        (0.5, "0.5000"),
-        (20, "20.00"),
-        (1050, "1050.0"),
-        (12_345.6, "12346"),
-    ],
-)
-def test_numbers_of_nccl_tests(value: float | None, text: str) -> None:
-    assert nccl_number(value) == text
-
-
-@given(st.floats(1e-99, 9_999_999))
-def test_numbers_of_nccl_tests_fit_their_column(value: float) -> None:
-    assert len(nccl_number(value)) <= 7
 
 
 @pytest.mark.parametrize(

@@ -1,76 +1,98 @@
-"""The table of a sweep in the layout of nccl-tests."""
+"""A sweep on the terminal, in both layouts."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from emulator.statistics.sweep import SweepRow, SweepTable, sweep_table
+from emulator.run_folder.manifest import Trials
+from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.trace.model import CommKind
-from emulator.views.terminal.sweep import render_sweep
-from tests.support.runs import collective, write_run
-
-GOLDEN = """\
-# all_reduce, 4 ranks; bytes are moved, nothing is summed
-# algorithms: direct up to 1024 B, then ring
-#
-#                                                              out-of-place                       
-#       size         count      type   redop    root     time   algbw   busbw  #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        
-        1024          1024     uint8    none      -1    20.00  0.0512  0.0768     N/A
-     1048576       1048576     uint8    none      -1   1050.0  0.9986    1.50     N/A
-# Avg bus bandwidth    : 0.7874"""  # noqa: W291
-
-
-def swept(tmp_path: Path, **fields: Any) -> SweepTable:
-    """Two sizes by four ranks: cct 15 and 25 us, 1,000 and 1,100 us; and a warm-up that does not count."""
-    samples = []
-    for iteration, times in ((-1, (9e6, 9e6)), (0, (15_000, 1_000_000)), (1, (25_000, 1_100_000))):
-        for instance, (time, algorithm) in enumerate(zip(times, ("direct", "ring"), strict=True)):
-            mine = {"iteration": iteration, "instance": instance, "index_in_group": instance, "algorithm": algorithm}
-            samples += collective([100, 50, 0, 70], [100 + int(time)] * 4, **mine | fields)
-    run = write_run(tmp_path / "run", samples)
-    return sweep_table(run, kind=CommKind.ALL_REDUCE, ranks=4, sizes=[1024, 1 << 20])
+from emulator.views.terminal.sweep import CHARKHA, EXPLAIN, LAYOUTS, NCCL_TESTS, render_sweep
 
 
 def row(**fields: Any) -> SweepRow:
     known: dict[str, Any] = {
-        "size_bytes": 8,
+        "size_bytes": 1 << 20,
         "algorithm": "ring",
         "iterations": 2,
-        "time_us": 5.0,
-        "min_us": 4.0,
-        "max_us": 6.0,
-        "p50_us": 4.0,
-        "p95_us": None,
-        "p99_us": None,
-        "cv_percent": None,
-        "algbw_gbps": 1.0,
-        "busbw_gbps": 2.0,
+        "time_ns": 1_050_000.0,
+        "min_ns": 1_000_000,
+        "max_ns": 1_100_000,
+        "p50_ns": 1_000_000.0,
+        "p95_ns": None,
+        "p99_ns": None,
+        "cv_percent": 6.7,
+        "algbw_bytes_per_s": 1e9,
+        "busbw_bytes_per_s": 1.5e9,
         "early": 0,
     }
     return SweepRow(**known | fields)
 
 
-def test_the_table_is_laid_out_as_nccl_tests_does(tmp_path: Path) -> None:
-    assert render_sweep(swept(tmp_path)) == GOLDEN
+def table(*rows: SweepRow, **fields: Any) -> SweepTable:
+    return SweepTable(CommKind.ALL_REDUCE, 4, -1, rows, Trials(3, 1, 2), **fields)
 
 
-@pytest.mark.parametrize(
-    ("kind", "count"),
-    [
-        (CommKind.ALL_REDUCE, 800),
-        (CommKind.BROADCAST, 800),
-        (CommKind.REDUCE, 800),
-        (CommKind.ALL_GATHER, 100),
-        (CommKind.REDUCE_SCATTER, 100),
-        (CommKind.ALL_TO_ALL, 100),
-        (CommKind.GATHER, 100),
-        (CommKind.SCATTER, 100),
-    ],
-)
-def test_count_is_that_of_one_rank_where_ranks_have_parts(kind: CommKind, count: int) -> None:
-    line = render_sweep(SweepTable(kind, 8, -1, [row(size_bytes=800)])).splitlines()[6]
-    assert line.split()[:2] == ["800", str(count)]
+def shown(swept: SweepTable, layout: str) -> list[str]:
+    text = io.StringIO()
+    out = Console(file=text, width=100, markup=False)
+    for one in render_sweep(swept, layout=layout, headline="PASS: fast", folder="runs/x"):
+        out.print(one, highlight=False, soft_wrap=isinstance(one, str))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def numbers(lines: list[str]) -> Iterator[list[str]]:
+    return (line.split() for line in lines if line and not line.startswith("#"))
+
+
+def test_all_that_is_not_a_row_of_nccl_tests_is_a_comment() -> None:
+    lines = shown(table(row(), row(size_bytes=2 << 20)), NCCL_TESTS)
+    assert [words[0] for words in numbers(lines)] == ["1048576", "2097152"]
+    assert all(len(words) == 13 for words in numbers(lines))
+    assert lines[0] == "# PASS: fast"
+    assert "# nRanks 4 minBytes 1048576 maxBytes 2097152 warmup iters: 1 iters: 2" in lines[2]
+    assert lines[-1] == "# Run folder: runs/x"
+
+
+def test_the_columns_of_charkha_have_percentiles_and_variation() -> None:
+    lines = shown(table(row(p99_ns=1_090_000.0)), CHARKHA)
+    assert lines[0] == "PASS: fast"
+    heading = " ".join(lines[1:3]).split()
+    assert {"mean", "min", "p50", "p99", "max", "cv", "busbw", "GB/s"} <= set(heading)
+    assert "p95" not in heading  # no row has one
+    cells = "1 MiB ring 2 1.05 ms 1 ms 1 ms 1.09 ms 1.1 ms 6.70 1.00 1.50"
+    assert cells in [" ".join(line.split()) for line in lines]
+    assert lines[-1] == "Run folder: runs/x"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_notes_stand_below_the_table(layout: str) -> None:
+    mark = "# " if layout == NCCL_TESTS else ""
+    found = table(
+        row(early=2),
+        row(early=2),
+        counters={"packets": 2000, "retransmits": 3, "timeouts": 0},
+        warnings={"the kernel was mean": 2},
+    )
+    assert shown(found, layout)[-4:] == [
+        f"{mark}4 measurements without bandwidth: payload arrived before a rank had posted (credits are off)",
+        f"{mark}Flows: packets 2,000, retransmits 3, timeouts 0",
+        f"{mark}Warning: the kernel was mean (2 times)",
+        f"{mark}Run folder: runs/x",
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_measured_is_said(layout: str) -> None:
+    mark = "# " if layout == NCCL_TESTS else ""
+    assert shown(table(), layout) == [f"{mark}PASS: fast", f"{mark}Nothing was measured", f"{mark}Run folder: runs/x"]
+
+
+def test_both_layouts_are_explained() -> None:
+    assert "--columns charkha" in EXPLAIN
+    assert all(name in EXPLAIN for name in ("#wrong", "in-place", "cv"))
