@@ -15,6 +15,7 @@ PACKAGES = {
     "tc": "iproute2",
     "bridge": "iproute2",
     "ethtool": "ethtool",
+    "nft": "nftables",
     "sysctl": "procps",
     "setpriv": "util-linux",
     "taskset": "util-linux",

@@ -126,6 +126,8 @@ rules:
         ("drop: {every: 0}", 2, "rules[0].drop.every: expected int >= 1"),
         ("mark: {share: 1%, burst: 16K}", 2, "rules[0].mark: burst needs above"),
         ("{drop: {every: 2}, traffic: tcp}", 2, "rules[0].traffic: 'tcp' is not one of any, roce"),
+        ("{shape: {rate: 90%, queue: deep}}", 2, "rules[0].shape.queue: 'deep' is not a size"),
+        ("drop: {share: 1/0%}", 2, "rules[0].drop.share: '1/0%' is not a share"),
         ("state: down", 2, "rules[0].state: needs a port"),
         ("delay: {time: 5}", 2, "rules[0].delay.time: has no unit: write one as in 100us"),
         ("delay: {time: 5 weeks}", 2, "rules[0].delay.time: '5 weeks' is not a time"),
