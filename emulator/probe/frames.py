@@ -1,4 +1,4 @@
-"""Crafted frames: one for every way a device under test may treat a frame of its own accord."""
+"""Crafts the frames of a probe: tags, marks, flow control, checksums and sizes that devices treat differently."""
 
 from __future__ import annotations
 
@@ -29,13 +29,20 @@ _V4, _V6, _UDP = 20, 40, 8
 _CNP = "CNP"
 VLAN = 100
 SIZES = (46, 47, 63, 64, 65, 127, 128, 255, 511, 1023)
-"""Bytes of an IP packet, besides those about the MTU; 46 fill the shortest frame."""
+"""Lengths of IP packets in bytes, in addition to those near the MTU; 46 fill the shortest frame."""
 _Made: TypeAlias = Iterator[tuple[str, str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Between which ends frames go: MAC and IP addresses, and bytes that an IP packet may have on the first link."""
+    """The path of the frames.
+
+    Attributes:
+        source_mac, source: addresses of the sender.
+        next_mac: MAC address of the first hop.
+        destination: IP address of the receiver.
+        mtu: largest IP packet on the first link, bytes.
+    """
 
     source_mac: str
     next_mac: str
@@ -45,13 +52,18 @@ class Wire:
 
     @property
     def is_v6(self) -> bool:
-        """Whether it is IPv6."""
+        """Whether the addresses are IPv6."""
         return ":" in self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A frame, what it is about, and bytes by which it is known again whatever became of its headers."""
+    """A crafted frame.
+
+    Attributes:
+        group, name: for reports.
+        fingerprint: bytes that identify the frame at the receiver, even if its headers have changed.
+    """
 
     group: str
     name: str
@@ -60,12 +72,12 @@ class Probe:
 
 
 def probes(wire: Wire) -> Iterator[Probe]:
-    """All of them, in groups."""
+    """All frames of a probe, group by group."""
     return _Maker(wire).all()
 
 
 class _Maker:
-    """Makes one frame after the other; `_mark` is that of the next."""
+    """Crafts one frame after the other; `_mark` identifies the next one."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire, self._number = wire, 0
@@ -85,10 +97,10 @@ class _Maker:
             self._sizes,
         ):
             for group, name, frame in make():
-                yield Probe(group, name, frame, self._known_by(group))
+                yield Probe(group, name, frame, self._fingerprint(group))
                 self._number += 1
 
-    def _known_by(self, group: str) -> bytes:
+    def _fingerprint(self, group: str) -> bytes:
         return self._notification()[5:12] + CNP_PAYLOAD if group == _CNP else self._mark
 
     def _vlans(self) -> _Made:
@@ -108,7 +120,7 @@ class _Maker:
             yield "ECN", name, self._ether(self._roce(traffic_class=26 << 2 | value))
 
     def _flow_control(self) -> _Made:
-        """Frames that a switch takes for itself: they must come out nowhere."""
+        """Frames that a switch consumes and does not forward."""
         for name, opcode, times in (
             ("PAUSE", _PAUSE, [1]),
             ("PAUSE, 0 quanta", _PAUSE, [0]),
@@ -132,18 +144,22 @@ class _Maker:
         good = bytes(self._roce().payload.payload)
         bad = good[:-ICRC_BYTES] + bytes(byte ^ 0xFF for byte in good[-ICRC_BYTES:])
         yield "checksums", "bad ICRC", self._ether(self._ip() / self._udp(port=UDP_PORT) / Raw(bad))
-        yield "checksums", "bad UDP checksum", self._ether(self._ip() / self._udp(chksum=0xBAD) / Raw(self._text()))
-        if not self._wire.is_v6:  # where a UDP checksum of 0 is none, and IP has one
-            yield "checksums", "no UDP checksum", self._ether(self._ip() / self._udp(chksum=0) / Raw(self._text()))
-            yield "checksums", "bad IP checksum", self._ether(self._ip(chksum=0xBAD) / self._udp() / Raw(self._text()))
-        yield "checksums", "TTL 1", self._ether(self._ip(ttl=1) / self._udp() / Raw(self._text()))
+        yield "checksums", "bad UDP checksum", self._ether(self._ip() / self._udp(chksum=0xBAD) / Raw(self._body()))
+        if not self._wire.is_v6:  # only there, a UDP checksum of 0 means none, and IP has a checksum
+            yield "checksums", "no UDP checksum", self._ether(self._ip() / self._udp(chksum=0) / Raw(self._body()))
+            yield (
+                "checksums",
+                "bad IP checksum",
+                self._ether(self._ip(chksum=0xBAD) / self._udp() / Raw(self._body())),
+            )
+        yield "checksums", "TTL 1", self._ether(self._ip(ttl=1) / self._udp() / Raw(self._body()))
 
     def _sizes(self) -> _Made:
         mtu, headers = self._wire.mtu, self._header_bytes + _UDP
         for size in (*SIZES, mtu - 1, mtu, mtu + 1):
             if headers + len(self._mark) <= size <= mtu + 1:
                 about = {mtu: " (MTU)", mtu + 1: " (one over the MTU)"}.get(size, "")
-                packet = self._ip() / self._udp() / Raw(self._text(size - headers))
+                packet = self._ip() / self._udp() / Raw(self._body(size - headers))
                 yield "size", f"{size:,} bytes{about}", self._ether(packet)
 
     # Parts of frames.
@@ -152,7 +168,7 @@ class _Maker:
     def _header_bytes(self) -> int:
         return _V6 if self._wire.is_v6 else _V4
 
-    def _text(self, size: int = 32) -> bytes:
+    def _body(self, size: int = 32) -> bytes:
         """A payload that begins with the mark."""
         return (self._mark + bytes(range(256)) * (size // 256 + 1))[:size]
 
@@ -173,7 +189,7 @@ class _Maker:
 
     def _roce(self, *, traffic_class: int = 0) -> Any:
         """A valid RoCEv2 SEND of one packet."""
-        packet = pack_packet(Bth(Opcode.RC_SEND_ONLY, Psn(0), PROBE_QP), payload=self._text())
+        packet = pack_packet(Bth(Opcode.RC_SEND_ONLY, Psn(0), PROBE_QP), payload=self._body())
         return self._with_icrc(packet, traffic_class=traffic_class)
 
     def _with_icrc(self, packet: bytes, *, traffic_class: int) -> Any:

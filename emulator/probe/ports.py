@@ -1,4 +1,4 @@
-"""An interface as probes see it: whole frames in and out, in the namespace it is in."""
+"""Sends and receives whole frames at an interface, in its network namespace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Self
 
@@ -32,13 +32,16 @@ _LARGEST = 1 << 16
 class Refusal(Enum):
     """Why a frame did not leave this host."""
 
-    TOO_LONG = "it is longer than the interface sends"
-    QUEUE = "the interface's own queue dropped it, as a shaper does with what is over its MTU"
+    TOO_LONG = "it is longer than the MTU of the interface"
+    QUEUE = "the queue of the interface dropped it, as a shaper does with frames above the MTU"
 
 
 @contextlib.contextmanager
 def inside(namespace: str | None) -> Iterator[None]:
-    """This thread stands in a namespace meanwhile; None: where it is.
+    """Run the body of the `with` in a network namespace.
+
+    Args:
+        namespace: its name; None for the present one.
 
     Raises:
         HostError: it cannot be entered.
@@ -51,18 +54,33 @@ def inside(namespace: str | None) -> Iterator[None]:
         try:
             netns.setns(namespace)
         except OSError as error:
-            raise HostError(f"namespace {namespace} cannot be entered ({error}): run it as root") from error
+            raise HostError(f"namespace {namespace} cannot be entered ({error}): run the command with sudo") from error
         yield
     finally:
         netns.setns(own)
         os.close(own)
 
 
+def with_vlan_tag(frame: bytes, control: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """A frame as it was on the wire: the kernel removes the VLAN tag, and reports it in the control messages."""
+    for level, kind, value in control:
+        if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA):
+            status, *_, tag, protocol = _AUXDATA.unpack_from(value)
+            if status & _STATUS_VLAN_VALID:
+                protocol = protocol if status & _STATUS_VLAN_TPID_VALID else 0x8100
+                return frame[:_MACS] + struct.pack("!HH", protocol, tag) + frame[_MACS:]
+    return frame
+
+
 class ProbePort:
     """A context manager around a packet socket at an interface.
 
+    Args:
+        device: the interface.
+        namespace: its network namespace; None for the present one.
+
     Raises:
-        HostError: there is no such interface, or no right to look at it.
+        HostError: the interface does not exist, or the user lacks the privilege.
     """
 
     def __init__(self, device: str, namespace: str | None = None) -> None:
@@ -71,7 +89,7 @@ class ProbePort:
             try:
                 self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK)
             except PermissionError as error:
-                raise HostError("probes need CAP_NET_RAW: run it as root") from error
+                raise HostError("probes need CAP_NET_RAW: run the command with sudo") from error
         try:
             self._socket.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
             self._socket.bind((device, _ETH_P_ALL))
@@ -81,7 +99,7 @@ class ProbePort:
         except OSError as error:
             self._socket.close()
             raise HostError(
-                f"interface {device} cannot be used ({error.strerror}): `ip link` shows those here"
+                f"interface {device} cannot be used ({error.strerror}): `ip link` lists the interfaces"
             ) from error
 
     def __enter__(self) -> Self:
@@ -92,38 +110,41 @@ class ProbePort:
 
     @property
     def mac(self) -> str:
-        """Its own address."""
-        answer = self._ask(_SIOCGIFHWADDR, bytes(24))
-        return ":".join(f"{byte:02x}" for byte in answer[18:24])
+        """The MAC address of the interface."""
+        reply = self._ioctl(_SIOCGIFHWADDR, bytes(24))
+        return ":".join(f"{byte:02x}" for byte in reply[18:24])
 
     @property
     def mtu(self) -> int:
-        """Bytes of an IP packet that it sends."""
-        (mtu,) = struct.unpack_from("=i", self._ask(_SIOCGIFMTU, bytes(24)), 16)
+        """The MTU of the interface, bytes of an IP packet."""
+        (mtu,) = struct.unpack_from("=i", self._ioctl(_SIOCGIFMTU, bytes(24)), 16)
         return int(mtu)
 
     @contextlib.contextmanager
-    def mtu_of(self, mtu: int) -> Iterator[None]:
-        """The interface sends packets one in bytes meanwhile.
+    def with_mtu(self, mtu: int) -> Iterator[None]:
+        """Set the MTU of the interface during the body of the `with`.
 
         Raises:
-            HostError: it cannot.
+            HostError: the interface does not support it.
         """
         before = self.mtu
         try:
-            self._ask(_SIOCSIFMTU, struct.pack("=i20x", mtu))
+            self._ioctl(_SIOCSIFMTU, struct.pack("=i20x", mtu))
         except OSError as error:
             raise HostError(f"{self.device} cannot send {mtu} bytes ({error.strerror})") from error
         try:
             yield
         finally:
-            self._ask(_SIOCSIFMTU, struct.pack("=i20x", before))
+            self._ioctl(_SIOCSIFMTU, struct.pack("=i20x", before))
 
     def send(self, frame: bytes) -> Refusal | None:
-        """Send a frame; why not, where this host keeps it.
+        """Send a frame.
+
+        Returns:
+            None, or why the frame did not leave this host.
 
         Raises:
-            HostError: the interface cannot send at all.
+            HostError: the interface cannot send.
         """
         try:
             self._socket.send(frame)
@@ -132,15 +153,16 @@ class ProbePort:
                 return Refusal.TOO_LONG
             if error.errno == errno.ENOBUFS:
                 return Refusal.QUEUE
-            raise HostError(f"{self.device} cannot send ({error.strerror}): ip link set {self.device} up") from error
+            raise HostError(f"{self.device} cannot send ({error.strerror}): `ip link set {self.device} up`") from error
         return None
 
     def received(self, fingerprint: bytes, *, within_s: float, more_within_s: float) -> list[bytes]:
-        """Frames with these bytes that came in, VLAN tag included.
+        """Received frames that contain a fingerprint, VLAN tag included.
 
         Args:
-            within_s: wait so long for the first.
-            more_within_s: then so long for copies of it.
+            fingerprint: the bytes.
+            within_s: how long to wait for the first frame.
+            more_within_s: how long to wait for copies after each.
         """
         found: list[bytes] = []
         deadline = time.monotonic() + within_s
@@ -153,29 +175,23 @@ class ProbePort:
                 deadline = min(deadline, time.monotonic() + more_within_s)
         return found
 
-    def forget(self) -> None:
-        """What came in so far is none of the next frame's."""
+    def discard_received(self) -> None:
+        """Discard the frames received so far."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(_LARGEST)
 
     def _take(self) -> bytes | None:
-        """A frame as it was on the wire: the kernel takes the tag out, and tells it beside."""
+        """The next received frame; None for a frame that this host sends."""
         frame, control, _, where = self._socket.recvmsg(_LARGEST, socket.CMSG_SPACE(_AUXDATA.size))
         if where[2] == _PACKET_OUTGOING:
             return None
-        for level, kind, value in control:
-            if (level, kind) == (_SOL_PACKET, _PACKET_AUXDATA):
-                status, *_, tag, protocol = _AUXDATA.unpack_from(value)
-                if status & _STATUS_VLAN_VALID:
-                    protocol = protocol if status & _STATUS_VLAN_TPID_VALID else 0x8100
-                    return frame[:_MACS] + struct.pack("!HH", protocol, tag) + frame[_MACS:]
-        return frame
+        return with_vlan_tag(frame, control)
 
-    def _ask(self, question: int, argument: bytes) -> bytes:
-        answer: bytes = fcntl.ioctl(self._socket, question, self.device.encode().ljust(16, b"\0") + argument)
-        return answer
+    def _ioctl(self, request: int, argument: bytes) -> bytes:
+        reply: bytes = fcntl.ioctl(self._socket, request, self.device.encode().ljust(16, b"\0") + argument)
+        return reply
 
     def _socket_index(self) -> int:
-        (index,) = struct.unpack_from("=i", self._ask(0x8933, bytes(24)), 16)  # SIOCGIFINDEX
+        (index,) = struct.unpack_from("=i", self._ioctl(0x8933, bytes(24)), 16)  # SIOCGIFINDEX
         return int(index)

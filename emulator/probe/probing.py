@@ -1,9 +1,9 @@
-"""Sends one crafted frame after the other, and looks at the other side for what becomes of it."""
+"""Sends crafted frames one at a time, and compares what the other side receives."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from emulator.planner.network.header_overhead import DEFAULT_MTU
@@ -13,7 +13,7 @@ from emulator.probe.side import Side
 from emulator.probe.verdict import Outcome, Verdict, judge
 
 WAIT_S, COPIES_S = 0.1, 0.005
-"""How long a frame may be on its way, and how long copies of it may come after it."""
+"""How long to wait for a frame, and then for copies of it."""
 _ETHERNET_BYTES = 14
 
 
@@ -21,10 +21,10 @@ def probe_between(near: Side, far: Side, *, next_mac: str | None, interval_s: fl
     """Send every probe from one interface to another.
 
     Args:
-        near: where frames go in.
-        far: where they come out.
+        near: interface that sends.
+        far: interface that receives.
         next_mac: MAC address of the first hop; None: from the lab, else that of `far`.
-        interval_s: least time from frame to frame.
+        interval_s: shortest time between frames.
         raises_mtu: as for `probe_all`.
 
     Raises:
@@ -48,37 +48,36 @@ def probe_all(
     *,
     interval_s: float,
     raises_mtu: bool,
-    told: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """A verdict on each frame, in order.
+    """The verdicts on frames, in their order.
 
     Args:
-        interval_s: least time from frame to frame.
-        raises_mtu: raise the sender's MTU by what the one longer frame needs, while it is sent.
-        told: called with each as it is known.
+        sender, receiver: the interfaces.
+        probes: the frames.
+        interval_s: shortest time between frames.
+        raises_mtu: raise the MTU of the sender for frames longer than it, while they are sent.
 
     Raises:
-        HostError: an interface went down.
+        HostError: an interface goes down.
     """
     verdicts: list[Verdict] = []
     for probe in probes:
-        begun = time.monotonic()
+        started = time.monotonic()
         verdicts.append(_probe(sender, receiver, probe, raises_mtu=raises_mtu))
-        told(verdicts[-1])
-        time.sleep(max(0.0, interval_s - (time.monotonic() - begun)))
+        time.sleep(max(0.0, interval_s - (time.monotonic() - started)))
     return verdicts
 
 
 def _probe(sender: ProbePort, receiver: ProbePort, probe: Probe, *, raises_mtu: bool) -> Verdict:
-    receiver.forget()
+    receiver.discard_received()
     refusal = sender.send(probe.frame)
     if refusal is Refusal.TOO_LONG and raises_mtu:
-        with sender.mtu_of(len(probe.frame) - _ETHERNET_BYTES):
-            return _seen(receiver, probe, sender.send(probe.frame))
-    return _seen(receiver, probe, refusal)
+        with sender.with_mtu(len(probe.frame) - _ETHERNET_BYTES):
+            return _verdict(receiver, probe, sender.send(probe.frame))
+    return _verdict(receiver, probe, refusal)
 
 
-def _seen(receiver: ProbePort, probe: Probe, refusal: Refusal | None) -> Verdict:
+def _verdict(receiver: ProbePort, probe: Probe, refusal: Refusal | None) -> Verdict:
     if refusal is not None:
         hint = " (--raise-mtu)" if refusal is Refusal.TOO_LONG else ""
         return Verdict(probe.group, probe.name, Outcome.NOT_SENT, why=refusal.value + hint)

@@ -1,4 +1,4 @@
-"""The two interfaces that a probe uses: where frames go in, and where they come out."""
+"""Finds the two interfaces of a probe: the one that sends and the one that receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a frame: what came out is compared with what went in, field by field."""
+"""Compares received frames with the frame that was sent, field by field."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAMES = {
     "Raw.load": "payload",
 }
 _ROUTING = ("destination MAC", "source MAC", "TTL")
-"""What a router changes in every packet: that alone is not an alteration."""
+"""Fields that a router changes in every packet; a frame with only these changes passes."""
 _CLASS_FIELDS = ("IP.tos", "IPv6.tc")
 _FOLLOWS = {"IP checksum": ("TTL", "DSCP", "ECN", "length"), "UDP checksum": ("length", "payload")}
-"""A change that another one brings about is not worth a word of its own."""
+"""Changes that follow from others, and are not reported next to them."""
 
 
 class Outcome(StrEnum):
-    """What became of a frame."""
+    """What the device did with a frame."""
 
     PASS = "pass"
     ALTERED = "altered"
@@ -43,7 +43,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome; `changes` are what is different, `copies` how many came out, `why` says why it was not sent."""
+    """The outcome of a frame.
+
+    Attributes:
+        changes: fields that differ.
+        copies: number of frames received.
+        why: reason why the frame was not sent.
+    """
 
     group: str
     name: str
@@ -54,7 +60,13 @@ class Verdict:
 
 
 def judge(group: str, name: str, sent: bytes, received: Sequence[bytes]) -> Verdict:
-    """The verdict on a frame of which these came out."""
+    """The verdict on a frame.
+
+    Args:
+        group, name: of the frame.
+        sent: the frame.
+        received: the frames that the other side received.
+    """
     if not received:
         return Verdict(group, name, Outcome.DROPPED)
     changes = changes_between(sent, received[0])
@@ -64,7 +76,7 @@ def judge(group: str, name: str, sent: bytes, received: Sequence[bytes]) -> Verd
 
 
 def changes_between(sent: bytes, received: bytes) -> list[str]:
-    """Which fields differ, with their values before and after where these are short; padding is none of them."""
+    """The fields that differ, short ones with their values before and after; padding does not count."""
     if received[: len(sent)] == sent and not any(received[len(sent) :]):
         return []
     before, after = _fields(sent), _fields(received)
@@ -72,13 +84,13 @@ def changes_between(sent: bytes, received: bytes) -> list[str]:
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
             found[key] = _described(key, before.get(key), after.get(key))
-    if ("VLAN" in before) != ("VLAN" in after):  # the rest of a tag comes and goes with it
+    if ("VLAN" in before) != ("VLAN" in after):  # the other fields of a tag come and go with it
         for name in ("EtherType", "priority", "drop eligible"):
             found.pop(name, None)
     for name, causes in _FOLLOWS.items():
         if name in found and any(cause in found for cause in causes):
             del found[name]
-    return list(found.values()) or ["bytes behind the packet"]
+    return list(found.values()) or ["bytes after the packet"]
 
 
 def _described(name: str, before: Any, after: Any) -> str:
@@ -92,7 +104,7 @@ def _described(name: str, before: Any, after: Any) -> str:
 
 
 def _fields(frame: bytes) -> dict[str, Any]:
-    """Fields of all layers under the names people know."""
+    """Fields of all layers by their usual names."""
     fields: dict[str, Any] = {}
     layer: Any = Ether(frame)
     while layer:

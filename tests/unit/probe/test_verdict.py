@@ -38,7 +38,7 @@ SENT = frame()
         ([frame(ttl=63, tos=0x6B)], Outcome.ALTERED, ["ECN 0 to 3", "TTL 64 to 63"]),
         ([frame(tag=Dot1Q(vlan=7))], Outcome.ALTERED, ["VLAN 7 added"]),
         ([frame(load=b"x" * 19 + b"y")], Outcome.ALTERED, ["payload"]),
-        ([SENT + b"trailer!"], Outcome.ALTERED, ["bytes behind the packet"]),
+        ([SENT + b"trailer!"], Outcome.ALTERED, ["bytes after the packet"]),
     ],
     ids=range(10),
 )
