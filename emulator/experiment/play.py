@@ -39,6 +39,7 @@ from emulator.experiment.telemetry import publishing
 from emulator.experiment.testbed import Testbed, enter_testbed
 from emulator.experiment.workload import LoadedJob, load_job
 from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.forecast import forecast
 from emulator.planner.network.ideal_times import UNKNOWN_NS, ideal_per_instance
 from emulator.planner.network.port_shares import PortShare, port_shares
 from emulator.run_folder.catalogue import Catalogue
@@ -51,10 +52,10 @@ from emulator.run_folder.writer import RunWriter
 from emulator.statistics.host_limits import host_limit_warnings
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.telemetry.reporter import RunFacts
-from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
 from emulator.units import NS_PER_S
 from emulator.verdict.rules import EXAMPLE, RULES_FILE, rules_file
+from emulator.views.forecast_text import describe_forecast
 from emulator.wire.control.credentials import read_token, tls_files
 from emulator.wire.trace.load import digest
 
@@ -68,7 +69,7 @@ _FILES_OF_OBSERVE = {False: ("calibration", "expect"), True: ("calibration",)}
 
 S = TypeVar("S", bound=msgspec.Struct)
 Notify = Callable[[str], None]
-"""Called with a line for the user: where metrics are served, what limits the tester."""
+"""Called with a line for the user: what the run moves, where metrics are served, what limits the tester."""
 
 
 def play(
@@ -157,6 +158,7 @@ class PreparedRun:
 
     Attributes:
         resolved: every setting.
+        forecast: what the run will move.
 
     Raises:
         PlanError: an algorithm that does not exist, compute stretched beyond a year, agents without an address to
@@ -183,6 +185,13 @@ class PreparedRun:
             self._topology,
             algorithm_of=self._choice.name_of,
             overhead=self.resolved.overhead,
+        )
+        self.forecast = forecast(
+            self._workload,
+            algorithm_of=self._choice.name_of,
+            ideal_ns=self._ideal_ns,
+            iterations=self.resolved.iterations,
+            warmup=self.resolved.warmup,
         )
         self._dut = watch_dut(experiment.device, self.resolved, testbed)
         self._calibration = calibration_of(experiment.observe, self.resolved, self._topology, notify=notify)
@@ -225,6 +234,7 @@ class PreparedRun:
 
     def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
         with self._dut, RunWriter(folder, self._manifest()) as writer:
+            self._notify(describe_forecast(self.forecast))
             if self._experiment.observe.expect is not None:
                 shutil.copyfile(rules_file(self._experiment.observe.expect), folder / RULES_FILE)
             recorder = Recorder(writer, self._catalogue(), observers, self._dut)
@@ -318,7 +328,7 @@ class PreparedRun:
             scaling=Scaling(
                 float(resolved.scale_bytes), _compute_label(resolved.compute_factor), resolved.element_bytes
             ),
-            roofline_ns=longest_path_ns(self._workload, communication_ns=self._ideal_ns) if known else None,
+            roofline_ns=self.forecast.least_ns if known else None,
             sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
             calibration={} if self.connecting else self._calibration,  # valid for this machine only
             warnings=self._workload.warnings,

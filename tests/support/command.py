@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from emulator.cli.main import main
 
 T = TypeVar("T")
 MARK = "CHARKHA_TEST_MARK"
+ANNOUNCED = re.compile(r"^charkha: plays .*\n", re.MULTILINE)
 COMMAND = (sys.executable, "-P", "-m", "emulator")
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "lab" / "examples" / "transformer-8r"
@@ -31,11 +33,12 @@ EXAMPLE = ROOT / "lab" / "examples" / "transformer-8r"
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command that ended."""
+    """A command that ended; what a run announced before it started is not in `stderr`."""
 
     code: int
     stdout: str
     stderr: str
+    announced: Sequence[str] = ()
 
     @property
     def error(self) -> str:
@@ -77,7 +80,7 @@ class Command:
         stdout, stderr = self.process.communicate(timeout=timeout_s)
         assert "Traceback" not in stderr, stderr
         assert self.left() == []
-        return Finished(self.process.returncode, stdout, stderr)
+        return Finished(self.process.returncode, stdout, ANNOUNCED.sub("", stderr), ANNOUNCED.findall(stderr))
 
     def agents(self, count: int, timeout_s: float = 20) -> list[int]:
         """Process ids of its agents, by name, once so many are there."""

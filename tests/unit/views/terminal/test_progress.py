@@ -85,6 +85,34 @@ def test_a_log_file_has_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None
     assert out.getvalue() == ""
 
 
+def test_a_log_file_has_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = log_file(monkeypatch)
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with RunProgress(nodes=40, iterations=3) as shown:
+        shown.iteration_started(-1)
+        for second in range(1, 25):
+            clock.now += 1
+            shown.completed(1)
+            shown.moved(second * 125_000_000)
+            if second == 15:
+                shown.iteration_started(0)
+    assert out.getvalue().splitlines() == [
+        "charkha: iteration 1 of 3, 8 % of the communications are done, 1.00 Gbit/s payload, about 110 s left",
+        "charkha: iteration 2 of 3, 17 % of the communications are done, 1.00 Gbit/s payload, about 100 s left",
+    ]
+
+
+def test_before_anything_is_done_nothing_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = log_file(monkeypatch)
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with RunProgress(nodes=0, iterations=1) as shown:
+        clock.now += 10
+        shown.moved(0)
+    assert out.getvalue() == ("charkha: iteration 0 of 1, 0 % of the communications are done, 0.00 Gbit/s payload\n")
+
+
 def test_a_log_file_names_the_agents_to_start_once(monkeypatch: pytest.MonkeyPatch) -> None:
     out = log_file(monkeypatch)
     with RunProgress(nodes=1, iterations=1, dialling=["b0", "b1\x1b[2J"], address="192.0.2.1:4790") as shown:

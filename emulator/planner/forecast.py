@@ -1,0 +1,100 @@
+"""What a run will move and how long that takes at least, known before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulator.planner.algorithms import bytes_per_member
+from emulator.planner.network.ideal_times import UNKNOWN_NS
+from emulator.planner.schedule import Collective
+from emulator.trace.critical_path import longest_path_ns
+from emulator.trace.model import CommKind, Communication, IntArray, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A run before it starts.
+
+    Attributes:
+        iterations: number of iterations, warm-up included.
+        warmup: how many of them are not counted.
+        communications: communication nodes of one iteration, over all ranks.
+        sent_bytes: payload that each rank sends in one iteration.
+        least_ns: shortest time of an iteration, with ideal communication at the rates of the ports; compute alone if
+            they have none.
+        has_rates: the rates of the ports are part of `least_ns`.
+    """
+
+    iterations: int
+    warmup: int
+    communications: int
+    sent_bytes: Sequence[int]
+    least_ns: int
+    has_rates: bool
+
+
+def forecast(
+    workload: Workload,
+    *,
+    algorithm_of: Callable[[Communication], str],
+    ideal_ns: IntArray,
+    iterations: int,
+    warmup: int,
+) -> Forecast:
+    """The forecast of a run.
+
+    Args:
+        workload: with scaled sizes and compute.
+        algorithm_of: returns the algorithm of a collective.
+        ideal_ns: of each instance; UNKNOWN_NS if a port has no rate.
+        iterations: measured ones.
+        warmup: iterations before them.
+
+    Raises:
+        PlanError: there is no such algorithm.
+    """
+    unknown = ideal_ns == UNKNOWN_NS
+    return Forecast(
+        iterations=warmup + iterations,
+        warmup=warmup,
+        communications=sum(len(program.communications) for program in workload.programs),
+        sent_bytes=sent_bytes(workload, algorithm_of=algorithm_of),
+        least_ns=longest_path_ns(workload, communication_ns=np.where(unknown, 0, ideal_ns)),
+        has_rates=not unknown.any(),
+    )
+
+
+def sent_bytes(workload: Workload, *, algorithm_of: Callable[[Communication], str]) -> list[int]:
+    """Payload that each rank sends in one iteration, bytes; retransmissions do not count.
+
+    Raises:
+        PlanError: there is no such algorithm.
+    """
+    known: dict[object, int] = {}
+
+    def of_collective(rank: int, node: Communication) -> int:
+        ranks = workload.groups[node.group].ranks
+        algorithm, number = algorithm_of(node), ranks.index(rank)
+        root = ranks.index(node.root) if node.root in ranks else 0
+        key = algorithm, node.kind, len(ranks), number, node.size_bytes, root, node.send_splits, node.recv_splits
+        if key not in known:
+            member = Collective(
+                node.kind,
+                len(ranks),
+                number,
+                node.size_bytes,
+                root,
+                send_splits=node.send_splits,
+                recv_splits=node.recv_splits,
+            )
+            known[key] = bytes_per_member(algorithm, member)[0]
+        return known[key]
+
+    def of_rank(rank: int, nodes: Sequence[Communication]) -> int:
+        collectives = sum(of_collective(rank, node) for node in nodes if node.kind.is_collective)
+        return collectives + sum(node.size_bytes for node in nodes if node.kind is CommKind.SEND)
+
+    return [of_rank(program.rank, list(program.communications.values())) for program in workload.programs]

@@ -1,0 +1,23 @@
+"""What a run will move, in one line."""
+
+from __future__ import annotations
+
+from emulator.planner.forecast import Forecast
+from emulator.units import format_duration, format_size
+from emulator.views.figures import count_of
+
+
+def describe_forecast(forecast: Forecast) -> str:
+    """`plays 6 iterations (1 warm-up) of 12.5 MiB from 8 ranks (…): 75 MiB in all; at least 18.6 ms at …`."""
+    each = sum(forecast.sent_bytes)
+    line = (
+        f"plays {count_of(forecast.iterations, 'iteration')} ({forecast.warmup} warm-up) of {format_size(each)} payload"
+        f" from {count_of(len(forecast.sent_bytes), 'rank')} (at most {format_size(max(forecast.sent_bytes))} each)"
+        f" in {count_of(forecast.communications, 'communication')}: {format_size(each * forecast.iterations)} in all"
+    )
+    least = format_duration(forecast.least_ns * forecast.iterations)
+    if forecast.has_rates:
+        return f"{line}; at least {least} at the rates of the ports"
+    if forecast.least_ns:
+        return f"{line}; at least {least} of compute, the ports have no rate"
+    return f"{line}; no estimate of the time, the ports have no rate"
