@@ -1,0 +1,43 @@
+"""What the queue pairs of a transport share."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from agents.transports.roce.context import Context, make_context
+from emulator.roce.options import RoceOptions
+from tests.support.virtual_clock import VirtualClock
+
+
+def context(*, payload_seed: int | None = None) -> Context:
+    senders = cast(Any, None)  # opened on first use
+    return make_context(
+        options=RoceOptions(), clock=VirtualClock(), senders=senders, seed=5, rkey=7, payload_seed=payload_seed
+    )
+
+
+def test_batches_are_made_once_per_address_family() -> None:
+    shared = context()
+    assert shared.send_batch(is_v6=False) is shared.send_batch(is_v6=False)
+    assert shared.send_batch(is_v6=False) is not shared.send_batch(is_v6=True)
+    assert shared.receive_batch(is_v6=True) is shared.receive_batch(is_v6=True)
+    assert shared.receive_batch(is_v6=False) is not shared.receive_batch(is_v6=True)
+
+
+def test_sending_and_receiving_use_the_same_packet_length() -> None:
+    shared = context()
+    assert shared.receive_batch(is_v6=False).stride == shared.staging.packet_bytes == shared.payload.packet_bytes
+
+
+def test_payload_is_constant_unless_it_has_a_seed() -> None:
+    assert context().payload.is_constant
+    seeded = context(payload_seed=3).payload
+    assert not seeded.is_constant
+    assert np.array_equal(seeded.rows, context(payload_seed=3).payload.rows)
+    assert not np.array_equal(seeded.rows, context(payload_seed=4).payload.rows)
+
+
+def test_the_kernel_cuts_calls_until_it_refuses() -> None:
+    assert context().is_cutting

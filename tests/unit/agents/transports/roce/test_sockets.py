@@ -1,0 +1,97 @@
+"""Sharing of sending sockets, and errors in words. tests/integration/test_roce_sockets.py has real sockets."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+
+import pytest
+
+from agents.transports.roce import sockets
+from agents.transports.roce.sockets import Senders, traffic_class_message
+from agents.transports.roce.system_calls import IPV6_TCLASS
+
+
+class SenderDouble:
+    """A sending socket that is not opened; `buffer_bytes` differs from port to port."""
+
+    def __init__(self, host: str, port: int, *, traffic_class: int, device: str | None = None) -> None:
+        self.host, self.port, self.traffic_class, self.device = host, port, traffic_class, device
+        self.buffer_bytes, self.drops, self.is_closed = 1000 + port, 0, False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def senders(monkeypatch: pytest.MonkeyPatch) -> Senders:
+    """Senders of a process that may open 64 sockets."""
+    monkeypatch.setattr(sockets, "Sender", SenderDouble)
+    monkeypatch.setattr(sockets, "_raise_descriptor_limit", lambda: 0)
+    return Senders(traffic_class=0x68, devices={"192.0.2.1": "eth1"})
+
+
+def test_a_socket_is_opened_once_per_address_and_port(senders: Senders) -> None:
+    first = senders.get("192.0.2.1", 5)
+    assert senders.get("192.0.2.1", 5) is first
+    assert senders.get("192.0.2.1", 6) is not first
+    assert senders.get("192.0.2.2", 5) is not first
+
+
+def test_sockets_use_the_traffic_class_and_the_interface_of_their_address(senders: Senders) -> None:
+    bound, free = senders.get("192.0.2.1", 5), senders.get("192.0.2.2", 5)
+    assert isinstance(bound, SenderDouble)
+    assert isinstance(free, SenderDouble)
+    assert (bound.traffic_class, bound.device, free.device) == (0x68, "eth1", None)
+
+
+def test_at_the_limit_of_open_files_sockets_of_the_address_are_shared(senders: Senders) -> None:
+    opened = [senders.get("192.0.2.1", port) for port in range(64)]
+    assert senders.get("192.0.2.1", 1000) in opened
+    assert senders.get("192.0.2.2", 5) not in opened  # an address needs at least one
+
+
+def test_the_smallest_buffer_is_reported(senders: Senders) -> None:
+    for port in (9, 5, 7):
+        senders.get("192.0.2.1", port)
+    assert senders.least_buffer_bytes == 1005
+
+
+def test_drops_of_closed_sockets_still_count(senders: Senders) -> None:
+    near, far = senders.get("192.0.2.1", 5), senders.get("192.0.2.2", 5)
+    near.drops, far.drops = 3, 4
+    senders.close("192.0.2.1")
+    assert isinstance(near, SenderDouble)
+    assert isinstance(far, SenderDouble)
+    assert (near.is_closed, far.is_closed, senders.drops) == (True, False, 7)
+    senders.close()
+    assert (far.is_closed, senders.drops) == (True, 7)
+
+
+def test_a_closed_address_gets_new_sockets(senders: Senders) -> None:
+    before = senders.get("192.0.2.1", 5)
+    senders.close("192.0.2.1")
+    assert senders.get("192.0.2.1", 5) is not before
+
+
+@pytest.mark.parametrize(
+    ("is_v6", "level", "kind"),
+    [(False, socket.IPPROTO_IP, socket.IP_TOS), (True, socket.IPPROTO_IPV6, IPV6_TCLASS)],
+)
+def test_a_datagram_may_have_a_traffic_class_of_its_own(is_v6: bool, level: int, kind: int) -> None:
+    assert traffic_class_message(0xC0, is_v6=is_v6) == ((level, kind, struct.pack("=i", 0xC0)),)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (errno.EADDRNOTAVAIL, "192.0.2.1 is not an address of this host"),
+        (errno.EADDRINUSE, "UDP port 4791 of 192.0.2.1 is in use; every rank needs an address of its own"),
+        (errno.EMFILE, "raise `ulimit -n`"),
+        (errno.EACCES, "cannot use UDP port 4791 of 192.0.2.1: Permission denied"),
+    ],
+)
+def test_a_socket_that_cannot_be_bound_is_explained(code: int, text: str) -> None:
+    error = sockets._bind_error("192.0.2.1", 4791, OSError(code, "Permission denied"))
+    assert text in str(error)
