@@ -6,6 +6,7 @@ import glob
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
@@ -69,7 +70,9 @@ def read_groups(arguments: Sequence[str]) -> list[RunGroup]:
     folders = [find_group(argument) for argument in arguments]
     _refuse_shared_runs(arguments, folders)
     names = [visible(name) for name in _short_names(arguments)]
-    return [_read_group(name, found) for name, found in zip(names, folders, strict=True)]
+    groups = [_read_group(name, found) for name, found in zip(names, folders, strict=True)]
+    _refuse_copies(groups)
+    return groups
 
 
 def groups_to_compare(arguments: Sequence[str], *, by_firmware: bool) -> list[RunGroup]:
@@ -116,6 +119,18 @@ def find_group(argument: str) -> list[Path]:
     return list(found.values())
 
 
+def take_turns(baseline: Sequence[MeasuredRun], other: Sequence[MeasuredRun]) -> bool:
+    """Whether the runs of two groups were taken in turns, two by two: A B A B, or A B B A."""
+    if len(baseline) != len(other):
+        return False
+    groups = enumerate((baseline, other))
+    began = [(datetime.fromisoformat(run.manifest.created), side) for side, runs in groups for run in runs]
+    if len({when for when, _ in began}) < len(began):
+        return False
+    sides = [side for _, side in sorted(began)]
+    return all(first != second for first, second in zip(sides[::2], sides[1::2], strict=True))
+
+
 def _matching(pattern: str) -> list[Path]:
     # Path.glob does not accept absolute patterns.
     return [Path(one) for one in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
@@ -134,6 +149,19 @@ def _refuse_shared_runs(arguments: Sequence[str], groups: Sequence[Sequence[Path
                 raise InputError(
                     f"{folder}: is in two groups, {arguments[other]} and {arguments[number]}; "
                     "name groups that have no run in common"
+                )
+
+
+def _refuse_copies(groups: Sequence[RunGroup]) -> None:
+    """Copies of a run are one trial: counted as several they would make any difference significant."""
+    first: dict[str, Path] = {}
+    for group in groups:
+        for run in group.runs:
+            other = first.setdefault(run.manifest.run_id, run.folder)
+            if other != run.folder:
+                raise InputError(
+                    f"{run.folder}: a copy of {other} (run id {run.manifest.run_id}); a comparison needs runs that "
+                    "were each played: remove the copy, or play again"
                 )
 
 

@@ -3,6 +3,10 @@
 The unit is the run. Iterations of one run share its connections, its processes and the state of the machine, so a
 thousand of them are not a thousand independent trials. Each run contributes one number per class: its median, or
 another percentile.
+
+Runs that were taken in turns (A1 B1 A2 B2 …) are compared in pairs: a slow drift of the host is in both runs of a pair
+and cancels. The paired counterparts are the one-sample Hodges-Lehmann estimate and Wilcoxon's signed-rank test on the
+logarithms of the ratios.
 """
 
 from __future__ import annotations
@@ -46,6 +50,54 @@ def ratio_interval(baseline: Floats, other: Floats, *, seed: int = 0, resamples:
     pairs = len(baseline) * len(other)
     found = bootstrap_interval(logs, _log_shift, seed=seed, resamples=resamples, values_per_resample=pairs)
     return Interval(math.exp(found.low), math.exp(found.high))
+
+
+def paired_ratio(baseline: Floats, other: Floats) -> float:
+    """Hodges-Lehmann estimate of pairs: the median of the means of two of their log ratios, each with itself included.
+
+    Args:
+        baseline: one number per pair, above 0, at least one.
+        other: the other run of each pair, in the same order.
+    """
+    return float(np.exp(_pseudomedian(np.log(other) - np.log(baseline), axis=-1)))
+
+
+def paired_interval(baseline: Floats, other: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """95 % bootstrap interval of `paired_ratio`, pairs resampled; None with fewer than MIN_RUNS."""
+    if len(baseline) < MIN_RUNS:
+        return None
+    logs = (np.log(other) - np.log(baseline),)
+    found = bootstrap_interval(
+        logs, _pseudomedian, seed=seed, resamples=resamples, values_per_resample=len(baseline) ** 2
+    )
+    return Interval(math.exp(found.low), math.exp(found.high))
+
+
+def _pseudomedian(logs: Floats, axis: int) -> Floats:
+    means = (logs[..., :, None] + logs[..., None, :]) / 2
+    upper = np.triu_indices(logs.shape[-1])
+    found: Floats = np.median(means[..., upper[0], upper[1]], axis=axis)
+    return found
+
+
+def signed_rank_p(baseline: Floats, other: Floats) -> float:
+    """p of Wilcoxon's two-sided signed-rank test on pairs: exact, by permutation if there are ties or equal pairs."""
+    from scipy import stats  # takes half of the start-up time of a command
+
+    logs = np.log(other) - np.log(baseline)
+    if not np.any(logs):
+        return 1.0
+    if len(np.unique(np.abs(logs))) == len(logs) and np.all(logs):
+        return float(stats.wilcoxon(logs, method="exact").pvalue)
+    if 2 ** len(logs) > _MAX_PERMUTATIONS:
+        return float(stats.wilcoxon(logs, method="approx", zero_method="pratt").pvalue)
+    permutations = stats.PermutationMethod(n_resamples=_MAX_PERMUTATIONS)
+    return min(1.0, float(stats.wilcoxon(logs, method=permutations, zero_method="pratt").pvalue))
+
+
+def smallest_paired_p(pairs: int) -> float:
+    """The smallest p that the exact signed-rank test can give with this number of pairs."""
+    return min(1.0, 2.0 ** (1 - pairs))
 
 
 def _log_shift(baseline: Floats, other: Floats, axis: int) -> Floats:
@@ -93,6 +145,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def runs_to_decide(classes: int) -> int:
     """Smallest number of runs a side with which all classes can pass Holm's correction: 4 for 1, 6 for up to 23."""
     return next(n for n in itertools.count(MIN_RUNS) if smallest_p(n, n) * max(classes, 1) < SIGNIFICANCE)
+
+
+def pairs_to_decide(classes: int) -> int:
+    """Smallest number of pairs with which all classes can pass Holm's correction: 6 for 1, 10 for up to 25."""
+    return next(n for n in itertools.count(MIN_RUNS) if smallest_paired_p(n) * max(classes, 1) < SIGNIFICANCE)
+
+
+def pairs_to_narrow(baseline: Floats, other: Floats, *, half_width: float) -> int | None:
+    """As `runs_to_narrow`, for pairs."""
+    from scipy import stats  # takes half of the start-up time of a command
+
+    spread = math.sqrt(_log_variance(other / baseline))
+    for n in range(MIN_RUNS, MAX_RUNS + 1):
+        if float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread / math.sqrt(n) <= half_width:
+            return n
+    return None
 
 
 def runs_to_narrow(baseline: Floats, other: Floats, *, half_width: float) -> int | None:

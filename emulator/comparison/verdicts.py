@@ -10,7 +10,7 @@ import numpy as np
 
 from emulator.comparison import inference
 from emulator.comparison.comparability import Comparability
-from emulator.comparison.groups import RunGroup
+from emulator.comparison.groups import RunGroup, take_turns
 from emulator.comparison.inference import Floats
 from emulator.statistics.bootstrap import RESAMPLES, Interval
 from emulator.statistics.classes import JCT, ClassKey
@@ -123,11 +123,16 @@ class ClassComparison:
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """A group against the baseline: the iteration first, then the classes that take most time."""
+    """A group against the baseline: the iteration first, then the classes that take most time.
+
+    Attributes:
+        is_paired: the runs were taken in turns and are compared in pairs, see inference.py.
+    """
 
     baseline: RunGroup
     other: RunGroup
     classes: Sequence[ClassComparison]
+    is_paired: bool = False
 
     def count(self, verdict: Verdict) -> int:
         """Number of classes with this verdict."""
@@ -142,6 +147,11 @@ class Comparison:
     groups: Sequence[RunGroup]
     pairs: Sequence[PairComparison]
     comparability: Comparability
+
+    @property
+    def is_undecided(self) -> bool:
+        """No class of any pair has a verdict."""
+        return all(pair.count(Verdict.INCONCLUSIVE) == len(pair.classes) for pair in self.pairs)
 
     @property
     def is_forced(self) -> bool:
@@ -170,13 +180,18 @@ def compare(groups: Sequence[RunGroup], comparability: Comparability, rules: Rul
 
 
 def compare_pair(baseline: RunGroup, other: RunGroup, rules: Rules) -> PairComparison:
-    """Compare two groups in every class that both measured and that takes time."""
+    """Compare two groups in every class that both measured and that takes time.
+
+    In pairs if the runs were taken in turns, and if there are enough of them for the signed-rank test to decide.
+    """
     keys = sorted(key for key in _measured(baseline) & _measured(other) if key.takes_time)
-    classes = [_compare_class(key, baseline, other, rules) for key in keys]
+    is_paired = take_turns(baseline.runs, other.runs) and len(baseline.runs) >= inference.pairs_to_decide(len(keys))
+    classes = [_compare_class(key, baseline, other, rules, is_paired=is_paired) for key in keys]
     adjusted = iter(inference.holm([one.p for one in classes if one.p is not None]))
     classes = [one if one.p is None else replace(one, holm_p=next(adjusted)) for one in classes]
     tests = sum(one.p is not None for one in classes)
-    return PairComparison(baseline, other, sorted((_decide(one, rules, tests=tests) for one in classes), key=_sort_key))
+    decided = sorted((_decide(one, rules, tests=tests, is_paired=is_paired) for one in classes), key=_sort_key)
+    return PairComparison(baseline, other, decided, is_paired)
 
 
 def _measured(group: RunGroup) -> set[ClassKey]:
@@ -189,45 +204,68 @@ def _sort_key(one: ClassComparison) -> tuple[bool, float, ClassKey]:
     return one.key.collective != JCT, -time_ns, one.key
 
 
-def _compare_class(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules) -> ClassComparison:
+def _compare_class(
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, is_paired: bool
+) -> ClassComparison:
     """Everything but the verdict, which depends on the number of classes."""
-    sides = _side(key, baseline, rules.quantile), _side(key, other, rules.quantile)
-    tails = _side(key, baseline, TAIL), _side(key, other, TAIL)
-    effect = _effect(*sides, rules)
-    p = None if effect is None else inference.rank_test_p(sides[0].array, sides[1].array)
-    tail = _effect(*tails, rules) if [side.runs for side in sides] == [tail.runs for tail in tails] else None
+    sides = _sides(key, baseline, other, rules.quantile, is_paired=is_paired)
+    tails = _sides(key, baseline, other, TAIL, is_paired=is_paired)
+    effect = _effect(*sides, rules, is_paired=is_paired)
+    test = inference.signed_rank_p if is_paired else inference.rank_test_p
+    p = None if effect is None else test(sides[0].array, sides[1].array)
+    is_tail_whole = [side.runs for side in sides] == [tail.runs for tail in tails]
+    tail = _effect(*tails, rules, is_paired=is_paired) if is_tail_whole else None
     return ClassComparison(key, *sides, effect, p, None, tail, Verdict.INCONCLUSIVE)
 
 
-def _side(key: ClassKey, group: RunGroup, quantile: float) -> Side:
-    times = [run.measurements.classes[key] for run in group.runs if key in run.measurements.classes]
-    values = [value for one in times if (value := one.percentile_ns(quantile))]
-    return Side(tuple(values), sum(len(one) for one in times))
+def _sides(
+    key: ClassKey, baseline: RunGroup, other: RunGroup, quantile: float, *, is_paired: bool
+) -> tuple[Side, Side]:
+    """Both sides; of pairs, those in which both runs have a number."""
+    sides = _values(key, baseline, quantile), _values(key, other, quantile)
+    if is_paired:
+        both = [place for place, values in enumerate(zip(*sides, strict=True)) if None not in values]
+        sides = [sides[0][place] for place in both], [sides[1][place] for place in both]
+    found = [tuple(value for value in side if value is not None) for side in sides]
+    return Side(found[0], _samples(key, baseline)), Side(found[1], _samples(key, other))
 
 
-def _effect(baseline: Side, other: Side, rules: Rules) -> Effect | None:
+def _values(key: ClassKey, group: RunGroup, quantile: float) -> list[float | None]:
+    """The number of each run of a group; None if it has none, or 0."""
+    times = [run.measurements.classes.get(key) for run in group.runs]
+    return [None if one is None else one.percentile_ns(quantile) or None for one in times]
+
+
+def _samples(key: ClassKey, group: RunGroup) -> int:
+    return sum(len(run.measurements.classes[key]) for run in group.runs if key in run.measurements.classes)
+
+
+def _effect(baseline: Side, other: Side, rules: Rules, *, is_paired: bool) -> Effect | None:
     if not baseline.runs or not other.runs:
         return None
+    estimate = inference.paired_ratio if is_paired else inference.ratio
+    find_interval = inference.paired_interval if is_paired else inference.ratio_interval
     values = baseline.array, other.array
-    interval = inference.ratio_interval(*values, seed=rules.seed, resamples=rules.resamples)
-    return Effect(inference.ratio(*values), interval)
+    return Effect(estimate(*values), find_interval(*values, seed=rules.seed, resamples=rules.resamples))
 
 
-def _decide(one: ClassComparison, rules: Rules, *, tests: int) -> ClassComparison:
+def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) -> ClassComparison:
     """Add the verdict.
 
     Args:
         one: an inconclusive comparison.
         rules: for the verdict.
         tests: number of classes that are tested together.
+        is_paired: runs are compared in pairs.
     """
     if one.effect is None:
         needed = samples_needed(rules.quantile)
         return replace(one, why=f"a run needs {needed} measurements for this percentile")
     interval = one.effect.interval
-    is_enough = inference.smallest_p(one.baseline.runs, one.other.runs) * tests < inference.SIGNIFICANCE
-    if interval is None or not is_enough:
-        needs = inference.runs_to_decide(tests)
+    sides = one.baseline.runs, one.other.runs
+    smallest = inference.smallest_paired_p(sides[0]) if is_paired else inference.smallest_p(*sides)
+    if interval is None or smallest * tests >= inference.SIGNIFICANCE:
+        needs = inference.pairs_to_decide(tests) if is_paired else inference.runs_to_decide(tests)
         plural = f"{tests} classes" if tests != 1 else "1 class"
         return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
     is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
@@ -236,13 +274,15 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int) -> ClassCompariso
     if rules.contains(interval):
         return replace(one, verdict=Verdict.NO_DIFFERENCE)
     why = "the rank test is not significant" if rules.excludes(interval) else "the interval crosses the margin"
-    return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests), why=why)
+    return replace(one, needs=_runs_needed(one, one.effect, rules, tests=tests, is_paired=is_paired), why=why)
 
 
-def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int) -> int | None:
+def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int, is_paired: bool) -> int | None:
     """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
     gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
-    narrow = inference.runs_to_narrow(one.baseline.array, one.other.array, half_width=float(gap))
+    find = inference.pairs_to_narrow if is_paired else inference.runs_to_narrow
+    narrow = find(one.baseline.array, one.other.array, half_width=float(gap))
     if narrow is None:
         return None
-    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, inference.runs_to_decide(tests))
+    decide = inference.pairs_to_decide(tests) if is_paired else inference.runs_to_decide(tests)
+    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, decide)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.inference import MAX_RUNS
-from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, Rules, Verdict
+from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, PairComparison, Rules, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
 from emulator.views.columns import Column
 from emulator.views.figures import NONE, count_of, duration_cell
 
 SIGNIFICANCE = (
-    "p of the two-sided exact Mann-Whitney test with runs as units, corrected by Holm's method for all classes of the"
-    " table"
+    "p of the two-sided exact Mann-Whitney test with runs as units (of runs taken in turns: Wilcoxon's signed-rank test"
+    " on pairs), corrected by Holm's method for all classes of the table"
 )
 
 
@@ -34,6 +35,28 @@ def interval_text(effect: Effect | None) -> str:
     if effect is None or effect.interval is None:
         return NONE
     return f"{effect.interval.low:.3f}-{effect.interval.high:.3f}"
+
+
+def runs_text(pair: PairComparison) -> str:
+    """`6 runs against 6 runs`, or `10 pairs of runs taken in turns, so a drift of the host cancels`."""
+    if pair.is_paired:
+        return f"{len(pair.other.runs)} pairs of runs taken in turns, so a drift of the host cancels"
+    return f"{count_of(len(pair.other.runs), 'run')} against {count_of(len(pair.baseline.runs), 'run')}"
+
+
+def largest_effect(pair: PairComparison) -> ClassComparison | None:
+    """Of the classes with a verdict of faster or slower, the one farthest from equality; None if there is none."""
+    found = [one for one in pair.classes if one.effect and one.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    return max(found, key=lambda one: abs(math.log(one.effect.ratio)) if one.effect else 0.0, default=None)
+
+
+def undecided_text(comparison: Comparison) -> str:
+    """Why a gate has decided nothing."""
+    needs = [one.needs for pair in comparison.pairs for one in pair.classes if one.needs is not None]
+    hint = f": play {max(needs)} runs of each group" if needs else ""
+    classes = sum(len(pair.classes) for pair in comparison.pairs)
+    which = f"no class of {classes} has a verdict" if classes else "no class was measured in both groups"
+    return f"UNDECIDED: the gate has decided nothing, {which}{hint}"
 
 
 def p_text(one: ClassComparison) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -22,10 +23,26 @@ def test_repeated_runs_are_listed_and_compared(tmp_path: Path) -> None:
     assert {Path(run["folder"]).as_posix() for run in json.loads(listed.stdout)} == {"group/01", "group/02"}
     arguments = ("--gate=strict", "--junit", "result.xml", "--json")
     finished = charkha("compare", "group/01", "group/*2", *arguments, cwd=tmp_path)
-    assert (finished.code, finished.stderr) == (4, "")
+    undecided = (
+        "charkha: UNDECIDED: the gate has decided nothing, no class of 3 has a verdict: play 5 runs of each group"
+    )
+    assert (finished.code, finished.stderr.strip()) == (4, undecided)
     (pair,) = json.loads(finished.stdout)["pairs"]
     assert {(one["verdict"], one["needs_runs"]) for one in pair["classes"]} == {("inconclusive", 5)}
     assert (tmp_path / "result.xml").read_text().count("<failure") == len(pair["classes"]) == 3
+
+
+def test_copies_of_a_run_are_refused_within_a_group_and_across_groups(tmp_path: Path) -> None:
+    write_runs(tmp_path / "a", runs=2, seed=1)
+    write_runs(tmp_path / "c", runs=1, seed=2)
+    shutil.copytree(tmp_path / "a" / "01", tmp_path / "b" / "01")
+    across = charkha("compare", "a", "b", cwd=tmp_path)
+    shutil.copytree(tmp_path / "a" / "01", tmp_path / "a" / "03")
+    within = charkha("compare", "a", "c", cwd=tmp_path)
+    for done in (across, within):
+        assert done.code == 2
+        assert "a copy of " in done.stderr
+        assert "(run id a-0-1)" in done.stderr
 
 
 def test_an_interrupt_keeps_the_runs_that_are_complete(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from emulator import exit_codes
 from emulator.cli.options.converters import LARGEST_SEED, argument, at_least
-from emulator.cli.output import print_json, print_tables
+from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.comparison.comparability import Comparability, check_comparability
 from emulator.comparison.groups import groups_to_compare
@@ -17,6 +17,7 @@ from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
 from emulator.run_folder.stream import write_text
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
+from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
 
@@ -100,6 +101,8 @@ def _run(args: argparse.Namespace) -> int:
         print_json(comparison_to_json(comparison))
     else:
         print_tables(render_trend(comparison) if args.trend else render(comparison))
+    if args.gate is not None and comparison.is_undecided:
+        notify(undecided_text(comparison))
     is_passed = args.gate is None or comparison.passes_gate(is_strict=args.gate == "strict")
     return exit_codes.DONE if is_passed else exit_codes.REGRESSION
 

@@ -20,6 +20,7 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
         "differences": [dataclasses.asdict(one) for one in comparison.comparability.refused],
         "notes": list(comparison.comparability.notes),
         "passes_gate": comparison.passes_gate(is_strict=False),
+        "is_undecided": comparison.is_undecided,
         "passes_strict_gate": comparison.passes_gate(is_strict=True),
         "groups": [_group(one) for one in comparison.groups],
         "pairs": [_pair(one) for one in comparison.pairs],
@@ -40,6 +41,7 @@ def _pair(pair: PairComparison) -> dict[str, Any]:
     return {
         "baseline": pair.baseline.name,
         "other": pair.other.name,
+        "paired": pair.is_paired,
         "verdicts": {verdict.value: pair.count(verdict) for verdict in Verdict},
         "classes": [_class(one) for one in pair.classes],
     }

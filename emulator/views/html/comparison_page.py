@@ -10,7 +10,16 @@ from emulator.comparison.verdicts import ClassComparison, Comparison, PairCompar
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
 from emulator.views.columns import Column, Header
-from emulator.views.comparison_text import fact_lines, needs_text, pair_columns, ratio_text, statistic_name, trend_rows
+from emulator.views.comparison_text import (
+    fact_lines,
+    largest_effect,
+    needs_text,
+    pair_columns,
+    ratio_text,
+    runs_text,
+    statistic_name,
+    trend_rows,
+)
 from emulator.views.figures import NONE, count_of, percent_cell
 from emulator.views.html.page.document import Block, Chart, Facts, Page, Section, Table, table_of
 from emulator.views.html.page.pictures import Picture, Rows
@@ -60,7 +69,10 @@ def comparison_page(comparison: Comparison) -> Page:
 def _sentence(pair: PairComparison) -> str:
     counts = [f"{count} {verdict.value}" for verdict in Verdict if (count := pair.count(verdict))]
     classes = count_of(len(pair.classes), "class", "classes")
-    return f"{pair.other.name} against {pair.baseline.name}: {classes}, {', '.join(counts) or 'none measured in both'}."
+    most = largest_effect(pair)
+    largest = f"{most.key} is {most.verdict.value}, ratio {ratio_text(most.effect)}; " if most is not None else ""
+    listed = f"{largest}{classes}, {', '.join(counts) or 'none measured in both'}"
+    return f"{pair.other.name} against {pair.baseline.name} ({runs_text(pair)}): {listed}."
 
 
 def _warnings(comparison: Comparison) -> Iterator[str]:

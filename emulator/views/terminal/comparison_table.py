@@ -12,8 +12,8 @@ from emulator.comparison.verdicts import ClassComparison, Comparison, PairCompar
 from emulator.statistics.classes import JCT
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.comparison_text import fact_lines, pair_columns
-from emulator.views.figures import NONE, count_of
+from emulator.views.comparison_text import fact_lines, pair_columns, runs_text
+from emulator.views.figures import NONE
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
@@ -70,8 +70,7 @@ def forced_lines(comparison: Comparison) -> Iterator[Text]:
 
 def _headline(pair: PairComparison) -> Text:
     other, baseline = pair.other, pair.baseline
-    counts = f"{count_of(len(other.runs), 'run')} against {count_of(len(baseline.runs), 'run')}"
-    return Text.assemble((other.name, "bold"), " against ", (baseline.name, "bold"), f": {counts}")
+    return Text.assemble((other.name, "bold"), " against ", (baseline.name, "bold"), f": {runs_text(pair)}")
 
 
 def _table(pair: PairComparison, rules: Rules) -> RenderableType:

@@ -312,3 +312,46 @@ def test_the_median_of_an_even_number_of_runs_is_between_the_two_in_the_middle()
     side = Side((10.0, 20.0, 40.0, 30.0), 4)
     assert (side.median_ns, side.runs) == (25, 4)
     assert side.variation == pytest.approx(np.std(side.values_ns, ddof=1) / 25)
+
+
+def in_turns(ratios: tuple[float, ...], *, drift: float = 0.05, order: str = "ABBA") -> tuple[RunGroup, RunGroup]:
+    """Two groups taken in turns on a host that becomes slower by `drift` a pair."""
+    groups = timed("a", *(1000.0,) * len(ratios)), timed("b", *(1000.0,) * len(ratios))
+    found: tuple[list[MeasuredRun], list[MeasuredRun]] = ([], [])
+    for pair, ratio in enumerate(ratios):
+        turn = order[:2] if pair % 2 == 0 else order[2:]
+        for side, letter in enumerate("AB"):
+            minute, median = 2 * pair + turn.index(letter), 1000 * (1 + drift) ** pair * (ratio if side else 1.0)
+            run = groups[side].runs[pair]
+            created = f"2026-01-02T00:{minute:02}:00+00:00"
+            measured = Measurements({KEY: Times(np.arange(1), np.full(1, median))}, incomplete=0)
+            found[side].append(replace(run, manifest=replace(run.manifest, created=created), measurements=measured))
+    return RunGroup("a", found[0]), RunGroup("b", found[1])
+
+
+SPREAD = (0.998, 1.001, 1.003, 0.999, 1.002, 0.9975, 1.0015, 0.9985, 1.0005, 1.0025)
+
+
+@pytest.mark.parametrize("order", ["ABAB", "ABBA"])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.NO_DIFFERENCE), (1.05, Verdict.SLOWER)])
+def test_a_drift_cancels_in_runs_that_were_taken_in_turns(order: str, factor: float, verdict: Verdict) -> None:
+    pair = compare_pair(*in_turns(tuple(factor * one for one in SPREAD), order=order), RULES)
+    (found,) = pair.classes
+    assert (pair.is_paired, found.verdict) == (True, verdict)
+    assert found.effect is not None
+    assert found.effect.ratio == pytest.approx(factor, rel=2e-3)
+
+
+def test_the_same_runs_taken_one_after_the_other_decide_nothing() -> None:
+    a, b = in_turns(tuple(1.05 * one for one in SPREAD))
+    later = [
+        replace(run, manifest=replace(run.manifest, created=f"2026-01-03T00:{number:02}:00+00:00"))
+        for number, run in enumerate(b.runs)
+    ]
+    pair = compare_pair(a, RunGroup("b", later), RULES)
+    assert (pair.is_paired, pair.classes[0].verdict) == (False, Verdict.INCONCLUSIVE)
+
+
+def test_fewer_pairs_than_the_signed_rank_test_needs_are_compared_as_groups() -> None:
+    assert compare_pair(*in_turns(SPREAD[:6]), RULES).is_paired
+    assert not compare_pair(*in_turns(SPREAD[:5]), RULES).is_paired

@@ -31,7 +31,10 @@ def block(page: Page, identifier: str) -> Block:
 
 def test_the_verdicts_of_the_page_are_those_of_the_comparison(comparison: Comparison) -> None:
     page = comparison_page(comparison)
-    assert page.sentence == "fw-b against fw-a: 5 classes, 5 slower."
+    assert page.sentence == (
+        "fw-b against fw-a (6 runs against 6 runs): all_reduce, 2 ranks, 8 KiB, ring is slower, ratio 1.210; "
+        "5 classes, 5 slower."
+    )
     table, chart = block(page, "verdicts-0"), block(page, "ratios-0")
     assert isinstance(table, Table)
     assert [row[:2] for row in table.rows] == [[str(one.key), "slower"] for one in comparison.pairs[0].classes]
