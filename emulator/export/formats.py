@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from emulator.errors import InputError
 from emulator.export import nccl_tests, perfetto, tables
 from emulator.export.astra_sim import package as astra_sim
+from emulator.host.scratch import scratch_folder
 from emulator.run_folder.places import check_file
 from emulator.run_folder.reader import Run
 from emulator.run_folder.stream import writing
@@ -20,15 +25,19 @@ class Format:
 
     Attributes:
         name: on the command line.
-        suffix: of the file or folder that is written where no name is given.
+        suffix: of the file or folder that is written if no name is given.
         summary: one line for the help.
         write: writes the run to a path that does not exist yet; returns notes for the user.
+        is_folder: the result is a folder, not one file.
+        require: raises HostError if a package is missing.
     """
 
     name: str
     suffix: str
     summary: str
     write: Callable[[Run, Path], Sequence[str]]
+    is_folder: bool = False
+    require: Callable[[], None] = lambda: None
 
 
 def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
@@ -44,18 +53,20 @@ def _text(render: Callable[[Run], str]) -> Callable[[Run, Path], Sequence[str]]:
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
-        Format("perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write),
+        Format(
+            "perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write, False, perfetto.require
+        ),
         Format("nccl-tests", ".txt", "the table of nccl-tests", _text(nccl_tests.to_text)),
         Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
-        Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, system, fitted network", astra_sim.write),
-        Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write),
+        Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, network", astra_sim.write, is_folder=True),
+        Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write, is_folder=True),
         Format("junit", ".junit.xml", "test results, a case per class", _text(run_to_xml)),
     )
 }
 
 
 def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str]]:
-    """Write a run in one of FORMATS.
+    """Write a run in one of FORMATS. It appears under its name when it is whole; a failed export leaves nothing.
 
     Args:
         run: to be exported.
@@ -71,6 +82,33 @@ def export(run: Run, name: str, target: Path | None) -> tuple[Path, Sequence[str
         HostError: it cannot be written, or a library is missing.
     """
     chosen = FORMATS[name]
+    chosen.require()
     target = Path(run.folder.resolve().name + chosen.suffix) if target is None else target
     check_file(target, "--out")
-    return target, chosen.write(run, target)
+    with writing(target):
+        unfinished = Path(tempfile.mkdtemp(prefix=".charkha-", dir=target.parent))
+    try:
+        notes = chosen.write(run, unfinished / target.name)
+        with writing(target):
+            (unfinished / target.name).rename(target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return target, notes
+
+
+def export_to_stream(run: Run, name: str, stream: IO[bytes]) -> Sequence[str]:
+    """Write a run in a format that is one file; returns notes for the user.
+
+    Raises:
+        InputError: the format is a folder.
+        ResultError, HostError: as for `export`.
+    """
+    chosen = FORMATS[name]
+    if chosen.is_folder:
+        raise InputError(f"--out -: {name} is a folder, not one file")
+    chosen.require()
+    with scratch_folder() as scratch:
+        notes = chosen.write(run, scratch / name)
+        with (scratch / name).open("rb") as file:
+            shutil.copyfileobj(file, stream)
+    return notes

@@ -37,6 +37,19 @@ class Measure:
     is_sum: bool = False
 
 
+def require() -> None:
+    """Check that the OpenTelemetry packages are there.
+
+    Raises:
+        HostError: one is missing.
+    """
+    try:
+        import opentelemetry.exporter.otlp.proto.http.metric_exporter
+        import opentelemetry.sdk.metrics.export  # noqa: F401
+    except ImportError as error:
+        raise HostError("OpenTelemetry needs its packages: pip install 'charkha[export]'") from error
+
+
 def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
     """Send the figures of a run.
 
@@ -53,11 +66,10 @@ def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
         ResultError: the run cannot be read.
         RunError: the collector did not take them.
     """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics.export import MetricExportResult
-    except ImportError as error:
-        raise HostError("OpenTelemetry needs its packages: pip install 'charkha[export]'") from error
+    require()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import MetricExportResult
+
     measured = list(measures(summarise(run)))
     exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + _PATH, timeout=timeout_s)
     try:

@@ -45,7 +45,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
     """Write the time line.
 
     Raises:
-        HostError: it cannot be written, or the perfetto package is missing.
+        HostError: it cannot be written.
         ResultError: a table of the run is missing or damaged.
     """
     with writing(target), target.open("wb") as file:
@@ -56,11 +56,21 @@ def write(run: Run, target: Path) -> Sequence[str]:
     return ()
 
 
-def _builder(file: IO[bytes]) -> StreamingTraceProtoBuilder:
+def require() -> None:
+    """Check that the perfetto package is there.
+
+    Raises:
+        HostError: it is missing.
+    """
     try:
-        from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+        import perfetto.trace_builder.proto_builder  # noqa: F401
     except ImportError as error:
         raise HostError("a time line needs the perfetto package: pip install 'charkha[export]'") from error
+
+
+def _builder(file: IO[bytes]) -> StreamingTraceProtoBuilder:
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
     return StreamingTraceProtoBuilder(file)
 
 

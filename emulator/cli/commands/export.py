@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from emulator.cli.output import notify
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.export import otel
-from emulator.export.formats import FORMATS, export
+from emulator.export.formats import FORMATS, export, export_to_stream
 from emulator.run_folder.reader import read_run
 
 _OTEL = "otel"
@@ -33,7 +34,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument("--to", metavar="FORMAT", required=True, choices=_FORMATS, help="one of the formats below")
-    parser.add_argument("--out", metavar="PATH", type=Path, help="target (default: here, named after the run)")
+    parser.add_argument(
+        "--out", metavar="PATH", type=Path, help="target, - for stdout (default: here, named after the run)"
+    )
     parser.add_argument("--endpoint", metavar="URL", help=f"collector for --to {_OTEL}, as http://localhost:4318")
     parser.set_defaults(handler=_run)
 
@@ -41,13 +44,18 @@ def add_parser(subparsers: Subparsers) -> None:
 def _run(args: argparse.Namespace) -> None:
     if args.to == _OTEL:
         _send(args)
-    elif args.endpoint is not None:
+        return
+    if args.endpoint is not None:
         raise InputError(f"--endpoint is only for --to {_OTEL}")
+    FORMATS[args.to].require()
+    run = read_run(args.run)
+    if args.out == Path("-"):
+        notes = export_to_stream(run, args.to, sys.stdout.buffer)
     else:
-        written, notes = export(read_run(args.run), args.to, args.out)
-        for note in notes:
-            notify(note)
+        written, notes = export(run, args.to, args.out)
         print(written)
+    for note in notes:
+        notify(note)
 
 
 def _send(args: argparse.Namespace) -> None:
@@ -55,4 +63,5 @@ def _send(args: argparse.Namespace) -> None:
         raise InputError(f"--to {_OTEL} needs the URL of a collector: --endpoint http://HOST:4318")
     if args.out is not None:
         raise InputError(f"--to {_OTEL} writes no file: do not give --out")
+    otel.require()
     print(f"{otel.send(read_run(args.run), args.endpoint)} points sent to {args.endpoint}")

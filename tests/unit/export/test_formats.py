@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import junitparser
@@ -9,8 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from emulator.errors import InputError
-from emulator.export.formats import FORMATS, export
+from emulator.errors import HostError, InputError, ResultError
+from emulator.export import formats
+from emulator.export.formats import FORMATS, export, export_to_stream
 from emulator.run_folder.manifest import ABORTED
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.writer import RunWriter
@@ -68,3 +72,21 @@ def test_what_is_there_is_never_overwritten(run: Run, tmp_path: Path, name: str)
     with pytest.raises(InputError, match="it exists"):
         export(run, name, tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("failure", [HostError("the disk is full"), ResultError("damaged"), KeyboardInterrupt()])
+def test_a_failed_export_leaves_nothing(
+    run: Run, tmp_path: Path, name: str, failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(run: Run, target: Path) -> Sequence[str]:
+        target.mkdir() if FORMATS[name].is_folder else target.write_text("the beginning")
+        raise failure
+
+    monkeypatch.setattr(formats, "FORMATS", {name: replace(FORMATS[name], write=begun)})
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(type(failure)):
+        export(run, name, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises((type(failure), InputError)):
+        export_to_stream(run, name, io.BytesIO())

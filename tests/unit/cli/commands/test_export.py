@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,40 @@ def test_another_name_can_be_given(run: Path, capsys: pytest.CaptureFixture[str]
         (["--to", "otel", "--endpoint", "localhost:4318"], "needs the URL of a collector"),
         (["--to", "otel", "--endpoint", "http://localhost", "--out", "x"], "writes no file"),
         (["--to", "csv", "--out", "nowhere/x"], "folder nowhere does not exist"),
+        (["--to", "csv", "--out", "-"], "--out -: csv is a folder, not one file"),
+        (["--to", "astra-sim", "--out", "-"], "--out -: astra-sim is a folder, not one file"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
     run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert problem in refused("export", run, *options, capsys=capsys)
+
+
+@pytest.mark.parametrize("name", ["nccl-tests", "nccl-tests-json", "junit", "perfetto"])
+def test_a_dash_is_stdout_for_formats_of_one_file(
+    run: Path, name: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    here = sorted(Path().iterdir())
+    assert main(["export", str(run), "--to", name, "--out", "-"]) == 0
+    assert main(["export", str(run), "--to", name, "--out", "file"]) == 0
+    assert capfdbinary.readouterr().out == Path("file").read_bytes() + b"file\n"
+    assert sorted(Path().iterdir()) == sorted([*here, Path("file")])
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "options"),
+    [
+        ("perfetto", "perfetto.trace_builder.proto_builder", []),
+        ("otel", "opentelemetry.sdk.metrics.export", ["--endpoint", "http://127.0.0.1:9"]),
+    ],
+)
+def test_a_missing_package_is_named_before_anything_is_read(
+    name: str, package: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["export", "nowhere", "--to", name, *options]) == 3
+    assert "pip install 'charkha[export]'" in capsys.readouterr().err
 
 
 def test_only_run_folders_are_exported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
