@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from emulator.errors import TraceError
 from emulator.experiment.spec import Job, Sweep, Trace
 from emulator.host.scratch import scratch_folder
 from emulator.planner.workloads import sweep
@@ -70,6 +71,9 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
 
     groups = None if trace.groups is None else Path(trace.groups)
     loaded = load_trace(Path(trace.path), ranks=trace.ranks, groups=groups, on_rank=on_rank)
+    if not loaded.nodes:
+        problem = f"none of the {len(loaded.traces)} ranks has a node: there is nothing to play; record the trace again"
+        raise TraceError(problem, path=trace.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
     return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options))

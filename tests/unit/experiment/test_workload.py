@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from emulator.errors import PlanError, TraceError
 from emulator.experiment.spec import Job, Pairs, Sweep, Trace
 from emulator.experiment.workload import load_from_files, load_job, planned_sweep
 from emulator.trace.model import CommKind
+from tests.support.trace_files import write
 
 EXAMPLE = str(Path(__file__).parents[3] / "lab" / "examples" / "transformer-8r")
 
@@ -60,6 +62,15 @@ def test_a_sweep_becomes_one_collective_per_size() -> None:
 )
 def test_sizes_grow_by_a_factor_or_a_step_or_are_listed(parts: dict[str, Any], sizes: list[int]) -> None:
     assert list(planned_sweep(Sweep(collective="all_reduce", ranks=2, **parts)).sizes) == sizes
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_trace_without_nodes_is_refused(ranks: int, tmp_path: Path) -> None:
+    for rank in range(ranks):
+        write(tmp_path / f"trace.{rank}.et", [])
+    problem = f"{tmp_path}: none of the {ranks} ranks has a node: there is nothing to play"
+    with pytest.raises(TraceError, match=re.escape(problem)):
+        load_from_files(Trace(path=str(tmp_path), ranks=ranks))
 
 
 def test_generated_files_are_deleted_when_the_job_is_done() -> None:
