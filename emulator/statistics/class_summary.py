@@ -6,7 +6,8 @@ post, and those with a time of zero or less, are counted but have none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from emulator.statistics.table_columns import UNKNOWN
 from emulator.statistics.tester_model import TESTER_LIMITED_PERCENT, TesterShare
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
+
+BETWEEN_HOSTS, IN_A_HOST = "between hosts", "in a host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class ClassSummary:
         traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
         bw_ratio: measured bandwidth / traced bandwidth, at the median.
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
+        where: BETWEEN_HOSTS or IN_A_HOST; "" if it is not known. A class with both has two rows.
         tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
     """
 
@@ -58,6 +62,7 @@ class ClassSummary:
     bw_ratio: float | None
     tester_percent: float | None = None
     slowest_to_mean: float | None = None
+    where: str = ""
 
     @property
     def key(self) -> ClassKey:
@@ -76,7 +81,7 @@ class ClassSummary:
 
 
 def summarise_classes(
-    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None
+    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None, has_hosts: bool = False
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
@@ -84,9 +89,24 @@ def summarise_classes(
         merged: measurements of iterations that count.
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
+        has_hosts: `merged` knows which measurements are between hosts.
     """
-    rows = [_summarise(key, merged, chosen, scaled_by, tester) for key, chosen in class_rows(merged)]
+    rows = [
+        replace(_summarise(key, merged, chosen, scaled_by, tester), where=where)
+        for key, together in class_rows(merged)
+        for where, chosen in _by_place(merged, together, has_hosts=has_hosts)
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
+
+
+def _by_place(merged: MergedSamples, rows: IntArray, *, has_hosts: bool) -> Iterator[tuple[str, IntArray]]:
+    if not has_hosts:
+        yield "", rows
+        return
+    between = merged.between_hosts[rows]
+    for where, chosen in ((BETWEEN_HOSTS, rows[between]), (IN_A_HOST, rows[~between])):
+        if len(chosen):
+            yield where, chosen
 
 
 def bandwidth(size_bytes: int, duration_ns: float | None) -> float | None:

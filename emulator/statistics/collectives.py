@@ -22,6 +22,7 @@ _NEVER = np.iinfo(np.int64).min
 MERGE_COLUMNS: Sequence[str] = (
     "iteration",
     "instance",
+    "rank",
     "kind",
     "group_size",
     "size_bytes",
@@ -49,6 +50,7 @@ class MergedSamples:
         cct_ns: negative if payload arrived before a post, or if the clocks disagree.
         span_ns, skew_ns: first post to last completion; first post to last post.
         mean_ns: mean over the members of last post to their completion; that of a pair is its cct.
+        between_hosts: members are on more than one host; False if that is not known.
         early: payload reached a member of a collective before it had posted.
         traced_ns: shortest duration that the trace recorded for a member; UNKNOWN if it recorded none.
         ideal_ns: ideal time from the plan; UNKNOWN without one.
@@ -66,6 +68,7 @@ class MergedSamples:
     span_ns: IntArray
     skew_ns: IntArray
     mean_ns: IntArray
+    between_hosts: BoolArray
     early: BoolArray
     traced_ns: IntArray
     ideal_ns: IntArray
@@ -76,16 +79,17 @@ class MergedSamples:
         return len(self.cct_ns)
 
 
-def merge(samples: pa.Table) -> MergedSamples:
+def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
     """Merge the samples of the members of each collective, and of the two ends of each pair.
 
     Args:
         samples: at least MERGE_COLUMNS, each in one chunk; rows in any order.
+        hosts: rank -> host; empty: not known.
 
     Raises:
         ResultError: a kind of communication that this version does not know.
     """
-    blocks = _Blocks(samples)
+    blocks = _Blocks(samples, hosts)
     pair = np.isin(blocks.first("kind"), (CommKind.SEND, CommKind.RECV))
     members = np.where(pair, 2, blocks.first("group_size"))
     sends = blocks.reduce(np.add, blocks.is_send)
@@ -105,6 +109,7 @@ def merge(samples: pa.Table) -> MergedSamples:
         "span_ns": last_done - first_post,
         "skew_ns": last_post - first_post,
         "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns("done_ns")),
+        "between_hosts": blocks.largest("host") != blocks.smallest("host"),
         "early": blocks.largest("early").astype(np.bool_) & ~pair,
         "traced_ns": blocks.smallest_known("traced_ns"),
         "ideal_ns": blocks.largest("ideal_ns"),
@@ -116,9 +121,11 @@ def merge(samples: pa.Table) -> MergedSamples:
 class _Blocks:
     """Samples as int64 columns, sorted so that those of one (iteration, instance) form a block."""
 
-    def __init__(self, samples: pa.Table) -> None:
+    def __init__(self, samples: pa.Table, hosts: Sequence[int]) -> None:
         self.algorithms, algorithm = labels_and_codes(samples["algorithm"])
-        columns = {name: to_ints(samples[name]) for name in MERGE_COLUMNS if name not in ("kind", "algorithm")}
+        columns = {name: to_ints(samples[name]) for name in MERGE_COLUMNS if name not in ("kind", "algorithm", "rank")}
+        rank = to_ints(samples["rank"])
+        columns["host"] = np.asarray(hosts, np.int64)[rank] if len(hosts) else np.zeros_like(rank)
         columns |= {"kind": _kind_numbers(samples["kind"]), "algorithm": algorithm}
         columns["arrival_ns"] = to_ints(samples["arrival_ns"], null=_NEVER)
         order = np.lexsort((columns["instance"], columns["iteration"]))

@@ -18,6 +18,7 @@ from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames,
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
@@ -32,6 +33,7 @@ class Totals:
         samples: rows of the samples table.
         payload_bytes: sent per iteration, each byte once.
         payload_bytes_per_s: payload_bytes over the median JCT.
+        network: what of it crossed the network; None if that is not known.
         early: samples of collectives whose payload arrived before their rank had posted.
         negative: measurements left out because their time is below zero.
         incomplete: measurements left out because a member did not report.
@@ -51,6 +53,7 @@ class Totals:
     negative: int
     incomplete: int
     counters: Mapping[str, int]
+    network: NetworkTraffic | None = None
     dut: Mapping[str, int] = field(default_factory=dict)
     device_frames: tuple[DeviceFrames, ...] = ()
     is_dut_monitored: bool = False
@@ -103,7 +106,8 @@ def summarise(run: Run) -> RunSummary:
     """
     manifest = run.manifest
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
-    merged = merge(samples)
+    hosts = hosts_of_ranks(manifest)
+    merged = merge(samples, hosts)
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
     tester = None if model is None else TesterShare.of(model, samples, merged)
@@ -115,7 +119,7 @@ def summarise(run: Run) -> RunSummary:
         ranks=manifest.trace.ranks,
         scaling=manifest.scaling,
         trials=manifest.trials,
-        classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester),
+        classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester, has_hosts=bool(hosts)),
         iteration=iteration,
         totals=_totals(run, samples, merged, iteration),
         tester=_tester_facts(manifest),
@@ -127,7 +131,8 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     iterations = len(np.unique(to_ints(samples["iteration"])))
     payload = int(to_ints(samples["bytes_sent"]).sum()) // max(iterations, 1)
     readings = run.table(Part.COUNTERS)
-    dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(run.table(Part.FLOWS))
+    flows, jct_ns = run.table(Part.FLOWS), iteration.jct_ns if iteration else None
+    dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(flows)
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
     lost = lost_packets(counters, run.manifest)
     frames = device_frames(readings, run.manifest)
@@ -136,7 +141,8 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     return Totals(
         samples=samples.num_rows,
         payload_bytes=payload,
-        payload_bytes_per_s=bandwidth(payload, iteration.jct_ns) if iteration else None,
+        payload_bytes_per_s=bandwidth(payload, jct_ns),
+        network=network_traffic(flows, run.manifest, payload_bytes=payload, jct_ns=jct_ns),
         early=_count_early(samples),
         negative=int(np.count_nonzero(merged.cct_ns < 0)),
         incomplete=merged.incomplete,

@@ -20,6 +20,15 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
     Column("ranks", "ranks in the process group", cell=lambda row: str(row.members)),
     Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
     Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm or NONE, is_number=False, sacrifice=4),
+    Column(
+        "where",
+        "between hosts: crossed the network and the device under test; in a host: did not",
+        cell=lambda row: row.where or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=8,
+        sacrifice=1,
+    ),
     Column("count", "collectives of this class in one iteration", cell=lambda row: str(row.count), sacrifice=3),
     Column(
         "algbw\nGB/s",

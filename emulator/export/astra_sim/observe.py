@@ -48,7 +48,7 @@ def observe(run: Run) -> Observed:
     Raises:
         ResultError: the samples are missing or damaged.
     """
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "rank"])
+    samples = read_measured(run, Part.SAMPLES, MERGE_COLUMNS)
     merged = merge(samples)
     links = _links(samples, run.manifest.topology.get("host_index") or [])
     found: dict[LinkClass, list[Observation]] = {link: [] for link in LinkClass}

@@ -24,6 +24,7 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
+from emulator.views.network_text import describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import short, visible
 
@@ -101,6 +102,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     known = totals.payload_bytes_per_s is not None
     rate = f", {rate_cell(totals.payload_bytes_per_s)} GB/s over the iteration" if known else ""
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
+    if totals.network is not None:
+        yield "Between hosts", describe_network(totals.network)
     if totals.counters:
         yield "Flows", describe_flow_counters(totals.counters)
     device = describe_device(totals.device_frames, totals.dut)

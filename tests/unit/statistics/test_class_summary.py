@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.statistics.class_summary import ClassSummary, summarise_classes
+from emulator.statistics.class_summary import BETWEEN_HOSTS, IN_A_HOST, ClassSummary, summarise_classes
 from emulator.statistics.collectives import merge
 from tests.support.runs import Row, collective, pair, row, table
 
@@ -121,3 +121,14 @@ def test_equal_collectives_of_several_groups_are_one_class() -> None:
         for one in collective([0, 0], [9, 9], iteration=iteration, instance=instance, group=group)
     ]
     assert (only_class(rows).count, only_class(rows).samples) == (3, 6)
+
+
+def test_a_class_inside_a_host_and_between_hosts_has_a_row_for_each() -> None:
+    rows = [*collective([0, 0], [100, 100]), *collective([0, 0], [900, 900], instance=1)]
+    for one in rows[2:]:
+        one["rank"] += 1  # ranks 1 and 2
+    found = summarise_classes(merge(table(rows), [0, 0, 1]), has_hosts=True)
+    assert [(one.where, one.cct_p50_ns) for one in found] == [(BETWEEN_HOSTS, 900), (IN_A_HOST, 100)]
+    assert found[0].key == found[1].key
+    (together,) = summarise_classes(merge(table(rows)))
+    assert (together.where, together.count) == ("", 2)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emulator.run_folder.manifest import ABORTED, Manifest
-from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.class_summary import IN_A_HOST, ClassSummary
 from emulator.statistics.iterations import IterationSummary
+from emulator.statistics.network_traffic import NetworkTraffic
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
 from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell, number_cell, rate_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
+from emulator.views.network_text import describe_network, gbit_cell
 
 _COUNTERS = (
     ("Retransmissions", "retransmits", "packets sent again"),
@@ -91,15 +93,19 @@ def _leading(facts: RunFacts) -> Iterator[Figure]:
     yield Figure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
     ratio = number_cell(one.roofline_ratio if one else None)
     yield Figure("JCT / roofline", ratio, _sequential(one), is_leading=True)
-    busiest = next((row for row in facts.summary.classes if row.busbw_bytes_per_s is not None), None)
-    about = _busiest(busiest) if busiest else "no class has a bandwidth"
-    yield Figure("busbw", _with_unit(rate_cell(busiest.busbw_bytes_per_s if busiest else None)), about, is_leading=True)
-    ideal = next((row for row in facts.summary.classes if row.ideal_percent is not None), None)
-    about = f"median of {_name(ideal)}, n = {ideal.samples}" if ideal else "needs ports with a known rate"
-    yield Figure("Ideal", _percent(ideal.ideal_percent if ideal else None), about, is_leading=True)
+    timed = [row for row in facts.summary.classes if row.busbw_bytes_per_s is not None]
+    # The class that takes most time, of those that cross the device if any does: busbw and ideal are of the same class.
+    leading = min(timed, key=lambda row: row.where == IN_A_HOST, default=None)
+    about = f"median of {_name(leading)}, n = {leading.samples}" if leading else "no class has a bandwidth"
+    yield Figure("busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True)
+    ideal = leading.ideal_percent if leading else None
+    yield Figure("Ideal", _percent(ideal), about if ideal is not None else "needs ports with a known rate", True)
     totals = facts.summary.totals
-    rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
-    yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} per iteration / median JCT", True)
+    if totals.network is not None:
+        yield _busiest_port(totals.network)
+    else:
+        rate = _with_unit(rate_cell(totals.payload_bytes_per_s))
+        yield Figure("Payload rate", rate, f"{format_size(totals.payload_bytes)} per iteration / median JCT", True)
 
 
 def _spread(one: IterationSummary | None) -> str:
@@ -155,12 +161,15 @@ def _dominant(row: ClassSummary) -> str:
     return f"Most communication time is spent in {_name(row)}: {each}."
 
 
-def _busiest(row: ClassSummary) -> str:
-    return f"median of {_name(row)}, n = {row.samples}"
+def _busiest_port(network: NetworkTraffic) -> Figure:
+    port = network.busiest
+    value = NONE if port is None else gbit_cell(port.bits_per_s)
+    return Figure("Busiest port", value, describe_network(network), is_leading=True)
 
 
 def _name(row: ClassSummary) -> str:
-    return f"{row.collective}, {row.members} ranks, {format_size(row.size_bytes)}"
+    parts = [row.collective, f"{row.members} ranks", format_size(row.size_bytes), row.where]
+    return ", ".join(filter(None, parts))
 
 
 def _with_unit(rate: str) -> str:

@@ -1,0 +1,112 @@
+"""Which traffic of a run crossed the network, and how busy that made the ports.
+
+Traffic between ranks of one host never leaves it: it says nothing about the device under test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import numpy as np
+import pyarrow as pa
+
+from emulator.run_folder.manifest import Manifest
+from emulator.statistics.table_columns import to_ints
+from emulator.trace.model import IntArray
+from emulator.units import BITS_PER_BYTE, NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class PortLoad:
+    """Payload that one port sent or received per iteration, over the median JCT.
+
+    Attributes:
+        port: `h0:eth0`.
+        direction: `sent` or `received`.
+        bits_per_s: payload, bit/s. Headers and repeated packets come on top.
+        rate_bps: line rate; None if the topology does not name it.
+    """
+
+    port: str
+    direction: str
+    bits_per_s: float
+    rate_bps: int | None
+
+    @property
+    def percent(self) -> float | None:
+        """Payload / line rate in percent; None without a line rate."""
+        return None if self.rate_bps is None else 100 * self.bits_per_s / self.rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTraffic:
+    """What crossed the network.
+
+    Attributes:
+        share: of all payload, the part between hosts.
+        payload_bytes: of an iteration, between hosts, each byte once.
+        bytes_per_s: that over the median JCT; None without a complete iteration.
+        busiest: the port with the highest share of its line rate, or with the most payload if rates are unknown.
+    """
+
+    share: float
+    payload_bytes: int
+    bytes_per_s: float | None
+    busiest: PortLoad | None
+
+
+def hosts_of_ranks(manifest: Manifest) -> Sequence[int]:
+    """Rank -> host; empty if the run stayed on one host or on loopback addresses."""
+    hosts: Sequence[int] = manifest.topology.get("host_index") or ()
+    addresses = manifest.topology.get("addresses") or ()
+    if len(set(hosts)) < 2 or any(ip_address(one).is_loopback for one in addresses):
+        return ()
+    return hosts
+
+
+def network_traffic(
+    flows: pa.Table, manifest: Manifest, *, payload_bytes: int, jct_ns: float | None
+) -> NetworkTraffic | None:
+    """What crossed the network; None if nothing could, or no flow was counted.
+
+    Args:
+        flows: of the whole run. Every iteration moves the same payload, so shares are those of an iteration.
+        manifest: of the run.
+        payload_bytes: of an iteration, each byte once.
+        jct_ns: median.
+    """
+    hosts = np.asarray(hosts_of_ranks(manifest), np.int64)
+    sizes = to_ints(flows["bytes"], null=0)
+    if not len(hosts) or not sizes.sum():
+        return None
+    src, dst = to_ints(flows["src"]), to_ints(flows["dst"])
+    between = hosts[src] != hosts[dst]
+    share = float(sizes[between].sum() / sizes.sum())
+    crossing = round(share * payload_bytes)
+    seconds = jct_ns / NS_PER_S if jct_ns else None
+    if seconds is None or not crossing:
+        return NetworkTraffic(share, crossing, None, None)
+    per_second = payload_bytes / float(sizes.sum()) / seconds
+    loads = _loads(src[between], dst[between], sizes[between], manifest, per_second)
+    busiest = max(loads, key=lambda one: (one.percent or 0.0, one.bits_per_s), default=None)
+    return NetworkTraffic(share, crossing, crossing / seconds, busiest)
+
+
+def _loads(src: IntArray, dst: IntArray, sizes: IntArray, manifest: Manifest, per_second: float) -> list[PortLoad]:
+    """The load of every port in either direction; `per_second`: iterations a second / iterations in `sizes`."""
+    hosts, of_ranks = manifest.topology.get("hosts"), manifest.topology["host_index"]
+    if not hosts or not all(host.get("interfaces") for host in hosts):  # of an earlier version
+        return []
+    ports = list(zip(of_ranks, manifest.topology.get("interface_index") or [0] * len(of_ranks), strict=True))
+    loads = []
+    for direction, ranks in (("sent", src), ("received", dst)):
+        total: dict[tuple[int, int], int] = {}
+        for rank, size in zip(ranks.tolist(), sizes.tolist(), strict=True):
+            total[ports[rank]] = total.get(ports[rank], 0) + size
+        for (host, number), size in total.items():
+            interface = hosts[host]["interfaces"][number]
+            name = f"{hosts[host]['name']}:{interface['name']}"
+            loads.append(PortLoad(name, direction, BITS_PER_BYTE * size * per_second, interface.get("rate_bps")))
+    return loads

@@ -1,0 +1,25 @@
+"""What crossed the network, in words: Gbit/s and % of line rate, as network engineers read them."""
+
+from __future__ import annotations
+
+from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
+from emulator.units import format_size
+from emulator.views.figures import number_cell, percent_cell
+
+
+def describe_network(network: NetworkTraffic) -> str:
+    """`660 KiB of the payload of an iteration (67 %); h0:eth0 sent 0.0385 Gbit/s of payload, 38.5 % of line rate`."""
+    part = (
+        f"{format_size(network.payload_bytes)} of the payload of an iteration ({percent_cell(network.share, digits=0)})"
+    )
+    return part if network.busiest is None else f"{part}; {_describe_port(network.busiest)}"
+
+
+def gbit_cell(bits_per_s: float) -> str:
+    """A rate in Gbit/s, 10^9 bit/s."""
+    return f"{number_cell(bits_per_s / 1e9)} Gbit/s"
+
+
+def _describe_port(port: PortLoad) -> str:
+    share = "" if port.percent is None else f", {number_cell(port.percent)} % of line rate"
+    return f"{port.port} {port.direction} {gbit_cell(port.bits_per_s)} of payload{share}"
