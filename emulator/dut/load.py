@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sysconfig
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from ipaddress import ip_network
@@ -31,11 +30,11 @@ from emulator.dut.profile import (
 )
 from emulator.errors import InputError
 from emulator.schema import SchemaProblem, decode
+from emulator.shipped import PROFILES
 from emulator.topology.document import Document, KeyPath, read_document
 from emulator.topology.network import End
 from emulator.units import parse_duration, parse_rate, parse_size
 
-SHIPPED = "lab/profiles"
 DEFAULT_BURST_BYTES = 16 << 10
 _SELECT_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "traffic", "arriving")
 _APPLY_TO_PORTS = ("shape", "delay", "state")
@@ -50,12 +49,10 @@ def find_profile(text: str) -> Path:
     Raises:
         InputError: there is no such profile.
     """
-    if Path(text).is_file():
-        return Path(text)
-    shipped = {path.stem: path for folder in _shipped_folders() for path in sorted(folder.glob("*.yaml"))}
-    if text in shipped:
-        return shipped[text]
-    raise InputError(f"there is no profile {text!r}: give a file, or one of {', '.join(sorted(shipped)) or 'none'}")
+    path = PROFILES.find(text)
+    if not path.is_file():
+        raise InputError(f"there is no profile {text!r}: give a file, or one of {', '.join(PROFILES.paths)}")
+    return path
 
 
 def load_profile(path: Path) -> Profile:
@@ -76,12 +73,6 @@ def load_profile(path: Path) -> Profile:
         document=document,
         description=file.description,
     )
-
-
-def _shipped_folders() -> list[Path]:
-    """Folders of the source tree and of an installed package."""
-    source_tree = Path(__file__).resolve().parents[2]
-    return [source_tree / SHIPPED, Path(sysconfig.get_path("data")) / "share" / "charkha" / "profiles"]
 
 
 def _decode(document: Document) -> ProfileFile:

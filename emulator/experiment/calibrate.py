@@ -28,6 +28,7 @@ from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.tester_model import bytes_in_flight, fit_tester_model
 from emulator.topology.load import load_topology
 from emulator.topology.model import Topology
+from emulator.views.figures import number_cell
 
 COUNTS = {16: 40, 16 << 10: 20, 256 << 10: 12, 1 << 20: 8, 4 << 20: 4}
 """Bytes of a collective → how many of them, one after the other."""
@@ -36,6 +37,8 @@ MOST_HOSTS = 16
 RING_STEPS = 2
 """Of an all-reduce of two ranks."""
 ALARMS, ALARM_NS = 1000, 500_000
+STEADY = 0.25
+"""Largest coefficient of variation of large collectives on an idle machine."""
 
 
 def calibrate(
@@ -70,6 +73,24 @@ def can_be_cabled(topology: Topology) -> bool:
     """Whether its hosts are namespaces of this machine in a lab: cables between two of them show what they can do."""
     kinds = {switch.kind for switch in topology.network.switches}
     return topology.network.is_drawn and not topology.agents and "physical" not in kinds
+
+
+def doubts(topology: Topology | None, made: Calibration) -> Iterator[str]:
+    """Why a calibration may not describe this tester, a sentence each.
+
+    Args:
+        topology: that it was made for; None: loopback.
+        made: the calibration.
+    """
+    if topology is not None and can_be_cabled(topology) and made.where == LOOPBACK:
+        yield (
+            "measured over loopback, where the kernel does not segment frames, so rates are too high: "
+            "run as root to measure between network namespaces, as in a lab"
+        )
+    for one in made.transports:
+        if one.variation is not None and one.variation > STEADY:
+            percent = number_cell(100 * one.variation)
+            yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"
 
 
 @contextmanager

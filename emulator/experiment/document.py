@@ -12,6 +12,7 @@ from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
+from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.topology.document import read_document
 from emulator.topology.load import load_topology
 from emulator.verdict.rules import EXAMPLE
@@ -72,11 +73,14 @@ def _relative_to(folder: Path, experiment: Experiment) -> Experiment:
 
     job, network, agents, observe = experiment.job, experiment.network, experiment.agents, experiment.observe
     if job.trace is not None:
-        job = replace(job, trace=replace(job.trace, path=moved(job.trace.path), groups=moved(job.trace.groups)))
+        path = os.fspath(TRACES.find(job.trace.path, beside=folder))
+        job = replace(job, trace=replace(job.trace, path=path, groups=moved(job.trace.groups)))
+    if network.topology is not None:
+        network = replace(network, topology=os.fspath(TOPOLOGIES.find(network.topology, beside=folder)))
     return replace(
         experiment,
         jobs=(job,),
-        network=replace(network, topology=moved(network.topology)),
+        network=network,
         agents=replace(
             agents,
             **{name: moved(getattr(agents, name)) for name in ("token_file", "tls_cert", "tls_key", "tls_ca")},

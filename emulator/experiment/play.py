@@ -49,6 +49,7 @@ from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import RUNS, is_run_folder
 from emulator.run_folder.writer import RunWriter
+from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.statistics.host_limits import host_limit_warnings
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.telemetry.reporter import RunFacts
@@ -392,12 +393,17 @@ def listening(agents: Agents) -> ListenAddress | None:
 def with_absolute_paths(experiment: Experiment) -> Experiment:
     """One run that can be played from any working directory: paths are absolute, and it belongs to no campaign."""
     trace = experiment.job.trace
-    job = experiment.job if trace is None else replace_struct(experiment.job, trace=_absolute(trace, "path", "groups"))
+    job, network = experiment.job, experiment.network
+    if trace is not None:
+        trace = replace_struct(trace, path=str(TRACES.find(trace.path)))
+        job = replace_struct(job, trace=_absolute(trace, "path", "groups"))
+    if network.topology is not None:
+        network = replace_struct(network, topology=str(TOPOLOGIES.find(network.topology)))
     return replace_struct(
         experiment,
         jobs=(job,),
         campaign=None,
-        network=_absolute(experiment.network, "topology"),
+        network=_absolute(network, "topology"),
         agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
         observe=_absolute(experiment.observe, *_FILES_OF_OBSERVE[experiment.observe.expect == EXAMPLE]),
     )

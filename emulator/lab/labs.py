@@ -21,6 +21,7 @@ from emulator.lab.packet_sockets import enlarge_buffers
 from emulator.lab.recipe import Batch, cables, node_batches, shaping_batch
 from emulator.lab.removal import existing, remove_namespaces
 from emulator.lab.state import RAISING, REMOVING, UP, LabState, LabStore, Owner
+from emulator.shipped import TOPOLOGIES
 from emulator.topology.model import Topology
 
 TOOLS = ("ip", "tc", "bridge", "ethtool", "sysctl", "setpriv", "taskset")
@@ -152,7 +153,7 @@ class Labs:
         ids = self.store.ids()
         if word is None or word in ids:
             return ids if word is None else [word]
-        source = str(Path(word).resolve())
+        source = str(TOPOLOGIES.find(word).resolve())
         return [state.lab_id for state in self.store.states() if state.topology == source]
 
     def of_digest(self, digest: str | None) -> list[LabState]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from emulator.schema import SchemaProblem, decode
+from emulator.shipped import TOPOLOGIES
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.device_under_test import read_dut
 from emulator.topology.document import Document, read_document
@@ -28,7 +29,8 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
     """Read a topology and place every rank.
 
     Args:
-        path: a Charkha topology (YAML), an InfraGraph, or a containerlab file (*.clab.yml).
+        path: a Charkha topology (YAML), an InfraGraph, or a containerlab file (*.clab.yml); or the name of a topology
+            that Charkha ships.
         ranks: number of ranks in the trace; 0 loads the network alone.
         allow_networks: prefixes that may be used in addition to the safe ones, see safety.py.
 
@@ -37,6 +39,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         PlanError: the hosts have too few slots or addresses for that many ranks.
         InputError: `allow_networks` holds something that is not a prefix.
     """
+    path = TOPOLOGIES.find(path)
     document, notes = _read(path)
     file = _decode(document)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))

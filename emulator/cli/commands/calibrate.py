@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,20 +10,16 @@ from emulator.cli.options.converters import at_least
 from emulator.cli.options.run import CONNECTION, NETWORK
 from emulator.cli.options.table import OptionGroup, add_options, build, merge, spec_part
 from emulator.cli.output import notify, print_json, print_tables
-from emulator.experiment.calibrate import calibrate, can_be_cabled
+from emulator.experiment.calibrate import calibrate, doubts
 from emulator.experiment.testbed import topology_without_host
 from emulator.run_folder.places import check_file
-from emulator.statistics.calibration import FORMAT, LOOPBACK, Calibration, default_path, to_json, write_calibration
-from emulator.topology.model import Topology
+from emulator.statistics.calibration import FORMAT, default_path, to_json, write_calibration
 from emulator.transports.registry import TRANSPORTS
-from emulator.views.figures import number_cell
 from emulator.views.terminal.calibration_table import render
 
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-STEADY = 0.25
-"""Largest coefficient of variation of large collectives on an idle machine."""
 _EXAMPLE = """example:
   charkha calibrate --topology topologies/two-hosts-switch.yaml
 
@@ -73,22 +68,10 @@ def run(args: argparse.Namespace) -> int:
     )
     path = args.calibration or default_path(made.topology_digest)
     write_calibration(path, made)
-    for problem in _problems(topology, made):
+    for problem in doubts(topology, made):
         notify(problem)
     if args.json:
         print_json(to_json(made) | {"file": str(path)})
     else:
         print_tables(render(made), f"Calibration: {path}")
     return 0
-
-
-def _problems(topology: Topology | None, made: Calibration) -> Iterator[str]:
-    if topology is not None and can_be_cabled(topology) and made.where == LOOPBACK:
-        yield (
-            "measured over loopback, where the kernel does not segment frames, so rates are too high: "
-            "run as root to measure between network namespaces, as in a lab"
-        )
-    for one in made.transports:
-        if one.variation is not None and one.variation > STEADY:
-            percent = number_cell(100 * one.variation)
-            yield f"{one.transport} varies by {percent} %: other programs use this machine; calibrate when it is idle"

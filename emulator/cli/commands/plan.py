@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
@@ -14,8 +13,8 @@ from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
 from emulator.experiment.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec import Experiment
-from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer_text import parse_transformer
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
 from emulator.views.as_json.plan import plan_to_json
@@ -40,7 +39,6 @@ _EXAMPLE = """example:
 
 Sizes of --collective are counted as nccl-tests does. docs/plan.md explains every number.
 """
-_MODEL_DEFAULTS = {"hidden": 8192, "sequence": 2048}
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -106,7 +104,7 @@ def _add_other_workloads(parser: Parser) -> None:
     group.add_argument(
         "--transformer",
         metavar="NAME=VALUE,…",
-        type=argument(_transformer),
+        type=argument(parse_transformer),
         help="one training iteration: layers, hidden, sequence, batch, tensor, pipeline, data …",
     )
 
@@ -140,36 +138,3 @@ def _load(args: argparse.Namespace) -> CollectiveLoad | Transformer | None:
         raise PlanError("--collective needs -n, the number of ranks that play it")
     group_size = min(args.group_size or args.world, args.world)
     return CollectiveLoad(args.collective, args.world, args.bytes, group_size)
-
-
-def _transformer(text: str) -> Transformer:
-    """The model of `layers=96,tensor=8,…`.
-
-    Raises:
-        ValueError: an unknown name, a value that is not a number, or numbers that do not fit together.
-    """
-    known = {field.name: field.type for field in fields(Transformer)}
-    values: dict[str, Any] = dict(_MODEL_DEFAULTS)
-    for item in text.split(","):
-        name, equals, value = item.strip().replace("-", "_").partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"{item!r}: write NAME=VALUE with NAME one of {', '.join(known)}")
-        values[name] = _model_value(name, value)
-    if "layers" not in values:
-        raise ValueError("layers=N is needed")
-    values.setdefault("batch", values.get("data", 1) * values.get("micro_batches", 1))
-    try:
-        return Transformer(**values)
-    except PlanError as error:
-        raise ValueError(str(error)) from error
-
-
-def _model_value(name: str, value: str) -> int | float | bool | PipelineSchedule:
-    if name == "schedule":
-        return PipelineSchedule(value)
-    if name in ("recompute", "shard_optimizer"):
-        return bool(int(value))
-    try:
-        return float(value) if name.startswith("device_") else int(value)
-    except ValueError as error:
-        raise ValueError(f"{name}={value}: a number is needed") from error

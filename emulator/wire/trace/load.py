@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import InputError
+from emulator.shipped import TRACES
 from emulator.trace.groups import parse_group_file
 from emulator.trace.model import RankTrace
 from emulator.wire.trace.et import read_rank
@@ -51,7 +52,7 @@ def load_trace(
     """Read every rank.
 
     Args:
-        path: a folder, a prefix, or one file.
+        path: a folder, a prefix, one file, or the name of an example trace.
         ranks: how many ranks there must be; None = as many as there are files.
         groups: a group file; None = the one beside the trace, if any.
         on_rank: called with (ranks read, ranks in all).
@@ -60,7 +61,7 @@ def load_trace(
         TraceError: something is missing or broken; it names the file.
         InputError: the group file cannot be read.
     """
-    files = find_trace(path, ranks=ranks)
+    files = find_trace(TRACES.find(path), ranks=ranks)
     group_file = groups or files.group_file
     traces = []
     for rank, file in enumerate(files.paths):

@@ -1,0 +1,47 @@
+"""A transformer as text: `layers=96,hidden=12288,tensor=8`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.transformer import Transformer
+from emulator.suggestions import did_you_mean
+
+_DEFAULTS = {"hidden": 8192, "sequence": 2048}
+
+
+def parse_transformer(text: str) -> Transformer:
+    """The model of `layers=96,tensor=8,…`.
+
+    Raises:
+        ValueError: an unknown name, a value that is not a number, or numbers that do not fit together.
+    """
+    known = {field.name: field.type for field in fields(Transformer)}
+    values: dict[str, Any] = dict(_DEFAULTS)
+    for item in text.split(","):
+        name, equals, value = item.strip().replace("-", "_").partition("=")
+        if not equals or name not in known:
+            advice = did_you_mean(name, known) if equals else ""
+            raise ValueError(f"{item!r}: write NAME=VALUE with NAME one of {', '.join(known)}{advice}")
+        values[name] = _value(name, value)
+    if "layers" not in values:
+        raise ValueError("layers=N is needed")
+    values.setdefault("batch", values.get("data", 1) * values.get("micro_batches", 1))
+    try:
+        return Transformer(**values)
+    except PlanError as error:
+        raise ValueError(str(error)) from error
+
+
+def _value(name: str, value: str) -> int | float | bool | PipelineSchedule:
+    if name == "schedule":
+        return PipelineSchedule(value)
+    if name in ("recompute", "shard_optimizer"):
+        return bool(int(value))
+    try:
+        return float(value) if name.startswith("device_") else int(value)
+    except ValueError as error:
+        raise ValueError(f"{name}={value}: a number is needed") from error
