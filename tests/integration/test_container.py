@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import tomllib
@@ -23,7 +24,7 @@ def builder() -> str | None:
 
 
 def test_the_instructions_fit_the_project() -> None:
-    parser = DockerfileParser(fileobj=CONTAINERFILE.open("rb"))
+    parser = DockerfileParser(fileobj=io.BytesIO(CONTAINERFILE.read_bytes()))
     assert {image.partition(":")[2] not in ("", "latest") for image in parser.parent_images} == {True}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entry = next(one["value"] for one in parser.structure if one["instruction"] == "ENTRYPOINT")
