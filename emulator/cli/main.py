@@ -24,6 +24,7 @@ COMMANDS = {
         "run": "play a trace and measure every collective",
         "bench": "sweep one collective over sizes",
         "plan": "link loads and ideal times of a trace on a topology",
+        "suite": "play a list of cases, each judged by its rules",
         "probe": "send crafted frames into a device and see what comes out",
         "calibrate": "measure the limits of this tester",
     },

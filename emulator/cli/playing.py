@@ -17,6 +17,7 @@ from emulator.experiment.spec import Experiment
 if TYPE_CHECKING:
     from emulator.cli.parser import Parser
     from emulator.experiment.campaign import CampaignProgress
+    from emulator.experiment.live_address import LiveAddress
     from emulator.experiment.workload import LoadedJob
     from emulator.run_folder.reader import Run
     from emulator.verdict.judge import Verdict
@@ -76,7 +77,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
         folder = args.out or new_run_folder(name_of(experiment))
-        play_one = partial(_play, job, args)
+        play_one = partial(_play, job, args.live)
         if experiment.campaign is not None:
             return _play_campaign(experiment, play_one, job, folder, args)
         try:
@@ -99,7 +100,21 @@ def status() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def _play(job: LoadedJob, args: argparse.Namespace, experiment: Experiment, folder: Path) -> Run:
+def play_into(experiment: Experiment, folder: Path) -> Run:
+    """Play one run into a folder; nothing goes to stdout.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something.
+    """
+    from emulator.experiment.workload import load_job
+
+    with contextlib.ExitStack() as stack:
+        with status() as on_step:
+            job = stack.enter_context(load_job(experiment.job, on_step=on_step))
+        return _play(job, None, experiment, folder)
+
+
+def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, folder: Path) -> Run:
     from emulator.experiment.log import RunLog
     from emulator.experiment.play import prepare
     from emulator.views.terminal.progress import RunProgress
@@ -113,7 +128,7 @@ def _play(job: LoadedJob, args: argparse.Namespace, experiment: Experiment, fold
             address=experiment.agents.listen or "",
         )
         with progress:
-            return prepared.play(folder, observers=[progress, RunLog()], live=args.live)
+            return prepared.play(folder, observers=[progress, RunLog()], live=live)
 
 
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:

@@ -141,7 +141,7 @@ def play_campaign(
     if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise InputError(f"{root}: is not an empty folder; choose another --out, or --resume the campaign in it")
     for number, turn in enumerate(progress.turns, 1):
-        done = _complete_run(turn.folder(root)) if resume else None
+        done = complete_run(turn.folder(root)) if resume else None
         if done is not None:
             progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
             continue
@@ -173,7 +173,8 @@ def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         yield "", None
 
 
-def _complete_run(folder: Path) -> Run | None:
+def complete_run(folder: Path) -> Run | None:
+    """The complete run in a folder; None if there is none."""
     if not is_run_folder(folder):
         return None
     found = read_run(folder)
@@ -181,7 +182,7 @@ def _complete_run(folder: Path) -> Run | None:
 
 
 def _play(experiment: Experiment, turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
-    folder = _free_folder(turn.folder(root))
+    folder = free_folder(turn.folder(root))
     try:
         run = play_one(one_run(experiment, turn.profile), folder)
     except RunInterrupted:
@@ -191,7 +192,7 @@ def _play(experiment: Experiment, turn: Turn, play_one: PlayOne, root: Path) -> 
     return Outcome(turn, folder, jct_ns(run), None)
 
 
-def _free_folder(folder: Path) -> Path:
+def free_folder(folder: Path) -> Path:
     """The folder; an aborted run in it is renamed, because it has measurements."""
     attempt = 1
     while folder.exists() and (aside := folder.with_name(f"{folder.name}.aborted-{attempt}")):

@@ -31,7 +31,7 @@ def read_experiment(path: Path) -> Experiment:
         experiment = decode(document.value, Experiment)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    return _relative_to(path.parent, experiment)
+    return relative_to(path.parent, experiment)
 
 
 def to_yaml(experiment: Experiment) -> str:
@@ -67,7 +67,9 @@ def _moved_rules(folder: Path, name: str | None) -> str | None:
     return name if name is None or name == EXAMPLE else os.fspath(folder / name)
 
 
-def _relative_to(folder: Path, experiment: Experiment) -> Experiment:
+def relative_to(folder: Path, experiment: Experiment) -> Experiment:
+    """The run spec with paths that start at a folder, usually that of the file that has it."""
+
     def moved(path: str | None) -> str | None:
         return None if path is None else os.fspath(folder / path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,11 +23,14 @@ class Outcome(Enum):
     UNDECIDED = "UNDECIDED"
     PASS = "PASS"
 
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command whose answer this is."""
+        return _EXIT_CODES[self]
+
 
 _GRAVITY = (Outcome.FAIL, Outcome.TESTER_LIMITED, Outcome.UNDECIDED, Outcome.PASS)
 """The gravest outcome of the rules is that of the run."""
-
-
 _EXIT_CODES = {
     Outcome.PASS: exit_codes.DONE,
     Outcome.FAIL: exit_codes.EXPECTATION_FAILED,
@@ -52,6 +55,13 @@ class Finding:
     outcome: Outcome
     reason: str = ""
 
+    @property
+    def distance(self) -> float:
+        """How far the value is from its limit, relative to the limit; 0 if it was not measured."""
+        if self.value is None:
+            return 0.0
+        return abs(self.value - self.rule.bound.limit) / max(self.rule.bound.limit, 1e-9)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -74,7 +84,7 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """Exit code of a command whose answer this is."""
-        return _EXIT_CODES[self.outcome]
+        return self.outcome.exit_code
 
     @property
     def decisive(self) -> Finding | None:
@@ -84,6 +94,11 @@ class Verdict:
     def count(self, outcome: Outcome) -> int:
         """Number of findings with this outcome."""
         return sum(one.outcome is outcome for one in self.findings)
+
+
+def gravest(outcomes: Iterable[Outcome]) -> Outcome:
+    """The one that decides; PASS if there is none."""
+    return min(outcomes, key=_GRAVITY.index, default=Outcome.PASS)
 
 
 def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
@@ -100,7 +115,7 @@ def judge(summary: RunSummary, rules: Rules | None) -> Verdict:
     if rules is None:
         return Verdict(Outcome.UNDECIDED, (), None, False, state)
     findings = [one for rule in rules.rules for one in _apply(rule, summary, state)]
-    findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -_distance(one)))
+    findings.sort(key=lambda one: (_GRAVITY.index(one.outcome), -one.distance))
     outcome = findings[0].outcome
     if outcome is Outcome.PASS and summary.status != COMPLETE:
         outcome = Outcome.UNDECIDED
@@ -130,10 +145,3 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     if limit and (rule.bound.is_lower or not holds):
         return Finding(rule, subject, value, Outcome.TESTER_LIMITED, limit)
     return Finding(rule, subject, value, Outcome.PASS if holds else Outcome.FAIL)
-
-
-def _distance(one: Finding) -> float:
-    """How far a value is from its limit, relative to the limit; sorts findings of equal gravity."""
-    if one.value is None:
-        return 0.0
-    return abs(one.value - one.rule.bound.limit) / max(one.rule.bound.limit, 1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -39,7 +39,7 @@ class _WhereSection(Section, frozen=True, kw_only=True):
     max_size: str | int | None = None
 
 
-class _RuleSection(Section, frozen=True, kw_only=True):
+class RuleSection(Section, frozen=True, kw_only=True):
     """One bound on one metric."""
 
     metric: str
@@ -55,7 +55,7 @@ class RulesFile(Section, frozen=True, kw_only=True):
 
     charkha_rules: Literal[1] = 1
     name: Annotated[str, Meta(min_length=1)] | None = None
-    rules: Annotated[tuple[_RuleSection, ...], Meta(min_length=1)]
+    rules: Annotated[tuple[RuleSection, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +169,24 @@ def _read(path: Path, *, is_example: bool) -> Rules:
         sections = decode(document.value, RulesFile)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    rules = tuple(_rule(one, document, at) for at, one in enumerate(sections.rules))
-    return Rules(sections.name or path.stem, rules, is_example)
+    return Rules(sections.name or path.stem, rules_in(sections.rules, document, ("rules",)), is_example)
 
 
-def _rule(section: _RuleSection, document: Document, at: int) -> Rule:
-    place: tuple[str | int, ...] = ("rules", at)
+def rules_in(sections: Sequence[RuleSection], document: Document, place: tuple[str | int, ...]) -> tuple[Rule, ...]:
+    """The rules of a list in a document.
+
+    Args:
+        sections: the list.
+        document: for errors.
+        place: path of the list in the document.
+
+    Raises:
+        InputError: a metric, a bound or a selection that does not exist; the message has file, line and key.
+    """
+    return tuple(_rule(one, document, (*place, at)) for at, one in enumerate(sections))
+
+
+def _rule(section: RuleSection, document: Document, place: tuple[str | int, ...]) -> Rule:
     metric = METRICS.get(section.metric)
     if metric is None:
         raise document.error(_unknown_metric(section.metric), (*place, "metric"))

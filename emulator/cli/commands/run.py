@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emulator.cli.options.run import COMPUTE, TRACE, play_groups, trace_argument
-from emulator.cli.options.table import OptionGroup, add_options, build, merge, spec_part
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
+from emulator.experiment.parts import merge
 from emulator.experiment.spec import Experiment
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import Any
 from emulator.cli.options.converters import argument
 from emulator.cli.parser import Group, Parser
 from emulator.errors import InputError
+from emulator.experiment.parts import build_experiment
 from emulator.experiment.spec import Experiment
-from emulator.schema import SchemaProblem, decode
+from emulator.schema import SchemaProblem
 
 Plain = dict[str, Any]
 
@@ -115,24 +116,14 @@ def spec_part(args: argparse.Namespace, groups: Iterable[OptionGroup]) -> Plain:
     return part
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
-    """Two parts of a run spec; where both set a value, `over` wins."""
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
 def build(part: Mapping[str, Any], groups: Iterable[OptionGroup]) -> Experiment:
     """A run spec from its parts.
 
     Raises:
         InputError: a value does not fit; it names the option.
     """
-    document = {key: value for key, value in part.items() if key != "job"} | {"jobs": [part.get("job", {})]}
     try:
-        return decode(document, Experiment)
+        return build_experiment(part)
     except SchemaProblem as problem:
         raise InputError(f"{_flag(problem.path, groups)}{problem.problem}") from problem
 
@@ -143,11 +134,11 @@ def _options(groups: Iterable[OptionGroup]) -> Iterator[Option]:
 
 def _flag(path: Sequence[str | int], groups: Iterable[OptionGroup]) -> str:
     """The option that sets a value of a run spec, as the beginning of an error."""
-    keys = ["job", *path[2:]] if path[:1] == ("jobs",) else list(path)
+    name = ".".join(map(str, path))
     for option in _options(groups):
-        if option.path.split(".") == keys and not option.is_positional:
+        if option.path == name and not option.is_positional:
             return f"{option.flags[-1]}: "
-    return f"{'.'.join(map(str, keys))}: " if keys else ""
+    return f"{name}: " if name else ""
 
 
 def _split(text: str) -> tuple[str, str]:

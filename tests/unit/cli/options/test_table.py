@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from emulator.cli.commands import bench, run
-from emulator.cli.options.table import Option, OptionGroup, add_options, build, merge, spec_part
+from emulator.cli.options.table import Option, OptionGroup, add_options, build, spec_part
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
 from emulator.experiment.spec import (
@@ -163,11 +163,6 @@ def test_a_sweep_as_arguments_gives_the_same_sweep(experiment: Experiment) -> No
 
 def test_an_option_that_is_not_given_sets_nothing() -> None:
     assert parsed(["t"], run.GROUPS).to_plain() == {"charkha": 1, "jobs": [{"trace": {"path": "t"}}]}
-
-
-def test_the_later_part_of_a_run_spec_wins_value_by_value() -> None:
-    base = {"network": {"topology": "a", "lab": "x"}, "seed": 1}
-    assert merge(base, {"network": {"topology": "b"}}) == {"network": {"topology": "b", "lab": "x"}, "seed": 1}
 
 
 @pytest.mark.parametrize(

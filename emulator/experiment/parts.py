@@ -1,0 +1,34 @@
+"""Parts of a run spec as plain values: they are merged, then built into a run spec. `job` stands for its one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emulator.experiment.spec import Experiment
+from emulator.schema import SchemaProblem, decode
+
+Part = dict[str, Any]
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Part:
+    """Two parts of a run spec; where both set a value, `over` wins."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def build_experiment(part: Mapping[str, Any]) -> Experiment:
+    """A run spec from a part that sets all it needs.
+
+    Raises:
+        SchemaProblem: a value does not fit; its path is that in the part, as `job.iterations`.
+    """
+    document = {key: value for key, value in part.items() if key != "job"} | {"jobs": [part.get("job", {})]}
+    try:
+        return decode(document, Experiment)
+    except SchemaProblem as problem:
+        path = ("job", *problem.path[2:]) if problem.path[:1] == ("jobs",) else problem.path
+        raise SchemaProblem(path, problem.problem) from problem

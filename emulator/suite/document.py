@@ -1,0 +1,257 @@
+"""Suites as YAML files: cases that are run specs with rules. docs/suites.md describes the format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from msgspec import Meta
+
+from emulator.errors import EmulatorError, InputError
+from emulator.experiment.document import relative_to
+from emulator.experiment.parts import Part, build_experiment, merge
+from emulator.experiment.resolve import overrides_of
+from emulator.experiment.spec import Experiment
+from emulator.schema import SchemaProblem, Section, decode, json_schema
+from emulator.suggestions import did_you_mean
+from emulator.suite.search import Quantity, Search
+from emulator.topology.document import Document, read_document
+from emulator.units import parse_fraction, parse_rate, parse_size
+from emulator.verdict.rules import Rules, RuleSection, rules_in
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=60)]
+_Load = str | int
+_OF_THE_CASE = "the rules of a case are its key `rules`"
+
+
+class SearchSection(Section, frozen=True, kw_only=True):
+    """Find the highest load at which the rules of the case hold."""
+
+    rate: tuple[_Load, _Load] | None = None
+    size: tuple[_Load, _Load] | None = None
+    resolution: str | float = "1%"
+    trials: Annotated[int, Meta(ge=1, le=99)] = 1
+    at_least: _Load | None = None
+
+
+class CaseSection(Section, frozen=True, kw_only=True):
+    """One case: a part of a run spec, in which `job` stands for its one job, and the rules for the result."""
+
+    name: Name
+    about: str = ""
+    clause: str | None = None
+    spec: Mapping[str, Any] = {}
+    rules: tuple[RuleSection, ...] = ()
+    search: SearchSection | None = None
+
+
+class ClauseSection(Section, frozen=True, kw_only=True):
+    """A clause of the source: which cases carry it out, or why it is not met."""
+
+    clause: str
+    title: str
+    cases: tuple[str, ...] = ()
+    not_met: str | None = None
+    met: str | None = None
+
+
+class SuiteFile(Section, frozen=True, kw_only=True):
+    """A suite file; `json_schema(SuiteFile)` exports it as JSON Schema."""
+
+    charkha_suite: Literal[1]
+    name: Name
+    description: str = ""
+    source: str = ""
+    not_covered: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}
+    rules: tuple[RuleSection, ...] = ()
+    cases: Annotated[tuple[CaseSection, ...], Meta(min_length=1)]
+    clauses: tuple[ClauseSection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case that can be played.
+
+    Attributes:
+        name: unique in the suite; that of its folder.
+        about: what it tests, in a sentence.
+        clause: of the source; None if it belongs to none.
+        experiment: the run; of a search, without the load.
+        rules: decide whether a run passes.
+        rules_text: the same as a rules file.
+        search: None: one run.
+    """
+
+    name: str
+    about: str
+    clause: str | None
+    experiment: Experiment
+    rules: Rules
+    rules_text: str
+    search: Search | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite that can be played.
+
+    Attributes:
+        source: the public document that it follows.
+        not_covered: what of it the suite does not cover.
+        cases: in the order they are played.
+        clauses: of the source, for `conformance.json`.
+    """
+
+    name: str
+    description: str
+    source: str
+    not_covered: tuple[str, ...]
+    cases: tuple[Case, ...]
+    clauses: tuple[ClauseSection, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that determines what is played and how it is judged, in hex."""
+        cases = [(one.name, one.experiment.to_plain(), one.rules_text, repr(one.search)) for one in self.cases]
+        return hashlib.sha256(json.dumps(cases, sort_keys=True).encode()).hexdigest()
+
+
+def shipped_suites() -> Mapping[str, Path]:
+    """The suites that come with Charkha, by name."""
+    folder = Path(str(files("emulator.suite"))) / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_suite(name: str) -> Path:
+    """The file that a name on the command line stands for: a path, or a suite that Charkha ships.
+
+    Raises:
+        InputError: there is no such file and no such suite.
+    """
+    shipped = shipped_suites()
+    if name in shipped and not Path(name).is_file():
+        return shipped[name]
+    if not Path(name).exists():
+        advice = did_you_mean(name, shipped) or "; `charkha suite list` lists those that Charkha ships"
+        raise InputError(f"there is no suite {name!r}{advice}")
+    return Path(name)
+
+
+def read_suite(path: Path, *, over: Mapping[str, Any] | None = None) -> Suite:
+    """Read a suite. Relative paths in it start at the folder of the file.
+
+    Args:
+        path: of the file.
+        over: part of a run spec that overrides that of every case, such as the topology.
+
+    Raises:
+        InputError: the file cannot be read, or is not a suite; the message has file, line, case and key.
+    """
+    document = read_document(path)
+    try:
+        file = decode(document.value, SuiteFile)
+    except SchemaProblem as problem:
+        raise document.error(problem.problem, problem.path) from problem
+    cases = tuple(_Reader(document, file, at).read(over or {}) for at in range(len(file.cases)))
+    names = [one.name for one in cases]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise document.error(f"there are two cases {name!r}", ("cases", at, "name"))
+    for at, clause in enumerate(file.clauses):
+        for name in clause.cases:
+            document.require(name, names, "case", ("clauses", at, "cases"))
+    return Suite(file.name, file.description, file.source, file.not_covered, cases, file.clauses)
+
+
+def suite_schema() -> dict[str, Any]:
+    """The JSON Schema of a suite file."""
+    return json_schema(SuiteFile)
+
+
+class _Reader:
+    """Reads one case; every error names it."""
+
+    def __init__(self, document: Document, file: SuiteFile, at: int) -> None:
+        self._document, self._file, self._at = document, file, at
+        self._case = file.cases[at]
+
+    def read(self, over: Mapping[str, Any]) -> Case:
+        case, place = self._case, ("cases", self._at, "rules") if self._case.rules else ("rules",)
+        sections = case.rules or self._file.rules
+        if not sections:
+            raise self._error("has no rules, and the suite has none for all cases", ())
+        rules = Rules(f"{self._file.name}: {case.name}", rules_in(sections, self._document, place))
+        experiment = self._experiment(over)
+        text = yaml.safe_dump(
+            {"charkha_rules": 1, "name": rules.name, "rules": self._plain_rules()}, sort_keys=False, allow_unicode=True
+        )
+        return Case(case.name, case.about, case.clause, experiment, rules, text, self._search(experiment))
+
+    def _plain_rules(self) -> Any:
+        value = self._document.value
+        return value["cases"][self._at].get("rules") or value["rules"]
+
+    def _experiment(self, over: Mapping[str, Any]) -> Experiment:
+        for part in (self._file.defaults, self._case.spec):
+            if "jobs" in part:
+                raise self._error("write `job`: a case has exactly one", ("jobs",))
+        own: Part = merge(self._file.defaults, self._case.spec)
+        try:
+            experiment = build_experiment(own)
+            whole = relative_to(self._document.path.parent, experiment)
+            overrides_of(whole.job)
+            if over:
+                plain = whole.to_plain()
+                whole = build_experiment(merge({**plain, "job": plain["jobs"][0]}, over))
+        except SchemaProblem as problem:
+            raise self._error(problem.problem, problem.path) from problem
+        except EmulatorError as error:
+            raise self._error(str(error), ("job", "algorithms")) from error
+        if experiment.campaign is not None:
+            raise self._error("a case is one run, or a search; it has no campaign", ("campaign",))
+        if experiment.observe.expect is not None:
+            raise self._error(_OF_THE_CASE, ("observe", "expect"))
+        return whole
+
+    def _search(self, experiment: Experiment) -> Search | None:
+        section = self._case.search
+        if section is None:
+            return None
+        place = ("cases", self._at, "search")
+        quantity: Quantity = "rate" if section.rate is not None else "size"
+        limits = section.rate or section.size
+        if limits is None or (section.rate and section.size):
+            raise self._document.error("needs exactly one of rate and size", place)
+        if quantity == "size" and experiment.job.sweep is None:
+            raise self._document.error("sizes are searched with a sweep (spec.job.sweep)", place)
+        parse = parse_rate if quantity == "rate" else parse_size
+        try:
+            low, high = (parse(str(one)) for one in limits)
+            least = low if section.at_least is None else parse(str(section.at_least))
+            resolution = parse_fraction(str(section.resolution))
+        except ValueError as error:
+            raise self._document.error(str(error), place) from error
+        if not 0 < low < high or not low <= least <= high:
+            raise self._document.error("needs 0 < low < high, and at_least between them", place)
+        return Search(quantity, low, high, resolution, section.trials, least)
+
+    def _error(self, problem: str, key: tuple[str | int, ...]) -> InputError:
+        """Names the place in the case, or in the defaults if the value is from there."""
+        own = ("cases", self._at, "spec")
+        place = own if _has(self._case.spec, key) or not _has(self._file.defaults, key) else ("defaults",)
+        return self._document.error(f"case {self._case.name}: {problem}", (*place, *key) if key else own[:2])
+
+
+def _has(part: Any, key: tuple[str | int, ...]) -> bool:
+    for step in key:
+        if not isinstance(part, Mapping) or step not in part:
+            return False
+        part = part[step]
+    return True

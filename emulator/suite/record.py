@@ -1,0 +1,238 @@
+"""The result of a suite as a value, and its file: every table, report and history is made from it.
+
+`suite.json` in the folder of a suite is written when the suite starts and after every case, so it tells what is done
+even if the suite was killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from emulator.errors import InputError
+from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.reader import Run
+from emulator.run_folder.store import firmware_of
+from emulator.run_folder.stream import write_text
+from emulator.schema import SchemaProblem, decode
+from emulator.statistics.summary import summarise
+from emulator.suite.document import Case, Suite
+from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge
+from emulator.views.figures import count_of
+from emulator.views.verdict_text import describe_finding, describe_subject
+
+RECORD = "suite.json"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule applied to a value; the value is in the unit of the metric, None if it was not measured."""
+
+    outcome: Outcome
+    text: str
+    metric: str
+    about: str
+    unit: str
+    value: float | None
+    bound: str
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a case.
+
+    Attributes:
+        folder: below that of the suite.
+        run_id: None if the run left no folder.
+        load: in bit/s or bytes, of a search; None: the case is no search.
+        problem: why the run failed; "" if it is complete.
+        checks: gravest first.
+    """
+
+    folder: str
+    run_id: str | None
+    outcome: Outcome
+    load: int | None = None
+    problem: str = ""
+    is_calibrated: bool = False
+    firmware: str | None = None
+    checks: tuple[Check, ...] = ()
+
+
+class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a case.
+
+    Attributes:
+        text: why the outcome is what it is, with the figure that decides.
+        metric, value, unit: that figure; None if nothing was measured.
+        runs: one, or those of a search in the order they were played.
+    """
+
+    name: str
+    about: str = ""
+    clause: str | None = None
+    outcome: Outcome
+    text: str
+    metric: str | None = None
+    value: float | None = None
+    unit: str | None = None
+    runs: tuple[RunRecord, ...]
+
+
+class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a suite, so far.
+
+    Attributes:
+        digest: of what is played, see `Suite.digest`.
+        started: ISO 8601 with zone.
+        planned: number of cases.
+        cases: those that are done, in order.
+    """
+
+    charkha_suite_result: Literal[1] = 1
+    suite: str
+    description: str = ""
+    source: str = ""
+    not_covered: tuple[str, ...] = ()
+    digest: str
+    started: str
+    topology: str | None = None
+    planned: int
+    cases: tuple[CaseRecord, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of the cases; a suite that is not finished never passes."""
+        found = gravest(one.outcome for one in self.cases)
+        return Outcome.UNDECIDED if found is Outcome.PASS and self.left else found
+
+    @property
+    def left(self) -> int:
+        """Number of cases that were not played."""
+        return self.planned - len(self.cases)
+
+    @property
+    def text(self) -> str:
+        """The answer on one line, after the outcome."""
+        like_it = [one for one in self.cases if one.outcome is self.outcome]
+        if self.outcome is Outcome.PASS:
+            reason = f"all {count_of(self.planned, 'case')} passed"
+        elif not like_it:
+            reason = f"{self.left} of {count_of(self.planned, 'case')} were not played"
+        else:
+            first = like_it[0]
+            reason = f"{first.name}: {first.text}; {len(like_it)} of {count_of(self.planned, 'case')} like it"
+        is_calibrated = all(run.is_calibrated for case in self.cases for run in case.runs)
+        return f"{reason}; {self.suite}{'' if is_calibrated else '; tester not calibrated'}"
+
+    def with_case(self, case: CaseRecord) -> SuiteRecord:
+        """The same with the result of one more case."""
+        return replace(self, cases=(*self.cases, case))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values, for JSON; outcome and text first."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return {"outcome": self.outcome.value, "text": self.text, **plain}
+
+
+def write_record(record: SuiteRecord, folder: Path) -> None:
+    """Write the file; a reader sees the old one or the new one.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    write_text(folder / RECORD, json.dumps(record.to_plain(), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_record(folder: Path) -> SuiteRecord:
+    """The result of a suite from its folder.
+
+    Raises:
+        InputError: the folder is not that of a suite, or its file is damaged.
+    """
+    path = folder / RECORD
+    try:
+        return decode(json.loads(path.read_text(encoding="utf-8")), SuiteRecord)
+    except OSError as error:
+        raise InputError(f"{folder}: is not the folder of a suite ({RECORD}: {error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        detail = error if isinstance(error, SchemaProblem) else "not JSON"
+        raise InputError(f"{path}: is not the result of a suite ({detail})") from error
+
+
+def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
+    """The result of a suite before its first case."""
+    topologies = {one.experiment.network.topology for one in suite.cases}
+    return SuiteRecord(
+        suite=suite.name,
+        description=suite.description,
+        source=suite.source,
+        not_covered=suite.not_covered,
+        digest=digest,
+        started=started,
+        topology=topologies.pop() if len(topologies) == 1 else None,
+        planned=len(suite.cases),
+    )
+
+
+def run_record(case: Case, run: Run, folder: str, *, load: int | None = None, problem: str = "") -> RunRecord:
+    """The result of a run by the rules of its case.
+
+    Raises:
+        ResultError: the run cannot be read.
+    """
+    verdict = judge(summarise(run), case.rules)
+    manifest: Manifest = run.manifest
+    return RunRecord(
+        folder=folder,
+        run_id=manifest.run_id,
+        outcome=verdict.outcome,
+        load=load,
+        problem=problem or manifest.reason or "",
+        is_calibrated=verdict.tester.is_calibrated,
+        firmware=firmware_of(manifest),
+        checks=tuple(_check(one) for one in _decisive_first(verdict)),
+    )
+
+
+def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:
+    """The result of a case of one run."""
+    (run,) = runs
+    first = run.checks[0] if run.checks else None
+    text = f"the run failed: {run.problem}" if run.problem or first is None else first.text
+    if run.problem and run.outcome is Outcome.FAIL and first is not None:
+        text = f"{first.text}; {text}"
+    return CaseRecord(
+        name=case.name,
+        about=case.about,
+        clause=case.clause,
+        outcome=run.outcome,
+        text=text,
+        metric=None if first is None else first.metric,
+        value=None if first is None else first.value,
+        unit=None if first is None else first.unit,
+        runs=tuple(runs),
+    )
+
+
+def _decisive_first(verdict: Verdict) -> Iterable[Finding]:
+    """The findings; where all pass, the timing that is closest to its limit is first."""
+    if verdict.outcome is not Outcome.PASS:
+        return verdict.findings
+    return sorted(verdict.findings, key=lambda one: (not one.rule.metric.is_timing, one.distance))
+
+
+def _check(one: Finding) -> Check:
+    metric = one.rule.metric
+    return Check(
+        outcome=one.outcome,
+        text=describe_finding(one),
+        metric=metric.name,
+        about=describe_subject(one.subject).removeprefix(" of "),
+        unit=metric.unit.value,
+        value=one.value,
+        bound=str(one.rule.bound),
+    )

@@ -1,0 +1,202 @@
+"""Plays a suite into a folder: a run folder for every case. A case that is complete is never played twice.
+
+DIR/suite.json           what is played, and the results so far
+DIR/CASE/                the run folder of a case
+DIR/CASE.rules.yaml      its rules
+DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 Mbit/s
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from emulator.errors import InputError, RunError, RunInterrupted
+from emulator.experiment.campaign import complete_run, free_folder
+from emulator.experiment.parts import build_experiment, merge
+from emulator.experiment.spec import Experiment
+from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.store import is_run_folder
+from emulator.run_folder.stream import write_text
+from emulator.shipped import TOPOLOGIES
+from emulator.suite.document import Case, Suite
+from emulator.suite.record import (
+    RECORD,
+    CaseRecord,
+    RunRecord,
+    SuiteRecord,
+    case_record,
+    new_record,
+    read_record,
+    run_record,
+    write_record,
+)
+from emulator.suite.search import Search
+from emulator.suite.search_record import search_record
+from emulator.verdict.judge import Outcome
+
+SUITES = Path("suites")
+"""Default root of the folders of suites."""
+_LOCK = ".lock"
+
+PlayOne = Callable[[Experiment, Path], Run]
+"""Plays one run into a folder."""
+OnRun = Callable[[int, Case, Path], None]
+"""Called before a run with the number of the case, from 1, the case, and the folder of the run."""
+
+
+def new_folder(name: str) -> Path:
+    """A path below suites/ named after the time and the suite."""
+    return SUITES / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+
+
+def latest_folder(name: str) -> Path:
+    """The folder below suites/ that was made last for a suite.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = sorted(path.parent for path in SUITES.glob(f"*-{name}/{RECORD}") if read_record(path.parent).suite == name)
+    if not found:
+        raise InputError(f"{SUITES}: has no folder of suite {name}; give it with --out DIR")
+    return found[-1]
+
+
+def play_suite(
+    suite: Suite,
+    root: Path,
+    play_one: PlayOne,
+    *,
+    resume: bool = False,
+    on_run: OnRun = lambda number, case, folder: None,
+) -> Generator[SuiteRecord, None, None]:
+    """Play the cases in order; yields the result so far before the first and after every case.
+
+    A run that fails leaves its case UNDECIDED, unless what it measured fails a rule; the next case is played.
+
+    Args:
+        suite: to play.
+        root: folder of the suite; empty or missing, unless `resume`.
+        play_one: plays one run.
+        resume: continue in a folder of this suite: complete runs are kept, others are played again.
+        on_run: called before each run.
+
+    Raises:
+        EmulatorError: another suite uses the folder, or it holds another suite; bad input, a host that lacks something.
+        KeyboardInterrupt, RunInterrupted: the same; what is complete stays.
+    """
+    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise InputError(f"{root}: is not an empty folder; choose another --out, or `charkha suite resume` the suite")
+    if resume and not (root / RECORD).is_file():
+        raise InputError(f"{root}: there is no suite to resume (no {RECORD})")
+    with _claimed(root):
+        record = _begin(suite, root)
+        yield record
+        for number, case in enumerate(suite.cases, 1):
+            player = _CasePlayer(case, root, play_one, partial(on_run, number, case))
+            record = record.with_case(player.play())
+            write_record(record, root)
+            yield record
+
+
+@contextmanager
+def _claimed(root: Path) -> Iterator[None]:
+    """Keep other suites out of a folder. The kernel releases the lock when this process ends for any reason."""
+    root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{root}: another suite is being played into it; choose another --out") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _begin(suite: Suite, root: Path) -> SuiteRecord:
+    """Write the record of a suite without results; of one that is resumed, keep its start.
+
+    Raises:
+        InputError: the folder holds another suite.
+    """
+    record = new_record(suite, digest=_digest(suite), started=datetime.now().astimezone().isoformat(timespec="seconds"))
+    if (root / RECORD).exists():
+        before = read_record(root)
+        if before.digest != record.digest:
+            what = f"suite {before.suite}" if before.suite != suite.name else "another version of the suite or topology"
+            raise InputError(f"{root}: holds {what}; resume with the same files and options, or choose another --out")
+        record = replace(record, started=before.started)
+    write_record(record, root)
+    return record
+
+
+def _digest(suite: Suite) -> str:
+    """Of the suite and its topology files."""
+    digest = hashlib.sha256(suite.digest.encode())
+    for name in sorted({one.experiment.network.topology or "" for one in suite.cases} - {""}):
+        with suppress(OSError):  # the run reports a file that cannot be read
+            digest.update(TOPOLOGIES.find(name).read_bytes())
+    return digest.hexdigest()
+
+
+class _CasePlayer:
+    """Plays one case."""
+
+    def __init__(self, case: Case, root: Path, play_one: PlayOne, on_run: Callable[[Path], None]) -> None:
+        self._case, self._root, self._play_one, self._on_run = case, root, play_one, on_run
+        self._rules_file = root / f"{case.name}.rules.yaml"
+
+    def play(self) -> CaseRecord:
+        write_text(self._rules_file, self._case.rules_text)
+        if self._case.search is None:
+            return case_record(self._case, [self._run(self._root / self._case.name, None)])
+        return search_record(self._case, self._case.search, list(self._trials(self._case.search)))
+
+    def _trials(self, search: Search) -> Iterator[RunRecord]:
+        """Runs of a search; those that are complete tell which load comes next, so a search can be resumed."""
+        tried: dict[int, bool] = {}
+        while (load := search.next_load(tried)) is not None:
+            tried[load] = True
+            for number in range(1, search.trials + 1):
+                record = self._run(self._root / self._case.name / f"{load}-{number}", load)
+                yield record
+                if record.outcome is not Outcome.PASS:
+                    tried[load] = False
+                    break
+
+    def _run(self, folder: Path, load: int | None) -> RunRecord:
+        name, problem = folder.relative_to(self._root).as_posix(), ""
+        run = complete_run(folder)
+        if run is None:
+            self._on_run(free_folder(folder))
+            try:
+                run = self._play_one(self._experiment(load), folder)
+            except RunInterrupted:
+                raise
+            except RunError as error:
+                problem = str(error)
+                if not is_run_folder(folder):
+                    return RunRecord(folder=name, run_id=None, outcome=Outcome.UNDECIDED, load=load, problem=problem)
+                run = read_run(folder)
+        return run_record(self._case, run, name, load=load, problem=problem)
+
+    def _experiment(self, load: int | None) -> Experiment:
+        """The run spec of a run, with its rules and its load."""
+        plain, search = self._case.experiment.to_plain(), self._case.search
+        job, observe = plain["jobs"][0], plain.get("observe", {})
+        part = {**plain, "job": job, "observe": {**observe, "expect": str(self._rules_file)}}
+        if search is not None and search.quantity == "rate":
+            part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{load}bit"}}}})
+        elif search is not None:
+            sweep = {name: job["sweep"][name] for name in ("collective", "ranks")}
+            part["job"] = {**job, "sweep": {**sweep, "sizes": [load]}}
+        return build_experiment(part)

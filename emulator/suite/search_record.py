@@ -1,0 +1,61 @@
+"""The result of a search for the highest load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.suite.document import Case
+from emulator.suite.record import CaseRecord, RunRecord
+from emulator.suite.search import Search
+from emulator.units import format_size
+from emulator.verdict.judge import Outcome, gravest
+from emulator.views.figures import link_rate_cell
+
+UNITS = {"rate": "bit/s", "size": "By"}
+
+
+def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> CaseRecord:
+    """The highest load that passed, and what the lowest load that failed shows.
+
+    A load that the tester limits is not one that the device loses: the case is then TESTER-LIMITED, not FAIL.
+    """
+    outcomes = {load: gravest(run.outcome for run in runs if run.load == load) for load in _loads(runs)}
+    tried = {load: outcome is Outcome.PASS for load, outcome in outcomes.items()}
+    found, failed = search.found(tried), search.failed(tried)
+    is_reached = found is not None and found >= search.at_least
+    outcome = Outcome.PASS if is_reached or failed is None else outcomes[failed]
+    return CaseRecord(
+        name=case.name,
+        about=case.about,
+        clause=case.clause,
+        outcome=outcome,
+        text=_text(search, found, failed, runs),
+        metric=f"highest_{search.quantity}",
+        value=found,
+        unit=UNITS[search.quantity],
+        runs=tuple(runs),
+    )
+
+
+def load_cell(search_quantity: str, load: int) -> str:
+    """A load with its unit."""
+    return link_rate_cell(load) if search_quantity == "rate" else format_size(load)
+
+
+def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[RunRecord]) -> str:
+    low, high = (load_cell(search.quantity, load) for load in (search.low, search.high))
+    if found is None:
+        text = f"no {search.quantity} from {low} to {high} passes"
+    elif found == search.high:
+        text = f"the highest {search.quantity} of the range, {high}, passes"
+    else:
+        text = f"highest {search.quantity} that passes is {load_cell(search.quantity, found)}"
+    if failed is None:
+        return text
+    run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)
+    why = run.checks[0].text if run.checks else run.problem
+    return f"{text} (at {load_cell(search.quantity, failed)}: {why})"
+
+
+def _loads(runs: Sequence[RunRecord]) -> list[int]:
+    return sorted({run.load for run in runs if run.load is not None})

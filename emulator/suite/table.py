@@ -1,0 +1,64 @@
+"""The result of a suite for a terminal: the answer on the first line, then a row per case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from emulator.suite.record import CaseRecord, SuiteRecord
+from emulator.verdict.metrics import Unit
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.terminal.table import FittedTable
+from emulator.views.verdict_columns import STYLES
+from emulator.views.verdict_text import metric_cell
+from emulator.visible import visible
+
+_BITS_PER_S = "bit/s"
+
+
+def deciding_cell(one: CaseRecord) -> str:
+    """The figure that decides a case, with its unit; a dash if nothing was measured."""
+    if one.value is None or one.unit is None:
+        return NONE
+    return link_rate_cell(one.value) if one.unit == _BITS_PER_S else metric_cell(one.value, Unit(one.unit))
+
+
+RESULTS: tuple[Column[CaseRecord], ...] = (
+    Column("case", "name of the case, and of its folder", cell=lambda one: one.name, is_number=False),
+    Column(
+        "clause",
+        "clause of the document that the suite follows",
+        cell=lambda one: visible(one.clause or NONE),
+        is_number=False,
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
+        "outcome",
+        "PASS, FAIL, TESTER-LIMITED (the tester set the value, not the device) or UNDECIDED (not measured)",
+        cell=lambda one: one.outcome.value,
+        is_number=False,
+        style=lambda one: STYLES[one.outcome],
+    ),
+    Column("metric", "the metric that decides", cell=lambda one: one.metric or NONE, is_number=False),
+    Column("value", "its value", cell=deciding_cell, style=bold),
+    Column(
+        "why",
+        "the check that decides: of a case that passes, the one closest to its limit",
+        cell=lambda one: visible(one.text),
+        is_number=False,
+        folds=30,
+        sacrifice=1,
+    ),
+)
+
+
+def render_result(record: SuiteRecord, folder: Path) -> Sequence[RenderableType]:
+    """The answer, a row per case, and where everything is."""
+    answer = Text.assemble((record.outcome.value, STYLES[record.outcome]), f": {visible(record.text)}")
+    table: list[RenderableType] = [Text(), FittedTable(RESULTS, record.cases)] if record.cases else []
+    return [answer, *table, f"Folder of the suite: {visible(str(folder))}"]

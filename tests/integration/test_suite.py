@@ -1,0 +1,94 @@
+"""Suites from the command line: over loopback to the end, killed and resumed, refused before any traffic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator import exit_codes
+from emulator.run_folder.manifest import COMPLETE
+from emulator.run_folder.store import find_runs, stored_run
+from tests.support.command import charkha, refused, started, wait_for
+
+SUITE = """\
+charkha_suite: 1
+name: short
+defaults:
+  job: {iterations: 2, warmup: 0, sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}}
+  observe: {report: false}
+rules:
+  - {metric: incomplete, at_most: 0}
+cases:
+  - {name: first}
+  - {name: second, spec: {job: {sweep: {collective: all_gather}}}}
+"""
+
+
+def complete_runs(root: Path) -> dict[str, str]:
+    """Folder → run id of every complete run of a suite."""
+    runs = [stored_run(folder) for folder in find_runs(root)]
+    return {str(one.folder.relative_to(root)): one.manifest.run_id for one in runs if one.status == COMPLETE}
+
+
+def test_a_suite_that_was_killed_is_resumed_and_plays_no_case_twice(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with started("suite", "run", "smoke", "--out", out, cwd=tmp_path) as command:
+        wait_for(lambda: (out / "all-to-all").exists() or None, timeout_s=60)
+        command.process.kill()
+        command.process.wait()
+        wait_for(lambda: True if not command.left() else None, timeout_s=20)
+    before = complete_runs(out)
+    assert {"all-reduce-ring", "all-gather"} <= set(before)
+    assert len(before) < 5
+    interrupted = json.loads((out / "suite.json").read_text())
+    assert interrupted["outcome"] == "UNDECIDED"
+    resumed = charkha("suite", "resume", "smoke", "--out", out, "--json", cwd=tmp_path, timeout_s=100)
+    after, result = complete_runs(out), json.loads(resumed.stdout)
+    assert resumed.code == exit_codes.DONE, resumed.stderr
+    assert len(after) == 5
+    assert before.items() <= after.items()
+    assert len(set(after.values())) == 5
+    assert (result["outcome"], result["started"]) == ("PASS", interrupted["started"])
+    assert {one["name"]: one["runs"][0]["run_id"] for one in result["cases"]} == after
+    assert "all-reduce-ring" not in resumed.stderr
+    assert resumed.stderr.count("charkha: case ") == 5 - len(before)
+
+
+def test_a_suite_answers_first_and_ends_with_the_exit_code_of_the_gravest_case(tmp_path: Path) -> None:
+    (tmp_path / "short.yaml").write_text(SUITE + "  - {name: third, rules: [{metric: packets, at_most: 0}]}\n")
+    played = charkha("suite", "run", "short.yaml", "--out", "out", cwd=tmp_path)
+    assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
+    assert played.stdout.startswith("FAIL: third: packets is ")
+    judged = charkha("expect", "out/third", cwd=tmp_path)
+    assert judged.code == exit_codes.EXPECTATION_FAILED
+    assert judged.stdout.startswith("FAIL: packets is ")
+    history = charkha("suite", "history", "out", cwd=tmp_path)
+    assert history.code == 0
+    assert "FAIL" in history.stdout
+
+
+def test_shipped_suites_are_listed_and_shown(tmp_path: Path) -> None:
+    listed = charkha("suite", "list", "--json", cwd=tmp_path)
+    assert "smoke" in [one["name"] for one in json.loads(listed.stdout)]
+    shown = charkha("suite", "show", "smoke", cwd=tmp_path)
+    assert "all-reduce-ring" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["run", "nothing"], "there is no suite 'nothing'"),
+        (["run", "short.yaml", "--out", "."], "is not an empty folder"),
+        (["resume", "short.yaml"], "has no folder of suite short"),
+        (["resume", "short.yaml", "--out", "missing"], "there is no suite to resume"),
+        (["history", "."], "is not the folder of a suite"),
+    ],
+)
+def test_mistakes_are_refused_before_any_traffic(
+    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.yaml").write_text(SUITE)
+    assert problem in refused("suite", *words, capsys=capsys)
