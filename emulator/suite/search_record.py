@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from emulator.suite.document import Case
 from emulator.suite.record import CaseRecord, RunRecord
 from emulator.suite.search import Search
-from emulator.units import format_size
+from emulator.suite.table import BITS_PER_S, load_text
 from emulator.verdict.judge import Outcome, gravest
-from emulator.views.figures import link_rate_cell
 
-UNITS = {"rate": "bit/s", "size": "By"}
+UNITS = {"rate": BITS_PER_S, "size": "By"}
 
 
 def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> CaseRecord:
@@ -37,24 +36,20 @@ def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> Case
     )
 
 
-def load_cell(search_quantity: str, load: int) -> str:
-    """A load with its unit."""
-    return link_rate_cell(load) if search_quantity == "rate" else format_size(load)
-
-
 def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[RunRecord]) -> str:
-    low, high = (load_cell(search.quantity, load) for load in (search.low, search.high))
+    unit = UNITS[search.quantity]
+    low, high = (load_text(load, unit) for load in (search.low, search.high))
     if found is None:
         text = f"no {search.quantity} from {low} to {high} passes"
     elif found == search.high:
         text = f"the highest {search.quantity} of the range, {high}, passes"
     else:
-        text = f"highest {search.quantity} that passes is {load_cell(search.quantity, found)}"
+        text = f"highest {search.quantity} that passes is {load_text(found, unit)}"
     if failed is None:
         return text
     run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)
     why = run.checks[0].text if run.checks else run.problem
-    return f"{text} (at {load_cell(search.quantity, failed)}: {why})"
+    return f"{text} (at {load_text(failed, unit)}: {why})"
 
 
 def _loads(runs: Sequence[RunRecord]) -> list[int]:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from emulator.suite.record import CaseRecord, SuiteRecord
+from emulator.units import format_size
 from emulator.verdict.metrics import Unit
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, link_rate_cell
@@ -17,14 +18,21 @@ from emulator.views.verdict_columns import STYLES
 from emulator.views.verdict_text import metric_cell
 from emulator.visible import visible
 
-_BITS_PER_S = "bit/s"
+BITS_PER_S = "bit/s"
 
 
 def deciding_cell(one: CaseRecord) -> str:
     """The figure that decides a case, with its unit; a dash if nothing was measured."""
-    if one.value is None or one.unit is None:
+    if one.unit is None:
         return NONE
-    return link_rate_cell(one.value) if one.unit == _BITS_PER_S else metric_cell(one.value, Unit(one.unit))
+    return load_text(one.value, one.unit) if one.unit == BITS_PER_S else metric_cell(one.value, Unit(one.unit))
+
+
+def load_text(load: float | None, unit: str | None) -> str:
+    """A load of a search: `381.2 Mbit/s`, `4 MiB`."""
+    if load is None:
+        return NONE
+    return link_rate_cell(load) if unit == BITS_PER_S else format_size(round(load))
 
 
 RESULTS: tuple[Column[CaseRecord], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -61,6 +62,9 @@ def test_a_suite_answers_first_and_ends_with_the_exit_code_of_the_gravest_case(t
     played = charkha("suite", "run", "short.yaml", "--out", "out", cwd=tmp_path)
     assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
     assert played.stdout.startswith("FAIL: third: packets is ")
+    assert '<p class="answer bad"><strong>FAIL</strong>' in (tmp_path / "out" / "report.html").read_text()
+    (suite,) = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     judged = charkha("expect", "out/third", cwd=tmp_path)
     assert judged.code == exit_codes.EXPECTATION_FAILED
     assert judged.stdout.startswith("FAIL: packets is ")

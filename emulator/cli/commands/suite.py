@@ -18,6 +18,7 @@ from emulator.suite.listing import (
     render_list,
     render_suite,
 )
+from emulator.suite.reports import write_reports
 from emulator.suite.runner import latest_folder, new_folder, play_suite
 from emulator.suite.table import render_result
 
@@ -80,6 +81,7 @@ def _run(args: argparse.Namespace) -> int:
             record = so_far
     finally:
         if record is not None:
+            write_reports(record, root)
             print_json(record.to_plain()) if args.json else print_tables(*render_result(record, root))
     return so_far.outcome.exit_code
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from junitparser import Error, Failure, Skipped, TestCase, TestSuite
-from junitparser.junitparser import FinalResult
+from junitparser import Error, TestCase, TestSuite
 
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
-from emulator.verdict.judge import Outcome, Verdict, judge
+from emulator.verdict.judge import Verdict, judge
 from emulator.verdict.rules import rules_of
-from emulator.views.junit.document import add_properties, to_text
+from emulator.views.junit.document import add_properties, result_of, to_text
 from emulator.views.verdict_text import describe_finding, describe_subject, headline
 
 
@@ -42,19 +41,13 @@ def _verdict_cases(verdict: Verdict) -> Iterator[TestCase]:
     if verdict.rules is None:
         return
     case = TestCase("verdict", "charkha.verdict")
-    case.result = _result(verdict.outcome, headline(verdict))
+    case.result = result_of(verdict.outcome, headline(verdict))
     yield case
     for one in verdict.findings:
         case = TestCase(f"{one.rule}{describe_subject(one.subject)}", "charkha.verdict")
-        case.result = _result(one.outcome, describe_finding(one))
+        case.result = result_of(one.outcome, describe_finding(one))
         add_properties(case, {"value": one.value, "unit": one.rule.metric.unit.value, "outcome": one.outcome.value})
         yield case
-
-
-def _result(outcome: Outcome, text: str) -> list[FinalResult]:
-    if outcome is Outcome.PASS:
-        return []
-    return [Failure(text, outcome.value)] if outcome is Outcome.FAIL else [Skipped(text, outcome.value)]
 
 
 def _run_case(summary: RunSummary) -> TestCase:

@@ -9,13 +9,13 @@ from emulator.views.html.page.document import Answer, Section, table_of
 from emulator.views.verdict_columns import COLUMNS
 from emulator.views.verdict_text import headline
 
-_TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
+TONES = {Outcome.PASS: "good", Outcome.FAIL: "bad"}
 
 
 def answer(verdict: Verdict) -> Answer:
     """The first line of the page."""
     word, _, text = headline(verdict).partition(": ")
-    return Answer(word, text, _TONES.get(verdict.outcome, "open"))
+    return Answer(word, text, TONES.get(verdict.outcome, "open"))
 
 
 def checks(verdict: Verdict) -> Iterator[Section]:

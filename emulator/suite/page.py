@@ -1,0 +1,92 @@
+"""The report of a suite: the answer, a row per case, every check behind it, and what the suite does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.suite.record import CaseRecord, Check, RunRecord, SuiteRecord
+from emulator.suite.table import RESULTS, load_text
+from emulator.verdict.judge import Outcome
+from emulator.verdict.metrics import Unit
+from emulator.views.columns import Column, Header
+from emulator.views.figures import NONE, count_of
+from emulator.views.html.page.document import Answer, Block, Facts, Page, Section, Table, Text, table_of
+from emulator.views.html.sections.verdict import TONES
+from emulator.views.verdict_text import metric_cell
+
+_CHECKS: tuple[Column[Check], ...] = (
+    Column("outcome", cell=lambda one: one.outcome.value, is_number=False),
+    Column("metric", cell=lambda one: one.metric, is_number=False),
+    Column("class", cell=lambda one: one.about or NONE, is_number=False),
+    Column("value", cell=lambda one: metric_cell(one.value, Unit(one.unit))),
+    Column("rule", cell=lambda one: one.bound, is_number=False),
+)
+_TRIALS = ("load", "outcome", "why", "run folder")
+
+
+def suite_page(record: SuiteRecord) -> Page:
+    """The page."""
+    firmware = sorted({run.firmware for case in record.cases for run in case.runs if run.firmware})
+    labels = [record.started[:16].replace("T", " "), record.topology or "", *firmware]
+    return Page(
+        title=f"{record.suite} · charkha suite",
+        heading=record.suite,
+        sentence=_sentence(record),
+        labels=[one for one in labels if one],
+        warnings=[f"{record.left} of {count_of(record.planned, 'case')} were not played."] if record.left else [],
+        sections=[_overview(record), *map(_case, record.cases), *_method(record)],
+        footer="Written by charkha suite. The folder of each case is a run folder with its own data.",
+        answer=Answer(record.outcome.value, record.text, TONES.get(record.outcome, "open")),
+    )
+
+
+def _sentence(record: SuiteRecord) -> str:
+    counts = {outcome: sum(one.outcome is outcome for one in record.cases) for outcome in Outcome}
+    listed = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
+    return f"{_sentence_case(record.description)} {count_of(record.planned, 'case')}: {listed or 'none was played'}."
+
+
+def _sentence_case(text: str) -> str:
+    """The text as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
+
+
+def _overview(record: SuiteRecord) -> Section:
+    return Section("cases", "Cases", [table_of("results", "Results", RESULTS, record.cases)], is_wide=True)
+
+
+def _case(one: CaseRecord) -> Section:
+    blocks: list[Block] = [Text(f"{one.name}-answer", f"{one.outcome.value}: {one.text}.")]
+    if any(run.load is not None for run in one.runs):
+        blocks.append(_trials(one))
+    else:
+        blocks += [_checks(one, run) for run in one.runs if run.checks]
+    about = " ".join(filter(None, [_sentence_case(one.about), _clause(one)]))
+    return Section(f"case-{one.name}", one.name, blocks, about)
+
+
+def _clause(one: CaseRecord) -> str:
+    return "" if one.clause is None else f"Clause {one.clause}."
+
+
+def _checks(one: CaseRecord, run: RunRecord) -> Table:
+    return table_of(f"{one.name}-checks", "Checks", _CHECKS, run.checks, f"Run {run.run_id} in {run.folder}")
+
+
+def _trials(one: CaseRecord) -> Table:
+    rows = [
+        [
+            load_text(run.load, one.unit),
+            run.outcome.value,
+            run.checks[0].text if run.checks else run.problem,
+            run.folder,
+        ]
+        for run in one.runs
+    ]
+    return Table(f"{one.name}-trials", "Trials", [Header(name, is_number=name == "load") for name in _TRIALS], rows)
+
+
+def _method(record: SuiteRecord) -> Iterator[Section]:
+    facts = [("Source", record.source), ("Topology", record.topology or "loopback"), ("Started", record.started)]
+    facts += [("Not covered", one) for one in record.not_covered]
+    yield Section("method", "Method", [Facts("method-facts", "Suite", [one for one in facts if one[1]])])

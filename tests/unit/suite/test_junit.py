@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from msgspec.structs import replace
+
+from emulator.suite.junit import suite_to_xml
+from emulator.verdict.judge import Outcome
+from tests.unit.suite.test_table import RECORD, case
+
+
+def test_fail_is_a_failure_and_what_was_not_decided_is_skipped() -> None:
+    limited = case("third", Outcome.TESTER_LIMITED, "busbw", 1e9, "By/s")
+    (suite,) = ElementTree.fromstring(suite_to_xml(RECORD.with_case(limited))).iter("testsuite")
+    cases = {one.get("name"): one for one in suite.iter("testcase")}
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    assert suite.get("timestamp") == RECORD.started
+    assert cases["first"].find("failure") is None
+    assert cases["second"].find("failure").get("message") == "frames_lost is 15"
+    assert cases["third"].find("skipped").get("message") == "busbw is 1000000000.0"
+
+
+def test_a_case_has_its_figure_and_its_clause_as_properties() -> None:
+    record = replace(RECORD, cases=(replace(RECORD.cases[0], clause="4.1"),))
+    (one,) = ElementTree.fromstring(suite_to_xml(record)).iter("testcase")
+    found = {item.get("name"): item.get("value") for item in one.iter("property")}
+    assert (found["metric"], found["value"], found["clause"], found["outcome"]) == (
+        "busbw_to_ideal",
+        "97.3",
+        "4.1",
+        "PASS",
+    )
+
+
+def test_the_number_of_cases_that_were_not_played_is_a_property() -> None:
+    (suite,) = ElementTree.fromstring(suite_to_xml(RECORD)).iter("testsuite")
+    found = {item.get("name"): item.get("value") for item in suite.find("properties")}
+    assert found == {"outcome": "FAIL", "not_played": "1"}
