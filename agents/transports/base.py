@@ -72,7 +72,7 @@ class EndpointEvents(Protocol):
 
 
 class Endpoint(Protocol):
-    """One rank's place on the network."""
+    """The endpoint of a rank on the network."""
 
     @property
     def rank(self) -> int:

@@ -1,4 +1,4 @@
-"""A queue pair on sockets: when it sends, what becomes of what arrives, and which replies it owes."""
+"""A queue pair on sockets: when it sends, how it handles received packets, and which replies it owes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROBLEMS = (OSError, HostError)
 
 
 class Owner(Protocol):
-    """Receives the events of a queue pair; `index` is the queue pair's."""
+    """Receives the events of a queue pair; `index` is that of the queue pair."""
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
         """Messages from the peer are complete."""
@@ -34,7 +34,7 @@ class Owner(Protocol):
         ...
 
     def broke(self, reason: str) -> None:
-        """The connection is in error."""
+        """The connection has failed."""
         ...
 
 
@@ -45,17 +45,17 @@ class LocalPeer(Protocol):
     port: PortPacer | None
 
     def drain(self) -> None:
-        """Receive what has come."""
+        """Receive what waits in the socket."""
         ...
 
     def catch_up(self) -> None:
-        """Receive what has come, if it is connected."""
+        """Receive what waits in the socket, if the endpoint is connected."""
         ...
 
 
 @dataclass(slots=True)
 class Agenda:
-    """What a transport's passes have to see to.
+    """The work of the passes of a transport.
 
     Attributes:
         active: queue pairs with packets in flight.
@@ -68,7 +68,7 @@ class Agenda:
     unfinished: deque[Channel] = field(default_factory=deque)
 
     def reply(self) -> None:
-        """Send every reply that is owed: that of control must not come after those of payload that it overtook."""
+        """Send all replies that are owed: an ACK of control must not follow those of payload that it overtook."""
         if self.owing:
             owing, self.owing = self.owing, []
             for channel in owing:
@@ -81,12 +81,12 @@ class Channel:
 
     Attributes:
         context, agenda: of the transport.
-        owner: receives its events.
+        owner: receives the events.
         connection: both ends.
         pair: the protocol.
-        port: paces what is sent; None: not paced.
+        port: paces what is sent; None: no pacing.
         local_peer: the peer, if it is in the same process and no port paces.
-        calls_at_once: full calls that may be received together: an acknowledgement does not wait for more.
+        calls_at_once: full calls to receive together, few enough that an acknowledgement does not wait for more.
     """
 
     context: Context
@@ -108,7 +108,7 @@ class Channel:
     _has_more: bool = False
     _is_owing: bool = False
     _is_waiting: bool = False
-    _ready: list[Message] = field(default_factory=list)  # taken as sent from _ready_psn on; leave when the batch ends
+    _ready: list[Message] = field(default_factory=list)  # sent as from _ready_psn on, at the end of the batch
     _ready_psn: Psn = ZERO_PSN
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Channel:
 
     @property
     def source_port(self) -> int | None:
-        """UDP source port of its packets; None: there are several, or nothing has been sent."""
+        """UDP source port of its packets; None if there are several, or nothing has been sent."""
         return self._transmitter.source_port
 
     @property
@@ -141,18 +141,20 @@ class Channel:
     # Sending.
 
     def post(self, message: Message) -> None:
-        """Queue a message. Its key becomes its number, by which source ports take turns."""
+        """Queue a message. Its key becomes its number, which selects the source port."""
         self._count(message)
         self.pair.requester.post(message)
 
     def post_single(self, message: Message, ready: list[Channel], now: int) -> bool:
-        """Queue a WRITE of one packet with immediate data, to leave at the end of the batch if nothing is before it.
+        """Queue a WRITE of one packet with immediate data, which leaves at the end of the batch if the queue is empty.
 
         Args:
-            ready: the channels that have messages of this kind.
+            message: the WRITE.
+            ready: channels with such messages; this one is added.
+            now: the time, ns.
 
         Returns:
-            Whether it leaves then.
+            Whether it leaves at the end of the batch.
         """
         psn = self.pair.requester.start(message, now) if self._is_free and not self._has_more else None
         if psn is None:
@@ -182,7 +184,7 @@ class Channel:
             self._fail(error)
 
     def send(self, now: int, turns: int = 1) -> None:
-        """Send what may go now; to a local peer at most `turns` turns, between which the peer receives."""
+        """Send what the window allows; to a local peer at most `turns` turns, between which the peer receives."""
         if self._ready:
             self.send_ready()
         if self.is_dead:
@@ -208,18 +210,18 @@ class Channel:
             self.context.clock.call_at(pair.paced_until, self._on_alarm)
 
     def send_more(self, now: int, turns: int) -> None:
-        """Go on where the last turn ended. Not to be called while a reception is handled: the peer's are read here."""
+        """Continue after the last turn. Not to be called while a reception is handled: the peer reads here."""
         self._has_more = False
         if not self.is_dead:
             self.send(now, turns)
 
     def _send_local(self, peer: LocalPeer, now: int, turns: int) -> None:
-        """Send a turn at a time, which the peer then finds in the core's cache; the rest goes in a later pass."""
+        """Send a turn at a time, which the peer reads from the cache of the core; the rest leaves in a later pass."""
         if self._has_more:
             return
         turn = self.context.payload.slots
         left, since = turn * turns, 0
-        self._has_more = True  # what the peer makes this rank send waits: packets before it have not left yet
+        self._has_more = True  # new packets for the peer wait: earlier ones have not left yet
         try:
             while left > 0 and (run := self.pair.next_run(now, max(left, turn))) is not None:
                 if turns == 1:
@@ -243,7 +245,7 @@ class Channel:
             self.agenda.unfinished.append(self)
 
     def _send_paced(self, port: PortPacer, now: int) -> None:
-        """Send while the port lets payload through; control need not wait."""
+        """Send while the port is free; control does not wait for it."""
         is_control, most = self.connection.index == 0, min(self.context.payload.slots, port.most_packets)
         while is_control or port.is_free(now):
             run = self.pair.next_run(now, most)
@@ -284,7 +286,7 @@ class Channel:
                 self.port.charge_small(self.context.clock.now())
 
     def handle_timer(self, now: int) -> None:
-        """No answer came in time."""
+        """Handle a timeout: no acknowledgement came in time."""
         requester = self.pair.requester
         requester.handle_timer(now)
         if requester.failure is not None:
@@ -293,7 +295,7 @@ class Channel:
             self.send(now)
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self.is_dead = True
         self.agenda.active.discard(self)
 
@@ -305,13 +307,14 @@ class Channel:
     def receive(
         self, packets: memoryview, stride: int, port: int, now: int, is_marked: bool = False
     ) -> Sequence[memoryview]:
-        """Take packets and act on them: reply, deliver, complete, go on sending.
+        """Receive packets and act on them: reply, deliver, complete, continue to send.
 
         Args:
-            is_marked: they carry the congestion mark of a switch.
+            packets, stride, port, now: as for `Receiver.receive`.
+            is_marked: a switch marked the packets (ECN).
 
         Returns:
-            Those of other queue pairs; other arguments as for `Receiver.receive`.
+            Packets of other queue pairs.
         """
         pair = self.pair
         dropped = pair.drops.total() if is_marked else 0
@@ -319,7 +322,7 @@ class Channel:
         if pair.completed is not None:
             completed, pair.completed = pair.completed, None
             self._answered(completed, now)
-            if len(packets) == stride and not is_marked:  # an ACK alone: the responder has received nothing
+            if len(packets) == stride and not is_marked:  # a single ACK: nothing for the responder
                 return others
         responder = pair.responder
         if not self._is_owing and responder.is_urgent:
@@ -332,7 +335,7 @@ class Channel:
             deliver, index = self.owner.delivered, self.connection.index
             for one in delivered:
                 deliver(index, one, now)
-        if responder.is_broken:  # reported here, too: a peer that has nothing in flight ignores the NAK
+        if responder.is_broken:  # reported at this end as well: a peer with nothing in flight ignores the NAK
             self.owner.broke(
                 "a packet in order does not continue a message, or the message is longer or shorter than announced"
             )
@@ -355,6 +358,6 @@ class Channel:
             self.send(now)
 
     def _marked(self, packets: int, now: int) -> None:
-        """So many packets that were not dropped carried the congestion mark."""
+        """Handle packets with a congestion mark that were not dropped; send a CNP if one is due."""
         if packets > 0 and not self.is_dead and self.pair.marked(packets, now):
             self._send_small(self._transmitter.notify)

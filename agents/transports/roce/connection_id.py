@@ -1,4 +1,4 @@
-"""Identity of a connection: both ends, and the numbers that follow from them, so that neither has to send them."""
+"""Identity of a connection: both ends, and the numbers that both compute from it instead of exchanging them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from emulator.roce.psn import Psn
 FIRST_QPN = 16
 EPHEMERAL = 0xC000
 PORTS_PER_MESSAGE = 16
-"""Source ports that a queue pair takes in turn if every message gets another."""
+"""Source ports that a queue pair uses in turn, with one port per message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionId:
-    """Both ends of a queue pair: ranks, addresses, and which of the rank pair's queue pairs it is (`index`)."""
+    """Both ends of a queue pair.
+
+    Attributes:
+        rank, host: this end.
+        peer, peer_host: the other end.
+        index: of the queue pair among those of the rank pair; 0 is control.
+        qps: queue pairs of a rank pair that carry payload.
+    """
 
     rank: int
     host: str
@@ -29,12 +36,12 @@ class ConnectionId:
 
     @property
     def own_qpn(self) -> int:
-        """Queue pair number at this end."""
+        """Number of the queue pair at this end."""
         return qpn(self.peer, self.index, qps=self.qps)
 
     @property
     def peer_qpn(self) -> int:
-        """Queue pair number at the peer."""
+        """Number of the queue pair at the peer."""
         return qpn(self.rank, self.index, qps=self.qps)
 
 
@@ -44,12 +51,12 @@ def qpn(peer: int, index: int, *, qps: int) -> int:
 
 
 def first_psn(source: int, target: int, *, index: int, seed: int) -> Psn:
-    """PSN of the first packet from one rank to another: both sides can compute it."""
+    """PSN of the first packet from one rank to another; both sides compute it."""
     return Psn(Random(f"{seed}/{source}/{target}/{index}").getrandbits(24))
 
 
 def folded_port(own_qpn: int, peer_qpn: int) -> int:
-    """The source port as Linux derives it from both queue pair numbers: 14 bits folded out of their product."""
+    """The source port that Linux derives from both queue pair numbers: 14 bits folded from their product."""
     product = own_qpn * peer_qpn
     product ^= product >> 20
     product ^= product >> 40
@@ -58,7 +65,13 @@ def folded_port(own_qpn: int, peer_qpn: int) -> int:
 
 
 def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequence[int]:
-    """The ports that a queue pair sends from, in turn."""
+    """The source ports that a queue pair uses in turn.
+
+    Args:
+        policy: fixed, fold, random or message; see docs/roce.md.
+        connection: of the queue pair.
+        seed: random seed.
+    """
     if policy == "fixed":
         return (EPHEMERAL,)
     if policy == "fold":
@@ -69,5 +82,5 @@ def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequenc
 
 @lru_cache(maxsize=1 << 16)
 def packed(host: str) -> bytes:
-    """An address as it stands in an IP header."""
+    """An address as bytes, as in an IP header."""
     return ipaddress.ip_address(host).packed

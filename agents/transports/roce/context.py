@@ -1,4 +1,4 @@
-"""What all queue pairs of a transport use: options, sockets, buffers, keys."""
+"""The options, sockets, buffers and keys that all queue pairs of a transport share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from emulator.roce.tuning import CALLS_AT_ONCE, LARGEST_CALL_BYTES
 
 @dataclass(slots=True)
 class Context:
-    """What all queue pairs of a transport use.
+    """The state that all queue pairs of a transport share.
 
     Attributes:
-        buffer: where every datagram is received; receptions of one system call stand one behind the other.
-        drops: packets that came for no queue pair, by reason.
+        buffer: receives every datagram; those of one system call are stored one after the other.
+        drops: packets for no known queue pair, by reason.
         seed, rkey: of the run.
         is_cutting: whether the kernel cuts calls into packets; False once it has refused.
     """
@@ -39,14 +39,14 @@ class Context:
     _receive_batches: dict[bool, ReceiveBatch] = field(default_factory=dict)
 
     def send_batch(self, *, is_v6: bool) -> SendBatch:
-        """Hands staged packets to sockets of that address family."""
+        """The batch that sends staged packets from sockets of an address family."""
         batch = self._send_batches.get(is_v6)
         if batch is None:
             batch = self._send_batches[is_v6] = SendBatch(self.staging, is_v6=is_v6)
         return batch
 
     def receive_batch(self, *, is_v6: bool) -> ReceiveBatch:
-        """Receives several calls at once from sockets of that address family."""
+        """The batch that receives several calls at once from sockets of an address family."""
         batch = self._receive_batches.get(is_v6)
         if batch is None:
             batch = self._receive_batches[is_v6] = ReceiveBatch(
@@ -62,6 +62,6 @@ class Context:
 def make_context(
     *, options: RoceOptions, clock: Clock, senders: Senders, seed: int, rkey: int, payload_seed: int | None
 ) -> Context:
-    """The context of a transport; `payload_seed`: of random payload, None: it is constant."""
+    """The context of a transport; `payload_seed` None means constant payload."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
     return Context(options, clock, senders, payload, Staging(payload), seed, rkey)

@@ -1,4 +1,4 @@
-"""What both ends of a queue pair count about the flow between them, as rows that the controller joins."""
+"""Counters of a flow at both ends of a queue pair, as rows that the controller joins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEADER_DROPS = ("header", "length", "opcode", "refused", "rkey")
 
 
 def sent(channel: Channel) -> FlowCounters:
-    """What this end has sent."""
+    """The counters of the flow that this end sends."""
     pair, connection = channel.pair, channel.connection
     requester = pair.requester
     return FlowCounters(
@@ -30,7 +30,7 @@ def sent(channel: Channel) -> FlowCounters:
 
 
 def received(channel: Channel) -> FlowCounters:
-    """What has come to this end."""
+    """The counters of the flow that this end receives."""
     pair, connection, drops = channel.pair, channel.connection, channel.pair.drops
     responder = pair.responder
     return FlowCounters(

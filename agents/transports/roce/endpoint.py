@@ -1,6 +1,6 @@
-"""One rank's place on the network: a socket that listens, and a link to every peer that it exchanges packets with.
+"""The endpoint of a rank: a listening socket, and a link to every peer that it exchanges packets with.
 
-Every reception goes through `_receive`: to the queue pair that its first packet names, or to the counter of strangers.
+Every reception passes `_receive`: to the queue pair that its first packet names, or to the counter of strangers.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _unpack_qpn = struct.Struct(">I").unpack_from
 
 
 class RoceEndpoint:
-    """One rank's place on the network.
+    """The endpoint of a rank.
 
     Args:
         rank: its number.
         listener: its socket.
         context, passes: of the transport.
         local: the endpoints of this process by rank.
-        message_bytes: payload of a message, at most.
-        line_rate_bps: of its port; 0: not known.
-        port: paces what its ranks send; None: not paced.
+        message_bytes: maximum payload per message.
+        line_rate_bps: of its port; 0: unknown.
+        port: paces what the ranks at the port send; None: no pacing.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class RoceEndpoint:
         self._links: dict[int, Link] = {}
         self._channels: dict[int, Channel] = {}  # by queue pair number
         self._dirty: list[Link] = []  # posted to since the last flush
-        self._ready: list[Channel] = []  # with single packets that leave at the end of the batch
+        self._ready: list[Channel] = []  # have single packets that leave at the end of the batch
         self._is_draining = self.is_closed = False
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
-        """Learn where the other ranks listen and who receives events; must come before the first post."""
+        """Set where the other ranks listen and who receives events; must come before the first post."""
         if self._directory is not None:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
         self._directory, self.events = dict(directory), events
@@ -101,8 +101,8 @@ class RoceEndpoint:
     def flush(self) -> None:
         """End of a batch: hand everything posted to the network.
 
-        While receptions are handled, single packets wait for the end of that unless something larger leaves: more may
-        join them in one call.
+        While receptions are handled, single packets wait until the end, unless something larger leaves: more can join
+        them in one call.
         """
         if self._ready and (self._dirty or not self._is_draining):
             self._send_ready()
@@ -130,21 +130,21 @@ class RoceEndpoint:
 
     @property
     def queue_drops(self) -> int:
-        """Receptions that the kernel has dropped before the socket."""
+        """Receptions that the kernel dropped before the socket."""
         return self._reader.queue_drops
 
     @property
     def drops(self) -> Counter[str]:
-        """Packets that came to queue pairs and were not wanted, by reason."""
+        """Packets that queue pairs dropped, by reason."""
         return sum((link.drops for link in self._links.values()), Counter())
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Payload that its receivers have acknowledged."""
+        """Payload that receivers have acknowledged, in bytes."""
         return sum(link.acknowledged_bytes for link in self._links.values())
 
     def counters(self) -> Sequence[FlowCounters]:
-        """Queue pair by queue pair, what this endpoint has sent and what has come to it: see `join_ends`."""
+        """For every queue pair, what it has sent and what it has received: see `join_ends`."""
         return [row for link in self._links.values() for row in link.counters()]
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class RoceEndpoint:
         self._socket.close()
 
     def _fail(self, peer: int, reason: str) -> None:
-        """Report a failure to the player, from the loop."""
+        """Report a failure to the player, from the event loop."""
         self._passes.call_soon(partial(self._report_failure, peer, reason))
 
     def _report_failure(self, peer: int, reason: str) -> None:
@@ -169,12 +169,12 @@ class RoceEndpoint:
     # Receiving.
 
     def catch_up(self) -> None:
-        """See LocalPeer. Before it is connected a rank leaves what comes in its socket."""
+        """See LocalPeer. Before an endpoint is connected, packets stay in its socket."""
         if self._directory is not None and not self.is_closed:
             self.drain()
 
     def drain(self) -> None:
-        """Take what has come, a bounded number of receptions and of small packets."""
+        """Receive what waits in the socket, up to a bound on receptions and on small packets."""
         reader, left, singles = self._reader, RECEPTIONS_PER_TURN, self._passes.singles_per_turn
         self._is_draining = True
         try:
@@ -203,10 +203,10 @@ class RoceEndpoint:
             self._context.drops["length"] += -(-len(packets) // stride) if stride else 1
             return
         (number,) = _unpack_qpn(packets, 4)
-        # Packets with FECN or BECN have more than the number in this word: they are looked up once more.
+        # With FECN or BECN set, this word holds more than the number: the second look-up masks it.
         channel = self._channels.get(number) or self._channel(number & 0xFFFFFF, sender[0])
         if channel is None or channel.is_dead or channel.connection.peer_host != sender[0]:
-            if stride < len(packets):  # the others may belong to another queue pair
+            if stride < len(packets):  # the other packets can belong to other queue pairs
                 for start in range(0, len(packets), stride):
                     one = packets[start : start + stride]
                     self._receive(one, len(one), sender)
@@ -219,7 +219,7 @@ class RoceEndpoint:
             self._reader.expect(channel.calls_at_once)
 
     def _channel(self, number: int, host: str) -> Channel | None:
-        """The queue pair of that number, made when its peer is the first to send; None: a stranger's."""
+        """The queue pair with a number, made on the first packet of its peer; None for a stranger."""
         channel = self._channels.get(number)
         if channel is not None:
             return channel
@@ -251,7 +251,7 @@ class RoceEndpoint:
     def _make_channel(self, peer: int, settings: ConnectionSettings, owner: Owner, index: int) -> Channel:
         assert self._directory is not None
         context, local = self._context, self._local.get(peer)
-        # Traffic between ranks of one port never crosses it. A cap that the user requested holds for it, too.
+        # Traffic between ranks of one port does not cross it, but a cap that the user requested applies to it, too.
         crosses = local is None or local.port is not self.port or context.options.rate_cap_bps > 0
         port = self.port if crosses else None
         connection = ConnectionId(

@@ -1,4 +1,4 @@
-"""A rank and one of its peers: transfers on one side, queue pairs on the other."""
+"""A rank and one of its peers: maps transfers to queue pairs, and events of queue pairs to transfers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.transports.roce.transfers import Incoming, Outgoing
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 
 ChannelMaker: TypeAlias = Callable[[Owner, int], Channel]
-"""Makes the queue pair of an index for its owner."""
+"""Makes a queue pair, given its owner and index."""
 _WRITE_IMM = Verb.WRITE_IMM
 
 
@@ -23,12 +23,12 @@ class Link(Owner):
 
     Args:
         peer: its rank.
-        qps: queue pairs that carry payload; one more carries control.
+        qps: queue pairs that carry payload; an additional one carries control.
         settings: of every queue pair.
-        message_bytes: payload per message, at most.
-        make_channel: makes queue pairs when they are needed.
+        message_bytes: maximum payload per message.
+        make_channel: makes queue pairs on first use.
         events: of the rank.
-        fail: called once with a reason when the connection is in error.
+        fail: called once, with the reason, when the connection fails.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Link(Owner):
         self._largest_single = settings.path_mtu if qps == 1 else 0
 
     def post(self, tag: int, size: int, ready: list[Channel]) -> bool:
-        """Queue a transfer; returns whether `send` has to follow.
+        """Queue a transfer; returns whether a call of `send` must follow.
 
-        A transfer of one packet with nothing before it needs none: its channel is in `ready` (see Channel).
+        None must follow for a transfer of one packet with an empty queue: its channel is added to `ready`.
         """
         index = 1 if size else 0
         if size and (size > self._largest_single or not self._outgoing.passes(size)):
@@ -63,7 +63,7 @@ class Link(Owner):
         return not channel.post_single(Message(_WRITE_IMM, size, tag, index), ready, time.monotonic_ns())
 
     def send(self, now: int) -> None:
-        """Send what may go; control first."""
+        """Send what the windows allow, control first."""
         for channel in self._channels[:2]:
             if channel is not None and channel.pair.requester.backlog:
                 channel.send(now)
@@ -76,7 +76,7 @@ class Link(Owner):
             channel.send(now)
 
     def channel(self, index: int) -> Channel:
-        """The queue pair of that index."""
+        """The queue pair with an index, made on first use."""
         channel = self._channels[index]
         if channel is None:
             channel = self._channels[index] = self._make_channel(self, index)
@@ -84,7 +84,7 @@ class Link(Owner):
 
     @property
     def channels(self) -> Sequence[Channel]:
-        """Those that exist."""
+        """The queue pairs made so far."""
         return [channel for channel in self._channels if channel is not None]
 
     @property
@@ -94,16 +94,16 @@ class Link(Owner):
 
     @property
     def drops(self) -> Counter[str]:
-        """Packets that came and were not wanted, by reason."""
+        """Dropped packets by reason."""
         return sum((channel.pair.drops for channel in self.channels), Counter())
 
     def counters(self) -> Iterator[FlowCounters]:
-        """Per queue pair, what this end has sent, if it has, and what has come to it."""
+        """Rows for every queue pair: what it has sent, if anything, and what it has received."""
         yield from (sent(channel) for channel in self.channels if channel.posted_messages)
         yield from map(received, self.channels)
 
     def close(self) -> None:
-        """Send and deliver nothing more."""
+        """Stop sending and delivering."""
         self.is_broken = True
         for channel in self.channels:
             channel.close()

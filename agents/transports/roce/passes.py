@@ -1,7 +1,7 @@
-"""Passes over the sockets of an agent: receive what has come, let queue pairs go on, reply, time out.
+"""Passes over the sockets of an agent: receive, let queue pairs continue, reply, time out.
 
-One epoll descriptor stands for the sockets of all ranks. A pass takes what is there, and acknowledges when nothing more
-is: a busy agent acknowledges many packets at once, an idle one immediately.
+One epoll descriptor covers the sockets of all ranks. A pass receives what is there and sends replies when nothing is
+left: a busy agent acknowledges many packets at once, an idle one immediately.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from emulator.roce.tuning import (
 
 
 class Passes:
-    """What drives the endpoints of one agent, on the running event loop.
+    """Drives the endpoints of one agent on the running event loop.
 
     Args:
-        clock: wakes it up to look for overdue answers.
-        timeout_ns: of queue pairs, before it is stretched.
+        clock: for alarms that look for overdue acknowledgements.
+        timeout_ns: of queue pairs, before it is extended.
 
     Attributes:
-        agenda: queue pairs with something to do.
-        singles_per_turn: packets that travel alone and are taken from a socket before another's turn.
+        agenda: queue pairs with work to do.
+        singles_per_turn: single packets read from a socket before the next socket has its turn.
     """
 
     def __init__(self, clock: Clock, *, timeout_ns: int) -> None:
         self.agenda, self.singles_per_turn, self.is_closed = Agenda(), 1, False
         self._loop, self._clock, self._epoll = asyncio.get_running_loop(), clock, select.epoll()
-        self._endpoints: dict[int, LocalPeer] = {}  # by the descriptor of their sockets
+        self._endpoints: dict[int, LocalPeer] = {}  # by descriptor of their sockets
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, timeout_ns >> 3)
         self._sweep_ns = min(max(timeout_ns >> 2, SWEEP_NS[0]), SWEEP_NS[1])
         self._has_sweep = self._is_scheduled = False
         self._sweep_due_ns = 0
-        self._suspected_ns = 0  # when a sweep last asked what is overdue; 0: answered
+        self._suspected_ns = 0  # when a sweep last requested timeouts; 0: handled
         self._loop.add_reader(self._epoll.fileno(), self._pass)
 
     def listen(self, endpoint: LocalPeer, fd: int) -> None:
-        """Drain the endpoint when something comes to its socket."""
+        """Drain an endpoint whenever its socket is readable."""
         self._endpoints[fd] = endpoint
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
-        """Receive nothing more from that socket."""
+        """Stop watching a socket."""
         if self._endpoints.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back from the loop."""
+        """Call back from the event loop."""
         self._loop.call_soon(callback)
 
     def watch(self) -> None:
-        """Something is in flight: look for answers that are overdue."""
+        """Look for overdue acknowledgements while packets are in flight."""
         if self.agenda.unfinished:
             self._pass_again()
         if not self._has_sweep and self.agenda.active:
@@ -102,8 +102,7 @@ class Passes:
         self.watch()
 
     def _go_on(self) -> None:
-        """Let ranks of this process go on sending to each other, a little each: what is received while it is still in
-        the core's cache costs half."""
+        """Let local peers continue to send, in small turns: data that is still in the cache of the core costs half."""
         unfinished = self.agenda.unfinished
         if not unfinished:
             return
@@ -115,7 +114,7 @@ class Passes:
                 channel.local_peer.catch_up()
 
     def _pass_again(self) -> None:
-        # The last round may have taken all there was: nothing else would then lead to the idle moment.
+        # The last round can have emptied the sockets: then only another pass finds the agent idle.
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._scheduled_pass)
@@ -125,18 +124,18 @@ class Passes:
         self._pass()
 
     def _sweep(self) -> None:
-        """Time out what is overdue: at the next idle moment, when no answer can be waiting in a socket."""
+        """Request timeouts for the next idle moment, when no acknowledgement can wait in a socket."""
         self._has_sweep = False
         self._suspected_ns = now = time.monotonic_ns()
         late_ns = now - self._sweep_due_ns
-        if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: peers may have been delayed as well
+        if late_ns > NOTABLE_LATENESS_NS:  # the host is busy: peers were probably delayed as well
             for channel in self.agenda.active:
                 channel.pair.requester.defer_timeout(late_ns, now)
         if not self.is_closed:
             self._pass()
 
     def _time_out(self, unread: Collection[int] = ()) -> None:
-        """Time out what is overdue, except where an answer may wait in a socket with unread data."""
+        """Time out overdue queue pairs, except those whose acknowledgement can wait in a socket with unread data."""
         if not self._suspected_ns:
             return
         self._suspected_ns = 0

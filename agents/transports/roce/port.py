@@ -1,7 +1,7 @@
-"""The port that the ranks of a host share: what all of them send together is spaced so that a rate holds.
+"""Paces what the ranks at a port send together.
 
-Payload waits its turn, one run of a queue pair after the other. Acknowledgements, notifications and control messages
-are small and urgent: they go at once, and payload after them waits the longer.
+Queue pairs send payload in turn, one run each. Acknowledgements, notifications and control messages are small and
+urgent: they leave at once, and the next payload waits for longer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from emulator.roce.tuning import LONGEST_PACED_RUN_NS
 
 
 class PortPacer:
-    """Lets runs go at no more than a rate, headers of every layer included.
+    """Limits runs to a rate, headers of every layer included.
 
     Args:
-        clock: wakes up those that wait.
+        clock: for alarms when the port is free again.
         rate_bps: bit/s on the wire.
         path_mtu: payload of a full packet, bytes.
         is_v6: IP headers of 40 bytes instead of 20.
-        lead_ns: how long before its time a run may go.
+        lead_ns: how long before its time a run may leave.
     """
 
     def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool, lead_ns: int = 0) -> None:
@@ -34,19 +34,19 @@ class PortPacer:
         self._waiting: deque[Callable[[int], None]] = deque()
         self._has_alarm = self._is_late = False
         self.most_packets = self._pacer.most_packets(rate_bps=rate_bps, packet_bytes=self._empty_bytes + path_mtu)
-        """Of one run: at low rates runs are short."""
+        """Maximum packets of a run: at low rates runs are short."""
 
     def is_free(self, now: int) -> bool:
-        """Whether a run may go now."""
+        """Whether a run may leave now."""
         return now >= self._pacer.next_ns - self.lead_ns
 
     def wait(self, take_turn: Callable[[int], None]) -> None:
-        """Call back with the time when it is the caller's turn to send a run; who sends more may have to wait again."""
+        """Call back, with the time, when it is the turn of the caller to send a run."""
         self._waiting.append(take_turn)
         self._set_alarm()
 
     def charge(self, run: Run, now: int) -> None:
-        """The run goes now."""
+        """Account for a run that leaves now."""
         message = run.message
         payload = run.packets * self._path_mtu
         if run.ends_message:
@@ -54,11 +54,11 @@ class PortPacer:
         self._charge(run.packets * self._empty_bytes + payload, now)
 
     def charge_small(self, now: int) -> None:
-        """An acknowledgement or a notification goes now."""
+        """Account for an acknowledgement or notification that leaves now."""
         self._charge(self._empty_bytes, now)
 
     def _charge(self, size: int, now: int) -> None:
-        if not self._is_late:  # after a pause there is nothing to make up for
+        if not self._is_late:  # a pause does not entitle to a burst
             self._pacer.next_ns = max(self._pacer.next_ns, now)
         self._pacer.charge(size, rate_bps=self._rate_bps, now=now)
 

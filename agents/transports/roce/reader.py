@@ -1,4 +1,4 @@
-"""Reads what waits in a rank's socket: one reception per system call, or several with recvmmsg(2)."""
+"""Reads the socket of a rank: one reception per system call, or several with recvmmsg(2)."""
 
 from __future__ import annotations
 
@@ -36,17 +36,23 @@ _PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struc
 
 
 Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool]
-"""Datagrams from one sender that were received together; a plain tuple, since one is made for every small packet.
+"""Datagrams from one sender, received together. A plain tuple, because one is made for every small packet.
 
 packets: UDP payloads, one after the other, in a buffer that the next read overwrites.
-stride: bytes of each; the last one may be shorter.
+stride: bytes of each; the last one can be shorter.
 sender: address and port.
-is_marked: a switch has marked them (ECN).
+is_marked: a switch marked them (ECN).
 """
 
 
 class ControlFacts(NamedTuple):
-    """What control messages report: bytes of each merged datagram (0: not merged), the mark, the socket's drops."""
+    """The facts in control messages.
+
+    Attributes:
+        stride: bytes of each merged datagram; 0: not merged.
+        is_marked: a switch marked them (ECN).
+        drops: receptions that the socket has dropped so far; None: not reported.
+    """
 
     stride: int = 0
     is_marked: bool = False
@@ -57,8 +63,8 @@ class Reader:
     """Reads receptions from one socket.
 
     Args:
-        sock: the socket, not blocking.
-        buffer: of all readers of a transport: what one has read is handled before the next one reads.
+        sock: a non-blocking socket.
+        buffer: shared by all readers of a transport: each read is handled before the next one.
         batch: receives several at once, into the same buffer.
     """
 
@@ -66,23 +72,23 @@ class Reader:
         self._fd, self._recvmsg_into = sock.fileno(), sock.recvmsg_into
         self._buffer, self._batch = buffer[:LARGEST_RECEPTION_BYTES], batch
         self._buffers = (self._buffer,)
-        self._views: dict[int, memoryview] = {}  # what lone datagrams fill of the buffer, by their size
-        self._plain: ControlMessages = []  # control messages of lone datagrams without a mark, most probably
-        self._calls = 0  # full calls to read at once; 0: the last one was not full
+        self._views: dict[int, memoryview] = {}  # parts of the buffer for single datagrams, by size
+        self._plain: ControlMessages = []  # the usual control messages of single datagrams without a mark
+        self._calls = 0  # calls to read at once; 0: the last one was not full
         self.is_drained = False
-        """Whether the last read has emptied the socket."""
+        """Whether the last read emptied the socket."""
         self.queue_drops = 0
-        """Receptions that the kernel has dropped before this socket."""
+        """Receptions that the kernel dropped before this socket."""
 
     def read(self) -> Sequence[Reception] | None:
-        """What has come, in order; None: nothing has."""
+        """The next receptions, in order; None if the socket is empty."""
         if self._calls:
             return self._read_calls()
         try:
             size, control, _, sender = self._recvmsg_into(self._buffers, CONTROL_BYTES)
         except BlockingIOError:
             return None
-        except OSError:  # an ICMP error that the kernel passes on: timeouts report it as well
+        except OSError:  # an ICMP error: timeouts report the same problem
             return ()
         if control == self._plain:
             return ((self._views.get(size) or self._view(size), size, sender, False),)
@@ -92,7 +98,7 @@ class Reader:
         return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked),)
 
     def expect(self, calls: int) -> None:
-        """A full call came last: read up to `calls` at once while full ones come."""
+        """After a full call: read up to `calls` at once, as long as they are full."""
         self._calls = calls if calls > 1 else 0
 
     def _read_calls(self) -> Sequence[Reception] | None:
@@ -129,21 +135,21 @@ class Reader:
 
 
 class ReceiveBatch:
-    """Receives what waits in a socket into consecutive pieces of a buffer.
+    """Receives several receptions into consecutive pieces of a buffer.
 
     Args:
-        buffer: it must not move.
+        buffer: must not move in memory.
         stride: bytes of a full packet.
-        per_call: full packets that a piece has room for. Larger receptions are complete, too.
-        most: pieces.
+        per_call: full packets that fit a piece. Larger receptions are received in full as well.
+        most: number of pieces.
         is_v6: address family of the sockets.
     """
 
     def __init__(self, buffer: memoryview, *, stride: int, per_call: int, most: int, is_v6: bool) -> None:
         self.stride, self._buffer, self._piece_bytes = stride, buffer, stride * per_call
         self._rest_bytes = max(0, LARGEST_RECEPTION_BYTES - self._piece_bytes)
-        self._rests = bytearray(most * self._rest_bytes + 1)  # of each reception, what its piece has no room for
-        # For each reception its struct mmsghdr; behind all of them, for each its control messages and its sender.
+        self._rests = bytearray(most * self._rest_bytes + 1)  # the part of each reception that does not fit its piece
+        # A struct mmsghdr per reception; after all of them, control messages and sender of each.
         self._origin_at, self._origin_bytes = most * MESSAGE.itemsize, CONTROL_BYTES + name_bytes(is_v6=is_v6)
         self._state = bytearray(self._origin_at + most * self._origin_bytes)
         self._messages = np.frombuffer(self._state, MESSAGE, most)
@@ -161,18 +167,18 @@ class ReceiveBatch:
         self._fresh = bytes(self._state)
 
     def receive(self, fd: int, most: int) -> Sequence[int]:
-        """Receive up to `most`, no more than there are pieces; returns the bytes of each that came."""
+        """Receive up to `most` receptions, at most one per piece; returns the bytes of each."""
         self._state[:] = self._fresh
         count: int = max(0, recvmmsg(fd, self._address, most, 0, None))
         sizes: list[int] = self._messages["bytes"][:count].tolist()
         return sizes
 
     def facts(self, index: int) -> tuple[ControlFacts, SocketAddress]:
-        """What one reception's control messages report, and its sender."""
+        """The facts in the control messages of a reception, and its sender."""
         return _read_origin(self._origin(index, index + 1))
 
     def end_of_like(self, first: int, sizes: Sequence[int]) -> int:
-        """The index after the receptions that continue the first one: alike, and each full but the last."""
+        """The index after the receptions that continue the first: same sender and facts, all but the last full."""
         end, origin = first + 1, self._origin(first, first + 1)
         while (
             end < len(sizes)
@@ -185,7 +191,7 @@ class ReceiveBatch:
         return end
 
     def packets(self, first: int, end: int, sizes: Sequence[int]) -> memoryview:
-        """The bytes of receptions that are consecutive in the buffer."""
+        """The packets of consecutive receptions."""
         start, size = first * self._piece_bytes, sum(sizes[first:end])
         if end - first > 1 or size <= self._piece_bytes:
             return self._buffer[start : start + size]
@@ -200,7 +206,7 @@ class ReceiveBatch:
 
 @lru_cache(maxsize=KNOWN_PORTS)
 def read_control(control: tuple[tuple[int, int, bytes], ...]) -> ControlFacts:
-    """What the kernel reports with the bytes of a reception."""
+    """The facts in the control messages of a reception."""
     stride, is_marked, drops = 0, False, None
     for level, kind, data in control:
         if (level, kind) == (socket.IPPROTO_UDP, UDP_GRO):
@@ -214,11 +220,11 @@ def read_control(control: tuple[tuple[int, int, bytes], ...]) -> ControlFacts:
 
 @lru_cache(maxsize=KNOWN_PORTS)
 def _read_origin(written: bytes) -> tuple[ControlFacts, SocketAddress]:
-    """Read control messages, and the struct sockaddr behind their room."""
+    """Parse control messages, and the struct sockaddr after them."""
     control, start = [], 0
     while start + CONTROL_HEADER.size <= CONTROL_BYTES:
         length, level, kind = CONTROL_HEADER.unpack_from(written, start)
-        if length < CONTROL_HEADER.size:  # the rest is empty
+        if length < CONTROL_HEADER.size:  # the rest is unused
             break
         control.append((level, kind, written[start + CONTROL_HEADER.size : start + length]))
         start += socket.CMSG_SPACE(length - CONTROL_HEADER.size)

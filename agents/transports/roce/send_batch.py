@@ -1,4 +1,4 @@
-"""Several calls that the kernel cuts into datagrams, in one system call: sendmmsg(2)."""
+"""Sends several calls, which the kernel cuts into datagrams, with one system call: sendmmsg(2)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from emulator.roce.payload import Staging
 
 
 class SendBatch:
-    """Calls of packets in a staging buffer.
+    """Sends packets of a staging buffer.
 
     Args:
-        staging: the buffer; packets in it may change between calls of `send`.
+        staging: the buffer; packets in it can change between calls of `send`.
         is_v6: address family of the peers.
     """
 
@@ -45,7 +45,7 @@ class SendBatch:
             self._lengths[:] = self._per_call * staging.packet_bytes
         self._counts[:] = self._pieces.shape[1]
         self._full_lengths = self._lengths[0].copy()
-        self._calls: dict[int, int] = {}  # slot → the call that begins with it
+        self._calls: dict[int, int] = {}  # first slot → index of the call
         self._lay_out(0)
 
     def send(self, fd: int, name: bytes, slot: int, count: int) -> int:
@@ -56,8 +56,8 @@ class SendBatch:
             name: see `socket_address`.
 
         Returns:
-            How many packets the kernel took, in whole calls. If it took fewer, the next call has a problem: sent
-            alone, it reports which.
+            How many packets the kernel took, in whole calls. If it took fewer, there is a problem with the next call:
+            sent alone, that call reports it.
         """
         if name is not self._named:
             self._name[:] = np.frombuffer(name, np.uint8)
@@ -81,7 +81,7 @@ class SendBatch:
         return min(count, self._per_call * max(0, taken))
 
     def _lay_out(self, slot: int) -> None:
-        """Make the first call begin with that slot. An ICRC and the header after it are one piece."""
+        """Make the first call begin with a slot. An ICRC and the header after it are one piece."""
         step, per_call, bases = self.staging.step, self._per_call, self._pieces["base"]
         begins = self._buffer + (slot + np.arange(len(bases)) * per_call) * step
         bases[:, 0] = begins

@@ -1,7 +1,7 @@
 """Sockets of the RoCE transport: one that listens per rank, one that sends per source port.
 
-IPv4 datagrams leave from unconnected sockets with DF set, because only there the kernel writes IP IDs that are known
-beforehand (0; with UDP_SEGMENT the index in the call), and the ICRC covers them.
+IPv4 datagrams leave from unconnected sockets with DF set: only there, the kernel writes predictable IP IDs (0; with
+UDP_SEGMENT the index in the call), which the ICRC covers.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _INT = struct.Struct("=i")
 
 
 class Listener:
-    """Receives what comes to port 4791 of an address.
+    """Receives datagrams to port 4791 of an address.
 
     Args:
         host: numeric IP address.
-        has_ecn: whether to request the congestion mark of every datagram.
-        device: the interface it must come through; None: any.
+        has_ecn: whether to receive the ECN code point of every datagram.
+        device: interface to receive from; None: any.
 
     Raises:
-        HostError: the address is not on this host, the port is in use, too many files are open.
+        HostError: the address is not on this host, the port is in use, or too many files are open.
     """
 
     def __init__(self, host: str, *, has_ecn: bool, device: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Listener:
             self.socket.close()
             raise _bind_error(host, UDP_PORT, error) from error
         self.buffer_bytes = granted_bytes(self.socket, socket.SO_RCVBUF)
-        """What the kernel granted of RECEIVE_BUFFER_BYTES."""
+        """Size of the buffer that the kernel granted, of RECEIVE_BUFFER_BYTES."""
 
     def _configure(self, *, has_ecn: bool) -> None:
         sock = self.socket
@@ -70,7 +70,7 @@ class Listener:
         self.is_merging = True
         try:
             sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
-        except OSError:  # an old kernel: datagrams come one by one
+        except OSError:  # an old kernel does not merge datagrams
             self.is_merging = False
         if self.is_v6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -84,15 +84,15 @@ class Sender:
     """Sends from one address and port.
 
     Args:
-        host, port: where datagrams come from.
-        traffic_class: TOS or traffic class of what is sent without another one.
-        device: the interface it must leave through; None: the one that the routes say.
+        host, port: source of the datagrams.
+        traffic_class: default TOS or traffic class.
+        device: interface to send through; None: as routed.
     """
 
     def __init__(self, host: str, port: int, *, traffic_class: int, device: str | None = None) -> None:
         self.is_v6, self.port = ":" in host, port
         self.drops = 0
-        """Packets the kernel did not take."""
+        """Packets that the kernel did not accept."""
         self._socket = sock = _open(host, device)
         self._sendto, self._fd = sock.sendto, sock.fileno()
         self._names: dict[SocketAddress, bytes] = {}
@@ -103,7 +103,7 @@ class Sender:
             else:
                 sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
                 sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nothing is meant to come here
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # receives nothing
             _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
             sock.bind((host, port))
         except OSError as error:
@@ -115,7 +115,11 @@ class Sender:
     def send(
         self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
     ) -> bool:
-        """Send one call; returns False if the kernel dropped it. Raises OSError if it can never be sent."""
+        """Send one call; returns False if the kernel dropped it.
+
+        Raises:
+            OSError: the call can never be sent.
+        """
         try:
             self._sendmsg(pieces, control, 0, to)
         except OSError as error:
@@ -123,12 +127,12 @@ class Sender:
         return True
 
     def send_cut(self, batch: SendBatch, slot: int, count: int, to: SocketAddress) -> None:
-        """Send `count` packets from that slot on of what the batch sends, cut apart by the kernel; as `send`."""
+        """Send `count` packets of a batch from `slot` on, cut by the kernel; errors as for `send`."""
         name = self._names.get(to)
         if name is None:
             name = self._names[to] = socket_address(*to)
         taken = batch.send(self._fd, name, slot, count)
-        while taken < count:  # the kernel may have refused the next call: sent alone, it reports why
+        while taken < count:  # the kernel refused the next call: sent alone, it reports why
             staging = batch.staging
             alone = min(staging.payload.per_call, count - taken)
             self.send(staging.pieces(slot + taken, alone), to, cut_message(staging.packet_bytes), packets=alone)
@@ -137,7 +141,7 @@ class Sender:
                 taken += batch.send(self._fd, name, slot + taken, count - taken)
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
-        """Send one datagram; as `send`, at less cost."""
+        """Send one datagram; as `send`, but cheaper."""
         try:
             self._sendto(datagram, to)
         except OSError as error:
@@ -160,7 +164,7 @@ class Sender:
         return False
 
     def close(self) -> None:
-        """Free the port."""
+        """Close the socket, which frees the port."""
         self._socket.close()
 
     def _wait(self) -> bool:
@@ -174,11 +178,11 @@ _PASSING = (*_FULL, errno.EPERM, errno.ECONNREFUSED, errno.EINTR)  # EPERM: a fi
 
 
 class Senders:
-    """Sending sockets by address and port, opened when first needed.
+    """Sending sockets by address and port, opened on first use.
 
     Args:
         traffic_class: see Sender.
-        devices: address → the interface that its sockets are bound to.
+        devices: address → interface to bind its sockets to.
     """
 
     def __init__(self, *, traffic_class: int, devices: Mapping[str, str] | None = None) -> None:
@@ -188,13 +192,13 @@ class Senders:
         self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
         self._retired_drops = 0
         self.least_buffer_bytes = SEND_BUFFER_BYTES
-        """The smallest send buffer that the kernel granted any of them."""
+        """The smallest send buffer that the kernel granted."""
 
     def get(self, host: str, port: int) -> Sender:
-        """The socket that sends from there; one at another port of the address where no more files may be opened.
+        """The socket for an address and port; at the limit of open files, a socket at another port of the address.
 
         Raises:
-            HostError: no socket can be had.
+            HostError: no socket can be opened.
         """
         there = self._senders.setdefault(host, {})
         sender = there.get(port)
@@ -211,11 +215,11 @@ class Senders:
 
     @property
     def drops(self) -> int:
-        """Packets the kernel did not take."""
+        """Packets that the kernel did not accept."""
         return self._retired_drops + sum(one.drops for there in self._senders.values() for one in there.values())
 
     def close(self, host: str | None = None) -> None:
-        """Close those of an address, or all."""
+        """Close the sockets of an address, or all."""
         for address in [host] if host is not None else list(self._senders):
             for sender in self._senders.pop(address, {}).values():
                 self._retired_drops += sender.drops
@@ -224,7 +228,7 @@ class Senders:
 
 
 def traffic_class_message(traffic_class: int, *, is_v6: bool) -> ControlMessages:
-    """The control message that gives one datagram another traffic class than the socket's."""
+    """The control message that sets the traffic class of a single datagram."""
     if is_v6:
         return ((socket.IPPROTO_IPV6, IPV6_TCLASS, _INT.pack(traffic_class)),)
     return ((socket.IPPROTO_IP, socket.IP_TOS, _INT.pack(traffic_class)),)
@@ -250,7 +254,7 @@ def _bind_to_device(sock: socket.socket, device: str) -> None:
 
 
 def granted_bytes(sock: socket.socket, option: int) -> int:
-    """The size of a socket's buffer as requested: the kernel doubles it for its own bookkeeping."""
+    """The size of a socket buffer as requested: the kernel reports twice that, with its own bookkeeping."""
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
@@ -272,7 +276,7 @@ def _bind_error(host: str, port: int, error: OSError) -> HostError:
 
 def _raise_descriptor_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # a container may forbid it: the present limit then holds
+    with contextlib.suppress(ValueError, OSError):  # if a container forbids it, the present limit applies
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     return soft if soft != resource.RLIM_INFINITY else 1 << 20

@@ -16,7 +16,7 @@ IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
 SO_RXQ_OVFL = 40  # asm-generic/socket.h
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
-"""As Python's sockets return it: host and port, with IPv6 also flow label and scope."""
+"""An address as Python's sockets return it: host and port, for IPv6 also flow label and scope."""
 ControlMessages: TypeAlias = Sequence[tuple[int, int, bytes]]
 
 V4_NAME_BYTES, V6_NAME_BYTES = 16, 28
@@ -45,12 +45,12 @@ recvmmsg.restype = ctypes.c_int
 
 
 def address_of(buffer: memoryview | bytearray) -> int:
-    """Where a buffer begins; it must not move."""
+    """The address of a buffer, which must not move in memory."""
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
 def name_bytes(*, is_v6: bool) -> int:
-    """Bytes of a struct sockaddr_in or sockaddr_in6."""
+    """Size of a struct sockaddr_in or sockaddr_in6, bytes."""
     return V6_NAME_BYTES if is_v6 else V4_NAME_BYTES
 
 
@@ -64,12 +64,12 @@ def socket_address(host: str, port: int, flow: int = 0, scope: int = 0) -> bytes
 
 @lru_cache(maxsize=64)
 def cut_message(stride: int) -> ControlMessages:
-    """The control message that has the kernel cut a call into datagrams of `stride` bytes."""
+    """The control message that makes the kernel cut a call into datagrams of `stride` bytes."""
     return ((socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", stride)),)
 
 
 def control_bytes(control: ControlMessages) -> bytes:
-    """Control messages as they are in memory."""
+    """Control messages as C structures."""
     written = b""
     for level, kind, data in control:
         message = CONTROL_HEADER.pack(socket.CMSG_LEN(len(data)), level, kind) + data

@@ -1,4 +1,4 @@
-"""Transfers of a rank pair over several queue pairs: cut into messages, dealt in turn, put back in order.
+"""Transfers of a rank pair over several queue pairs: cut into messages, sent in turn, put back in order.
 
 Message m of the pair goes to queue pair m mod N, so the receiver knows the order across all of them. A transfer is RDMA
 WRITEs whose last carries immediate data: the RETH's virtual address is the 64-bit tag, the immediate data the number of
@@ -26,15 +26,15 @@ class Outgoing:
 
     Attributes:
         qps: queue pairs that carry payload.
-        message_bytes: payload per message, at most.
-        room_bytes: unacknowledged payload that a queue pair may hold: enough never to run dry.
+        message_bytes: maximum payload per message.
+        room_bytes: unacknowledged payload that a queue pair may hold, enough to keep it busy.
     """
 
     qps: int
     message_bytes: int
     room_bytes: int
     _transfers: deque[tuple[int, int]] = field(default_factory=deque)  # tag, size
-    _left: int = 0  # of the first transfer, bytes not yet in messages
+    _left: int = 0  # bytes of the first transfer that are not yet in messages
     _dealt: int = 0  # messages so far
     _done: list[int] = field(init=False)  # messages acknowledged, per queue pair
     _queued: list[int] = field(init=False)  # bytes in the queue pair, not acknowledged
@@ -45,7 +45,7 @@ class Outgoing:
 
     @property
     def has_more(self) -> bool:
-        """Whether something posted is not yet in messages."""
+        """Whether posted bytes are not yet in messages."""
         return bool(self._transfers)
 
     def post(self, tag: int, size: int) -> None:
@@ -55,14 +55,14 @@ class Outgoing:
         self._transfers.append((tag, size))
 
     def passes(self, size: int) -> bool:
-        """Whether a transfer of one message may go to the only queue pair now, past an empty queue: then it has."""
+        """Whether a transfer of one message may bypass the queue, which is empty; if so, accounts for it."""
         if self._transfers:
             return False
         self._queued[0] += size if size > SMALLEST_CHARGE_BYTES else SMALLEST_CHARGE_BYTES
         return True
 
     def deal(self) -> Iterator[tuple[int, Message]]:
-        """The next messages that queue pairs have room for: (queue pair, message)."""
+        """The next messages that queue pairs have room for, as (queue pair, message)."""
         while self._transfers:
             qp = self._dealt % self.qps
             if self._queued[qp] >= self.room_bytes:
@@ -92,7 +92,7 @@ class Outgoing:
         return min(self.message_bytes, max(LEAST_SHARE_BYTES, share + -share % _LARGEST_PATH_MTU))
 
     def acknowledged(self, qp: int, messages: Sequence[Message]) -> Sequence[int]:
-        """These messages of a queue pair are at the peer; tags of the transfers that are complete, in order."""
+        """Account for acknowledged messages of a queue pair; returns the tags of completed transfers, in order."""
         tags = []
         room = 0
         for message in messages:
@@ -117,8 +117,8 @@ class Incoming:
     """The receiving side of a rank pair.
 
     Attributes:
-        is_direct: whether a transfer of one message that comes now is the next one to be delivered.
-        is_consistent: False once a message cannot be part of a transfer.
+        is_direct: whether a transfer of one message that arrives now is the next one to deliver.
+        is_consistent: False once a message does not fit a transfer.
     """
 
     qps: int
@@ -133,7 +133,7 @@ class Incoming:
         self._waiting, self.is_direct = [deque() for _ in range(self.qps)], self.qps == 1
 
     def received(self, qp: int, delivered: Delivered) -> Iterator[tuple[int, int]]:
-        """A message is complete: transfers that are now complete and in order, as (tag, size)."""
+        """Account for a received message; yields the transfers that it completes in order, as (tag, size)."""
         self._waiting[qp].append(delivered)
         while self._waiting[self._next]:
             message = self._waiting[self._next].popleft()

@@ -1,4 +1,4 @@
-"""What a queue pair sends: messages, replies and notifications become calls on sockets."""
+"""Sends the messages, replies and notifications of a queue pair as calls on sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Path: TypeAlias = tuple[Framing, Sender]
 
 
 class _Slice(NamedTuple):
-    """Packets of a run that are staged: MIDDLE ones, the last may be LAST; fields as in `Framing.middles`."""
+    """Staged packets of a run: MIDDLE packets, the last one possibly LAST; fields as in `Framing.middles`."""
 
     psn: Psn
     slot: int
@@ -36,15 +36,15 @@ class _Slice(NamedTuple):
     ends: bool
 
     def after(self, packets: int) -> _Slice:
-        """All but the first `packets`."""
+        """The slice without its first `packets`."""
         psn, slot, count, ack_request, ends = self
         return _Slice(add(psn, packets), slot + packets, count - packets, ack_request, ends)
 
 
 class Transmitter:
-    """Sends packets of one queue pair.
+    """Sends the packets of one queue pair.
 
-    Every method raises OSError or HostError if it cannot; `send_problem` puts it into words.
+    Every method raises OSError or HostError if it fails; `send_problem` describes the error.
     """
 
     __slots__ = ("_connection", "_context", "_paths", "_to")
@@ -56,11 +56,11 @@ class Transmitter:
 
     @property
     def source_port(self) -> int | None:
-        """UDP source port; None: there are several, or nothing has been sent."""
+        """UDP source port; None if there are several, or nothing has been sent."""
         return self._paths[0][1].port if len(self._paths) == 1 else None
 
     def writes(self, psn: Psn, messages: Sequence[Message]) -> None:
-        """WRITEs of one packet with immediate data; those that are alike leave in calls that the kernel cuts."""
+        """Send WRITEs of one packet with immediate data; equal ones leave in calls that the kernel cuts."""
         paths = self._paths or self._open_paths()
         if len(messages) == 1:
             framing, sender = paths[0] if len(paths) == 1 else self._path(messages[0].key)
@@ -76,7 +76,7 @@ class Transmitter:
                 psn, alike = add(psn, sent), alike[sent:]
 
     def _write_alike(self, psn: Psn, alike: Sequence[Message]) -> int:
-        """Send as many as one call carries; returns how many, 0: the kernel does not cut."""
+        """Send as many as fit one call; returns their number, 0 if the kernel does not cut."""
         (framing, sender), count = self._paths[0], len(alike)
         if not self._context.is_cutting:
             return 0
@@ -104,12 +104,12 @@ class Transmitter:
         sender.send((framing.notification(),), self._to, control)
 
     def send_run(self, run: Run) -> None:
-        """Send packets of one WRITE."""
+        """Send the packets of a run."""
         for _ in self.turns(run, self._context.staging.slots):
             pass
 
     def turns(self, run: Run, turn: int) -> Iterator[None]:
-        """Send packets of one WRITE; yields after every `turn` packets if more of them follow."""
+        """Send the packets of a run; yields after every `turn` packets if more follow."""
         message, psn, offset, left, asks = run.message, run.psn, run.offset, run.packets, run.ack_request
         (framing, sender), payload, rkey = self._path(message.key), self._context.payload, self._context.rkey
         last, has_imm = message.packets - 1, message.verb is Verb.WRITE_IMM
@@ -121,7 +121,7 @@ class Transmitter:
             sender.send_whole(framing.first(psn, message, rkey, ack_request=asks and left == 1), self._to)
             offset, psn, left = 1, add(psn, 1), left - 1
         ends, last_bytes = offset + left > last, message.size - last * payload.path_mtu
-        # A LAST packet as long as the others goes with them.
+        # A LAST packet of the same length is staged with the others.
         is_last_alike = ends and left > 1 and not has_imm and last_bytes == payload.path_mtu
         alike = left if is_last_alike or not ends else left - 1
         slot, rest = payload.slot(offset), left - alike
@@ -139,11 +139,11 @@ class Transmitter:
             sender.send_whole(framing.last(psn, last_bytes, slot=payload.slot(last), imm=imm), self._to)
 
     def _send_slice(self, framing: Framing, sender: Sender, whole: _Slice, turn: int) -> Iterator[None]:
-        """Send packets that the staging buffer has room for, a turn at a time."""
+        """Send packets that fit the staging buffer, a turn at a time."""
         context, staging, to = self._context, self._context.staging, self._to
         batch, version, are_cut, sent = context.send_batch(is_v6=sender.is_v6), -1, True, 0
         while sent < whole.packets:
-            # Not staged yet, or another queue pair has sent between turns, or the kernel has refused to cut.
+            # Not yet staged, or overwritten by another queue pair between turns, or the kernel refused to cut.
             if staging.version != version or are_cut is not context.is_cutting:
                 are_cut = context.is_cutting
                 framing.middles(staging, *whole.after(sent), are_cut=are_cut)
@@ -157,13 +157,13 @@ class Transmitter:
                     sender.send_cut(batch, slot, count, to)
                 except OSError as error:
                     self._stop_cutting(error)
-                    continue  # what has left of this turn is sent again: the peer drops it
+                    continue  # packets of this turn that have left are sent again: the peer drops them
             sent += count
             if sent < whole.packets:
                 yield
 
     def _stop_cutting(self, error: OSError) -> None:
-        """Send every packet alone from now on, if that is what the kernel refuses."""
+        """Send every packet alone from now on, if the error means that the kernel does not cut."""
         if error.errno not in _NOT_CUTTING:
             raise error
         self._context.is_cutting = False
@@ -183,7 +183,7 @@ class Transmitter:
 
 
 def _first_free(senders: Senders, host: str, port: int) -> Sender:
-    """A sending socket at this port, or at the next one that is free."""
+    """A sending socket at a port, or at the next free one."""
     for attempt in range(_PORT_TRIES):
         try:
             return senders.get(host, EPHEMERAL | (port + attempt & 0x3FFF))
@@ -194,7 +194,7 @@ def _first_free(senders: Senders, host: str, port: int) -> Sender:
 
 
 def send_problem(error: OSError | HostError, path_mtu: int) -> str:
-    """Why nothing can be sent, in words."""
+    """Describe why sending fails."""
     if isinstance(error, HostError):
         return str(error)
     if error.errno == errno.EMSGSIZE:

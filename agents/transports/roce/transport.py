@@ -1,4 +1,4 @@
-"""Transfers over RoCEv2: reliable connections on unprivileged UDP sockets. What a NIC would do is done in batches."""
+"""Transfers over RoCEv2: reliable connections on unprivileged UDP sockets, with batches in place of NIC hardware."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class RoceTransport(Transport):
     """Endpoints for the ranks of one agent, on the running event loop (asyncio's own or uvloop).
 
     Args:
-        message_bytes: payload per message, at most.
+        message_bytes: maximum payload per message.
         options: see RoceOptions.
-        seed: of everything random; all agents of a run have the same.
-        run: agents of one run pass the same text: keys and first sequence numbers depend on it.
-        devices: address → the interface that its sockets are bound to; others may use any.
+        seed: random seed, the same for all agents of a run.
+        run: run id, the same for all agents of a run; keys and first PSNs depend on it.
+        devices: address → interface to bind its sockets to; other addresses may use any interface.
     """
 
     name = "roce"
@@ -75,8 +75,9 @@ class RoceTransport(Transport):
 
     @property
     def drops(self) -> Counter[str]:
-        """Packets received and not wanted, by reason; "queue": receptions of one packet or, merged, up to 64, that the
-        kernel lost before a receiving socket.
+        """Dropped packets by reason.
+
+        "queue" counts receptions that the kernel dropped before a receiving socket: one packet, or up to 64 merged.
         """
         drops = sum((endpoint.drops for endpoint in self._endpoints.values()), Counter(self.context.drops))
         drops["queue"] += sum(endpoint.queue_drops for endpoint in self._endpoints.values())
@@ -84,11 +85,11 @@ class RoceTransport(Transport):
         return +drops
 
     def use_ports(self, ports: Mapping[int, Port]) -> None:
-        """Pace together the ranks that share a port with a cap; line rates are where DCQCN starts."""
+        """Pace the ranks at each port with a cap together; DCQCN starts at the line rate."""
         self._ports = dict(ports)
 
     def facts(self) -> Mapping[str, Parameter]:
-        """Buffers that were granted, the smallest window, offloads, how much was verified, drops by reason."""
+        """Granted buffers, the smallest window, offloads, the verified share, and drops by reason."""
         granted = [endpoint.buffer_bytes for endpoint in self._endpoints.values()]
         is_merging = all(endpoint.is_merging for endpoint in self._endpoints.values())
         checked = 1.0 if self.options.payload == "random" else 1 / self.options.verify_every
@@ -117,11 +118,11 @@ class RoceTransport(Transport):
         return min(found, key=lambda silence: silence.since_ns, default=None)
 
     async def open(self, rank: int, host: str) -> RoceEndpoint:
-        """Bind an endpoint at numeric IP address `host`, which no other rank of the host may have; port 4791.
+        """Bind an endpoint at port 4791 of numeric IP address `host`, which no other rank may use.
 
         Raises:
             HostError: the address is not on this host or in use, or a limit is reached.
-            LocalProtocolError: the rank has one already.
+            LocalProtocolError: the rank already has an endpoint.
         """
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")

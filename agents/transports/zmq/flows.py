@@ -346,7 +346,7 @@ class InFlow:
         self._exchange.owing.append(self)
 
     def acknowledge(self) -> None:
-        """Report to the sender what has arrived, once the endpoint is live. A sender that is gone is ignored."""
+        """Acknowledge what has arrived, once the endpoint is live. A sender that is gone is ignored."""
         self._is_owing = False
         if self.is_ignored or not self._owner.is_live:
             return

@@ -251,7 +251,7 @@ class ZmqTransport(Transport):
 
 
 class ZmqEndpoint:
-    """One rank's place on the network; made by `ZmqTransport.open`."""
+    """The endpoint of a rank; made by `ZmqTransport.open`."""
 
     def __init__(self, transport: ZmqTransport, rank: int, address: Address) -> None:
         self.rank, self.address = rank, address
