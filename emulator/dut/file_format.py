@@ -17,7 +17,7 @@ EXAMPLES = {"share": "0.5%", "reorder": "0.5%", "above": "90Mbit or 90%", "rate"
 
 Name = Annotated[str, Meta(min_length=1)]
 Share = Annotated[str, Meta(description="of frames: 0.5%")]
-Every = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF, description="one of so many frames, beginning with the first")]
+Every = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF, description="one of this many frames, beginning with the first")]
 Rate = Annotated[str, Meta(description="with its unit: 90Mbit; or of the rate of the port: 90%")]
 Size = Annotated[str | int, Meta(description="bytes: 64K")]
 Duration = Annotated[str, Meta(description="with its unit: 100us")]

@@ -64,7 +64,7 @@ def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     assert "10.0.0.1 > 10.0.0.2" in done.stdout
 
 
-def test_a_file_that_is_no_capture_ends_with_2(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_capture_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a capture at all")
     done = charkha("audit", "text", cwd=tmp_path)
     assert done.code == 2
@@ -72,7 +72,7 @@ def test_a_file_that_is_no_capture_ends_with_2(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_a_broken_rule_ends_with_1_and_names_the_frame(tmp_path: Path) -> None:
+def test_a_violation_ends_with_1_and_names_the_frame(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(3 * MTU)
     frame = talk.request(Opcode.RC_WRITE_LAST, payload=bytes(4))

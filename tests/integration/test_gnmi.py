@@ -1,4 +1,4 @@
-"""Counters over gNMI: the client against a stand-in of our own that speaks the protocol over real gRPC on loopback."""
+"""Counters over gNMI: the client against a stand-in that implements the protocol over real gRPC on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAVES = {"in-pkts": "7", "in-octets": "9000", "out-discards": "3", "carrier-tra
 
 
 class StandIn(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc, name-defined]
-    """A switch with two interfaces, that knows one user."""
+    """A switch with two interfaces and one user."""
 
     def Capabilities(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         return gnmi_pb2.CapabilityResponse(gNMI_version="0.8.0", supported_encodings=[gnmi_pb2.JSON_IETF])
@@ -58,7 +58,7 @@ def target(address: str) -> GnmiTarget:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_switch_s_counters_are_read_under_our_names(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_a_switch_have_the_names_of_the_run_folder(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_USER", "admin")
     monkeypatch.setenv("A_PASSWORD", "secret")
     source = GnmiCounters(target(address))
@@ -73,7 +73,7 @@ def test_a_switch_s_counters_are_read_under_our_names(address: str, monkeypatch:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_switch_that_refuses_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_that_refuses_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_USER", "admin")
     monkeypatch.setenv("A_PASSWORD", "guess")
     source = GnmiCounters(target(address))
@@ -83,13 +83,13 @@ def test_a_switch_that_refuses_is_named(address: str, monkeypatch: pytest.Monkey
     source.close()
 
 
-def test_a_secret_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A_USER", raising=False)
     with pytest.raises(HostError, match="environment variable A_USER is not set"):
         GnmiCounters(target("127.0.0.1:1")).open()
 
 
-def test_a_switch_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_switch_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_USER", "admin")
     monkeypatch.setenv("A_PASSWORD", "secret")
     source = GnmiCounters(target("127.0.0.1:1"))

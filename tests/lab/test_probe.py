@@ -17,13 +17,13 @@ HOSTS = [{"name": f"h{number}", "per_rank": f"198.18.{number + 1}.0/24"} for num
 
 
 class Lab:
-    """A lab of two hosts and what is between them."""
+    """A lab of two hosts and a switch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lab_id = folder, f"probe-{secrets.token_hex(3)}"
 
     def up(self, kind: str, *, rate: str | None = None) -> None:
-        """Raise it."""
+        """Bring it up."""
         speed = {} if rate is None else {"rate": rate}
         links = [{"endpoints": [f"h{at}:eth0", f"sw:p{at}"], "mtu": 1500, **speed} for at in range(2)]
         document = {"hosts": HOSTS, "switches": [{"name": "sw", "kind": kind}], "links": links}
@@ -89,7 +89,7 @@ def test_a_router_drops_what_it_must_and_changes_only_what_routers_do(lab: Lab) 
     assert outcomes["flow control"] == {"dropped": 5}
 
 
-def test_a_bridge_that_remarks_and_drops_is_caught(lab: Lab) -> None:
+def test_a_bridge_that_remarks_and_drops_is_detected(lab: Lab) -> None:
     lab.up("bridge", rate="1Gbit")
     rules = """table bridge test { chain forward { type filter hook forward priority 0;
         ip dscp 26 ip ecn set ce

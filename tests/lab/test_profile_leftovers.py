@@ -1,4 +1,4 @@
-"""What a killed run leaves of its profile, the next one takes back."""
+"""The next run in a lab undoes the profile of a killed run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lab(lab_host: None, tmp_path: Path) -> Iterator[RaisedLab]:
 
 
 def seen(lab: RaisedLab) -> str:
-    """All that a profile could change at the switch."""
+    """The state of the switch that a profile can change."""
     looks = (("nft", "list", "ruleset"), ("tc", "qdisc"), ("ip", "route"), ("ip", "neighbour"), ("ip", "-br", "link"))
     words = ([*lab.exec_prefix("sw0"), *look] for look in looks)
     return "\n".join(subprocess.run(one, capture_output=True, text=True, check=True).stdout for one in words)
@@ -38,14 +38,14 @@ def watch(lab: RaisedLab, folder: Path, rules: str | None) -> DutWatch:
 
 
 def leave(lab: RaisedLab, folder: Path, *, owner: Owner) -> None:
-    """Put the rules into force, and die."""
+    """Apply the rules, and leave them as a killed run does."""
     watch(lab, folder, RULES).__enter__()._sampler.stop()  # type: ignore[union-attr]
     path = lab.store.folder(lab.state.lab_id) / "profile.json"
     document = json.loads(path.read_text()) | {"owner": [owner.pid, owner.began]}
     path.write_text(json.dumps(document))
 
 
-def test_the_next_run_takes_back_what_a_killed_one_left(lab: RaisedLab, tmp_path: Path) -> None:
+def test_the_next_run_undoes_the_changes_of_a_killed_one(lab: RaisedLab, tmp_path: Path) -> None:
     before = seen(lab)
     leave(lab, tmp_path, owner=Owner(2**22, 1))
     assert seen(lab) != before
@@ -54,7 +54,7 @@ def test_the_next_run_takes_back_what_a_killed_one_left(lab: RaisedLab, tmp_path
     assert sorted(after.splitlines()) == sorted(before.splitlines())
 
 
-def test_a_profile_of_a_run_that_goes_on_stays(lab: RaisedLab, tmp_path: Path) -> None:
+def test_the_profile_of_a_running_run_stays(lab: RaisedLab, tmp_path: Path) -> None:
     leave(lab, tmp_path, owner=Owner(1, int(Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19])))
     during = seen(lab)
     with pytest.raises(PlanError, match="process 1 applies profile profile to lab"), watch(lab, tmp_path, None):

@@ -1,4 +1,4 @@
-"""Rules of a profile on real switches: what the sockets saw is what the profile counted."""
+"""Rules of a profile on real switches: the counters agree with the frames at the sockets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def send(lab: RaisedLab, opcode: int, *, count: int = COUNT, syndrome: int = 0) 
 
 
 def grown(watch: DutWatch) -> dict[tuple[str, str, str], int]:
-    """(device, interface, counter) → last value less first."""
+    """(device, interface, counter) → last value minus first."""
     columns = watch.counters()
     assert columns is not None
     series: dict[tuple[str, str, str], list[int]] = {}
@@ -71,7 +71,7 @@ def test_every_50th_middle_frame_is_dropped_and_no_other(lab: RaisedLab, tmp_pat
     assert counted["sw0", "p1", "tx_packets"] == counted["h1", "eth0", "rx_packets"] == 2 * COUNT - COUNT // 50
 
 
-def test_what_is_marked_arrives_marked(lab: RaisedLab, tmp_path: Path) -> None:
+def test_marked_frames_arrive_marked(lab: RaisedLab, tmp_path: Path) -> None:
     with in_force(lab, tmp_path, "  - {mark: {share: 30%}}\n") as watch:
         arrived = send(lab, LAST)
     assert arrived.datagrams == COUNT
@@ -79,7 +79,7 @@ def test_what_is_marked_arrives_marked(lab: RaisedLab, tmp_path: Path) -> None:
     assert 0.2 * COUNT < arrived.marked < 0.4 * COUNT
 
 
-def test_naks_are_told_from_acknowledgements(lab: RaisedLab, tmp_path: Path) -> None:
+def test_naks_are_distinguished_from_acknowledgements(lab: RaisedLab, tmp_path: Path) -> None:
     with in_force(lab, tmp_path, "  - {drop: {every: 2}, opcode: nak}\n"):
         assert send(lab, ACKNOWLEDGE, syndrome=0x1F).datagrams == COUNT
         assert send(lab, ACKNOWLEDGE, syndrome=NAK).datagrams == COUNT // 2
@@ -92,7 +92,7 @@ def test_copies_arrive_and_are_counted(lab: RaisedLab, tmp_path: Path) -> None:
     assert arrived.datagrams == COUNT + arrived.twice
 
 
-def test_a_policer_and_a_queue_lose_what_is_too_much(bridge: RaisedLab, tmp_path: Path) -> None:
+def test_a_policer_and_a_queue_drop_excess_frames(bridge: RaisedLab, tmp_path: Path) -> None:
     with in_force(bridge, tmp_path, '  - {police: {rate: 5Mbit}, port: "sw0:p1"}\n') as watch:
         arrived = send(bridge, LAST)
     counted = grown(watch)
@@ -106,7 +106,7 @@ def qdiscs(lab: RaisedLab) -> Any:
     return [{"handle": one.get("handle"), "options": one.get("options")} for one in json.loads(listed.stdout)]
 
 
-def test_a_slower_port_is_as_fast_as_before_in_the_end(bridge: RaisedLab, tmp_path: Path) -> None:
+def test_a_slower_port_recovers_its_rate(bridge: RaisedLab, tmp_path: Path) -> None:
     before = qdiscs(bridge)
     with in_force(bridge, tmp_path, "  - {shape: {rate: 90%}}\n"):
         rates = [one["options"]["rate"] for one in qdiscs(bridge) if one["handle"] == "2:"]
@@ -118,7 +118,7 @@ def rules(lab: RaisedLab) -> str:
     return subprocess.run([*lab.exec_prefix("sw0"), "nft", "list", "ruleset"], capture_output=True, text=True).stdout
 
 
-def test_nothing_stays_of_a_profile(bridge: RaisedLab, tmp_path: Path) -> None:
+def test_a_profile_leaves_nothing_behind(bridge: RaisedLab, tmp_path: Path) -> None:
     with in_force(bridge, tmp_path, "  - {drop: {every: 2}}\n  - {duplicate: {every: 2}}\n"):
         assert "rule_0" in rules(bridge)
         assert "rule_1_0" in rules(bridge)
@@ -131,7 +131,7 @@ def has_netem(lab: RaisedLab) -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def test_a_delay_takes_netem(bridge: RaisedLab, tmp_path: Path) -> None:
+def test_a_delay_needs_netem(bridge: RaisedLab, tmp_path: Path) -> None:
     before = qdiscs(bridge)
     delayed = in_force(bridge, tmp_path, "  - {delay: {time: 1ms}}\n")
     if has_netem(bridge):

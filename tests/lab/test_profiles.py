@@ -30,7 +30,7 @@ def star(hosts: int, *, rate: str, mtu: int) -> str:
 
 
 class Lab:
-    """A lab raised by the command, and runs in it."""
+    """A lab brought up by the command, and runs in it."""
 
     def __init__(self, folder: Path, topology: str) -> None:
         self.folder, self.id = folder, f"test-{secrets.token_hex(4)}"
@@ -64,7 +64,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 
 
 def grown(run: Run) -> dict[tuple[str, str, str], int]:
-    """(device, interface, counter) → last value less first."""
+    """(device, interface, counter) → last value minus first."""
     series: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row in run.table(Part.COUNTERS).to_pylist():
         series[row["device"], row["interface"], row["counter"]].append(row["value"])
@@ -72,7 +72,7 @@ def grown(run: Run) -> dict[tuple[str, str, str], int]:
 
 
 def total(run: Run, counter: str, devices: str) -> int:
-    """A counter's growth over all devices whose names begin so."""
+    """Growth of a counter, summed over all devices whose names begin with a prefix."""
     return sum(
         value for (device, _, name), value in grown(run).items() if device.startswith(devices) and name == counter
     )
@@ -90,7 +90,7 @@ def iteration_ns(run: Run) -> list[int]:
 
 
 @pytest.mark.parametrize("lab", [star(2, rate="200Mbit", mtu=1500)], indirect=True, ids=["two-hosts"])
-def test_the_frames_that_fw_b_loses_are_those_that_are_missing(lab: Lab) -> None:
+def test_the_frames_that_fw_b_drops_are_those_that_are_missing(lab: Lab) -> None:
     sweep = ("-n", 2, "-b", "8M", "-e", "8M", "--iterations", 3, "--qp-timeout", 18)
     clean = lab.run("all_reduce", *sweep, "--profile", "fw-a", out="a")
     lossy = lab.run("all_reduce", *sweep, "--profile", "fw-b", out="b")

@@ -1,4 +1,4 @@
-"""Invariant: whatever a capture holds, an audit ends with a report; an orderly connection breaks no rule."""
+"""Invariant: every capture leads to a report; a correct connection has no violations."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ SIZES = st.lists(st.integers(0, 5 * MTU), min_size=1, max_size=6)
 
 @settings(deadline=None)
 @given(SIZES, st.integers(0, (1 << 24) - 1), st.booleans(), st.integers(0, 10))
-def test_an_orderly_connection_breaks_no_rule_wherever_the_capture_begins(
+def test_a_correct_connection_has_no_violations_wherever_the_capture_begins(
     sizes: list[int], first_psn: int, is_v6: bool, start: int
 ) -> None:
     talk = Conversation(is_v6=is_v6, first_psn=first_psn)

@@ -1,4 +1,4 @@
-"""Labs that a test raises for itself, with a name and a store of their own."""
+"""Labs that a test brings up for itself, with their own name and store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TWO_HOSTS = Path(__file__).parents[2] / "topologies" / "two-hosts-switch.yaml"
 
 
 def designed(topology: Topology, lab_id: str) -> LabState:
-    """The state of a lab of a topology as if it were up; nothing is made."""
+    """The state of a lab as if it were up; nothing is made."""
     return LabState(
         design=make_design(topology, lab_id),
         topology=str(topology.source),
@@ -44,13 +44,13 @@ class RaisedLab:
     store: LabStore
 
     def exec_prefix(self, node: str) -> tuple[str, ...]:
-        """What runs a command in a node's namespace, before the command."""
+        """Prefix that runs a command in the namespace of a node."""
         return tuple(exec_prefix(self.state.design.node(node)))
 
 
 @contextmanager
 def raised(folder: Path, text: str) -> Iterator[RaisedLab]:
-    """The lab of a topology with this text, for the length of a test."""
+    """The lab of a topology, during a test."""
     path = folder / "topology.yaml"
     path.write_text(text)
     topology = load_topology(path, ranks=0)

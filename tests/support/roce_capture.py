@@ -1,4 +1,4 @@
-"""Captures made by hand: one connection's packets as Ethernet frames, each right unless a test says otherwise."""
+"""Captures made by hand: packets of a connection as Ethernet frames, correct unless a test changes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ethernet(datagram: bytes, *, vlan: bool = False) -> bytes:
 
 
 class Conversation:
-    """A client that writes to a server, captured in both directions; every verb adds a frame and returns its number."""
+    """A client that writes to a server, captured in both directions; methods add a frame and return its number."""
 
     def __init__(self, *, is_v6: bool = False, first_psn: int = 100) -> None:
         client, server = (CLIENT_V6, SERVER_V6) if is_v6 else (CLIENT, SERVER)
@@ -76,7 +76,7 @@ class Conversation:
         crc: int | None = None,
         traffic_class: int = 0,
     ) -> int:
-        """A packet to the server; takes the next PSN unless it is given one."""
+        """A packet to the server, by default with the next PSN."""
         if psn is None:
             psn, self.psn = self.psn, self.psn + 1
         bth = Bth(opcode, wrap(psn), SERVER_QP, pad=pad_bytes(len(payload)))
@@ -85,7 +85,7 @@ class Conversation:
         return self.add(self.to_server, packet, crc=crc, traffic_class=traffic_class)
 
     def write(self, size: int, *, announced: int | None = None, skip: Iterable[int] = ()) -> list[int]:
-        """A whole RDMA WRITE; `skip` leaves out packets by their index. Returns the frames."""
+        """An RDMA WRITE without the packets at the indices in `skip`; returns the frame numbers."""
         return [
             self.request(opcode, *extensions, payload=payload, psn=psn)
             for index, (opcode, extensions, payload, psn) in enumerate(self.packets_of_write(size, announced=announced))
@@ -95,7 +95,7 @@ class Conversation:
     def packets_of_write(
         self, size: int, *, announced: int | None = None
     ) -> list[tuple[Opcode, tuple[Extension, ...], bytes, int]]:
-        """The packets of a WRITE, and takes their PSNs."""
+        """The packets of a WRITE, with the next PSNs."""
         packets = -(-size // MTU) or 1
         first, self.psn = self.psn, self.psn + packets
         made: list[tuple[Opcode, tuple[Extension, ...], bytes, int]] = []
@@ -107,13 +107,13 @@ class Conversation:
         return made
 
     def ack(self, psn: int | None = None, *, syndrome: int = 0x1F, msn: int | None = None, messages: int = 0) -> int:
-        """An ACK of a PSN, by default the last; `messages`: how many more are complete."""
+        """An ACK of a PSN, by default the last; `messages`: how many more messages are complete."""
         self.msn += messages
         bth = Bth(Opcode.RC_ACK, wrap(self.psn - 1 if psn is None else psn), CLIENT_QP)
         return self.add(self.to_client, pack_packet(bth, Aeth(syndrome, self.msn if msn is None else msn)))
 
     def nak(self, psn: int) -> int:
-        """A sequence error that names the PSN expected."""
+        """A sequence-error NAK that names the expected PSN."""
         return self.ack(psn, syndrome=0x60)
 
     def cnp(self) -> int:

@@ -1,4 +1,4 @@
-"""Captures as they occur: other link types, halves of connections, many queue pairs, cut and merged frames."""
+"""Whole audits: correct connections, captures that start late, unreliable datagrams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.roce_capture import (
 
 @pytest.mark.parametrize("is_v6", [False, True])
 @pytest.mark.parametrize("first_psn", [100, (1 << 24) - 3])
-def test_an_orderly_connection_breaks_nothing(is_v6: bool, first_psn: int) -> None:
+def test_a_correct_connection_has_no_violations(is_v6: bool, first_psn: int) -> None:
     talk = Conversation(is_v6=is_v6, first_psn=first_psn)
     for size in (3 * MTU, 1, 0, 2 * MTU + 1):
         talk.write(size)
@@ -34,14 +34,14 @@ def test_an_orderly_connection_breaks_nothing(is_v6: bool, first_psn: int) -> No
     assert flow.answers.acks == 4
 
 
-def test_a_capture_that_starts_in_mid_connection() -> None:
+def test_a_capture_can_start_in_mid_connection() -> None:
     talk = conversation()
     for start in range(12):
         report = audit_frames(list(talk.captured())[start:])
         assert report.violations == (), f"from frame {start + 1}"
 
 
-def test_unreliable_datagrams_are_counted_and_may_jump() -> None:
+def test_unreliable_datagrams_are_counted_and_can_jump_in_psn() -> None:
     talk = Conversation()
     for psn in (5, 900, 3):
         bth = Bth(Opcode.UD_SEND_ONLY, Psn(psn), SERVER_QP)

@@ -1,4 +1,4 @@
-"""Capture files: both containers, compressed, broken off, and no captures at all."""
+"""Capture files: both formats, compressed, incomplete, and files that are not captures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_big_endian(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("above", [0x04000000, 0xF4000000], ids=["length present", "and a length"])
-def test_a_frame_check_sequence_is_no_link_type(tmp_path: Path, above: int) -> None:
+def test_bits_of_the_frame_check_sequence_are_not_part_of_the_link_type(tmp_path: Path, above: int) -> None:
     head = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, above | 1)
     (frame,) = written(tmp_path / "c", head + struct.pack("<IIII", 1, 2, 3, 3) + b"abc")
     assert frame.link_type == 1
@@ -58,13 +58,13 @@ def test_compressed(tmp_path: Path, container: Container) -> None:
     assert len(list(written(tmp_path / "c", gzip.compress(container(RECORDS))))) == 5
 
 
-def test_frames_longer_than_any_on_a_wire_are_whole(tmp_path: Path, container: Container) -> None:
+def test_frames_longer_than_64_kib_are_not_truncated(tmp_path: Path, container: Container) -> None:
     (frame,) = written(tmp_path / "c", container([(TIME_NS, bytes(65_549))]))
     assert len(frame.data) == 65_549
 
 
 @pytest.mark.parametrize("missing", [1, 30, 63, 64, 70, 79])
-def test_a_last_record_that_is_there_in_part_is_named(tmp_path: Path, container: Container, missing: int) -> None:
+def test_an_incomplete_last_record_is_reported(tmp_path: Path, container: Container, missing: int) -> None:
     capture = written(tmp_path / "c", container(RECORDS)[:-missing])
     assert len(list(capture)) == 4
     (note,) = capture.notes
@@ -72,7 +72,7 @@ def test_a_last_record_that_is_there_in_part_is_named(tmp_path: Path, container:
     assert "after frame 4" in note
 
 
-def test_a_compressed_file_that_breaks_off_is_named(tmp_path: Path, container: Container) -> None:
+def test_an_incomplete_compressed_file_is_reported(tmp_path: Path, container: Container) -> None:
     capture = written(tmp_path / "c", gzip.compress(container(RECORDS))[:-20])
     assert len(list(capture)) < 5
     assert len(capture.notes) == 1
@@ -91,25 +91,25 @@ def test_a_compressed_file_that_breaks_off_is_named(tmp_path: Path, container: C
         gzip.compress(b"no capture", mtime=0),
     ],
 )
-def test_no_capture(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_a_capture_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(InputError, match=str(tmp_path)):
         list(written(tmp_path / "c", data))
 
 
 @pytest.mark.parametrize("name", [".", "absent"])
-def test_no_file(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=str(tmp_path)):
         list(Capture(tmp_path / name))
 
 
-def test_a_block_of_another_kind_is_passed_over(tmp_path: Path) -> None:
+def test_blocks_of_other_kinds_are_skipped(tmp_path: Path) -> None:
     statistics = struct.pack("<IIIIII", 5, 24, 0, 0, 0, 24)
     capture = written(tmp_path / "c", pcapng(RECORDS) + statistics)
     assert len(list(capture)) == 5
     assert capture.notes == []
 
 
-def test_a_second_section_has_interfaces_of_its_own(tmp_path: Path) -> None:
+def test_a_second_section_has_its_own_interfaces(tmp_path: Path) -> None:
     capture = written(tmp_path / "c", pcapng(RECORDS[:2]) + pcapng(RECORDS[2:], link_type=113))
     assert [(one.link_type, one.data) for one in capture] == [
         (1 if index < 2 else 113, data) for index, (_, data) in enumerate(RECORDS)
@@ -117,7 +117,7 @@ def test_a_second_section_has_interfaces_of_its_own(tmp_path: Path) -> None:
     assert capture.notes == []
 
 
-def test_a_record_of_an_unknown_interface_is_named(tmp_path: Path) -> None:
+def test_a_record_of_an_unknown_interface_is_reported(tmp_path: Path) -> None:
     data = bytearray(pcapng(RECORDS[:1]))
     at = data.index(struct.pack("<I", 6), 28)
     data[at + 8] = 9

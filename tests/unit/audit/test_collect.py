@@ -32,7 +32,7 @@ def test_a_capture_of_headers_only_is_checked_without_icrc() -> None:
     assert report.notes == ("6 frames captured in part: ICRCs not checked",)
 
 
-def test_frames_cut_within_the_headers_are_counted_alone() -> None:
+def test_frames_truncated_within_the_headers_are_only_counted() -> None:
     for length in range(UDP_HEADERS + 28):
         frames = [dataclasses.replace(frame, data=frame.data[:length]) for frame in conversation().captured()]
         assert audit_frames(frames).violations == ()
@@ -63,7 +63,7 @@ def test_p_key(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.P_KEY)]
 
 
-def test_the_limited_member_of_the_default_partition_is_welcome(talk: Conversation) -> None:
+def test_the_p_key_of_a_limited_member_is_accepted(talk: Conversation) -> None:
     def change(bth: Bth) -> None:
         bth.p_key = 0x7FFF
 
@@ -72,13 +72,13 @@ def test_the_limited_member_of_the_default_partition_is_welcome(talk: Conversati
 
 
 @pytest.mark.parametrize("opcode", [0x15, 0x1F, 0x2C, 0x70, 0x9F])
-def test_an_opcode_that_is_none_is_malformed(talk: Conversation, opcode: int) -> None:
+def test_a_reserved_opcode_is_malformed(talk: Conversation, opcode: int) -> None:
     packet = pack_packet(Bth(opcode, Psn(talk.psn), SERVER_QP), payload=bytes(4))
     assert broken_by(talk, packet) == Rule.MALFORMED
 
 
 @pytest.mark.parametrize("opcode", [0x44, 0xA4, 0xC1, 0xE0])
-def test_other_transport_services_are_left_alone_and_mentioned(talk: Conversation, opcode: int) -> None:
+def test_other_transport_services_are_only_noted(talk: Conversation, opcode: int) -> None:
     talk.add(talk.to_server, pack_packet(Bth(opcode, Psn(5), SERVER_QP), payload=bytes(4)))
     report = talk.audit()
     assert broken(report) == []

@@ -44,7 +44,7 @@ def test_fields_that_routers_change_do_not_matter() -> None:
     assert report.flows[0].flow.ce_marked == 1
 
 
-def test_ipv6_extension_headers_are_stepped_over() -> None:
+def test_ipv6_extension_headers_are_skipped() -> None:
     talk = Conversation(is_v6=True)
     talk.write(4)
     data = talk.frames[0]
@@ -57,7 +57,7 @@ def test_ipv6_extension_headers_are_stepped_over() -> None:
     assert report.roce_frames == 1
 
 
-def test_fragments_are_left_out_and_mentioned() -> None:
+def test_fragments_are_ignored_with_a_note() -> None:
     talk = conversation()
     fragment = bytearray(talk.frames[0])
     fragment[ETHERNET_BYTES + 6] = 0x20
@@ -67,7 +67,7 @@ def test_fragments_are_left_out_and_mentioned() -> None:
     assert "1 IP fragment ignored" in report.notes
 
 
-def test_other_ports_and_protocols_are_not_looked_at() -> None:
+def test_other_ports_and_protocols_are_ignored() -> None:
     talk = conversation()
     tcp = bytearray(talk.frames[0])
     tcp[ETHERNET_BYTES + 9] = 6
@@ -148,7 +148,7 @@ def test_everything_else_is_ignored_for_a_reason(data: bytes, reason: Skipped) -
     assert read(data) is reason
 
 
-def test_do_not_fragment_is_no_fragment() -> None:
+def test_a_packet_with_df_set_is_not_a_fragment() -> None:
     assert whole(changed(V4, 6, b"\x40\x00")).flags == 0x4000
 
 

@@ -30,7 +30,7 @@ def test_frames_for_another_port_are_not_audited(capture: Path) -> None:
         audit_file(capture, port=4792)
 
 
-def test_a_file_that_breaks_off_before_the_first_frame_says_so(capture: Path) -> None:
+def test_a_file_that_ends_before_the_first_frame_is_reported(capture: Path) -> None:
     capture.write_bytes(capture.read_bytes()[:30])
     with pytest.raises(InputError, match=r"none of its 0 frames .*; the file is damaged or ends early"):
         audit_file(capture)

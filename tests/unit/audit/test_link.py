@@ -39,7 +39,7 @@ def test_link_types(link_type: int, header: bytes) -> None:
     assert report.flows[0].messages.sizes == {2 * MTU + 1: 3}
 
 
-def test_a_link_type_that_cannot_be_read_is_named() -> None:
+def test_an_unsupported_link_type_is_noted() -> None:
     frames = [dataclasses.replace(frame, link_type=147) for frame in conversation().captured()]
     report = audit_frames(frames)
     assert report.roce_frames == 0

@@ -29,7 +29,7 @@ def test_a_message_that_changes_its_operation(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.OPCODE_SEQUENCE)]
 
 
-def test_a_middle_that_is_no_path_mtu(talk: Conversation) -> None:
+def test_a_middle_that_is_not_one_path_mtu(talk: Conversation) -> None:
     talk.request(Opcode.RC_SEND_FIRST, payload=bytes(MTU))
     frame = talk.request(Opcode.RC_SEND_MIDDLE, payload=bytes(MTU - 4))
     talk.request(Opcode.RC_SEND_LAST, payload=bytes(4))
@@ -109,13 +109,13 @@ def test_a_message_whose_beginning_is_missing_is_partial() -> None:
     assert (found.sizes, found.partial, found.violations) == ({}, 1, [])
 
 
-def test_a_lost_packet_makes_its_message_partial_and_blames_nobody() -> None:
+def test_a_lost_packet_makes_its_message_partial_without_a_violation() -> None:
     first, last = sent(Opcode.RC_SEND_FIRST, MTU, psn=5), sent(Opcode.RC_SEND_LAST, 7, psn=7)
     found = assemble(packets(first, last), mtu=MTU, flow="f")
     assert (found.sizes, found.partial, found.violations) == ({}, 1, [])
 
 
-def test_without_a_path_mtu_only_impossible_lengths_are_named() -> None:
+def test_without_a_path_mtu_only_impossible_lengths_are_violations() -> None:
     both = packets(sent(Opcode.RC_SEND_ONLY, 4096), sent(Opcode.RC_SEND_FIRST, 1000, psn=1))
     found = assemble(both, mtu=None, flow="f")
     (violation,) = found.violations

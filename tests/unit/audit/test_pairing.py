@@ -24,7 +24,7 @@ from tests.support.roce_capture import (
 
 
 @pytest.mark.parametrize("is_server", [False, True])
-def test_one_side_alone(is_server: bool) -> None:
+def test_a_capture_can_have_one_direction_only(is_server: bool) -> None:
     source = bytes([10, 0, 0, 2 if is_server else 1])
     start = ETHERNET_BYTES + 12
     frames = [one for one in conversation().captured() if one.data[start : start + 4] == source]
@@ -70,7 +70,7 @@ def test_queue_pairs_with_the_same_psns_are_told_apart_by_their_ports() -> None:
 
 
 def with_qp(frame: bytes, qp: int) -> bytes:
-    """The same frame to another queue pair, its ICRC made right."""
+    """The same frame to another queue pair, with the ICRC corrected."""
     datagram = bytearray(frame[ETHERNET_BYTES:])
     datagram[33:36] = qp.to_bytes(3, "big")
     path = UdpPath(bytes(datagram[12:16]), bytes(datagram[16:20]), int.from_bytes(datagram[20:22], "big"))

@@ -49,7 +49,7 @@ def test_totals_of_the_json_report_are_sums_over_its_flows() -> None:
     assert total["packets"] == facts["frames"] == 14
 
 
-def test_a_flow_without_responses_says_so_in_json() -> None:
+def test_a_flow_without_responses_has_null_in_json() -> None:
     talk = Conversation()
     talk.write(MTU)
     (flow,) = to_json(talk.audit())["flows"]

@@ -12,7 +12,7 @@ from emulator.roce.psn import Psn
 from tests.support.roce_capture import CLIENT_QP, MTU, STEP_NS, Conversation, broken, conversation
 
 
-def test_congestion_notifications_stand_with_the_requests_they_are_about() -> None:
+def test_congestion_notifications_count_for_the_requests_they_concern() -> None:
     talk = conversation()
     for after_ns in (0, 70_000, 4_001):
         talk.cnp()
@@ -30,7 +30,7 @@ def test_msn_that_decreases(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.MSN)]
 
 
-def test_msn_may_wrap() -> None:
+def test_the_msn_can_wrap() -> None:
     talk = Conversation()
     talk.msn = (1 << 24) - 1
     talk.write(MTU)
@@ -40,7 +40,7 @@ def test_msn_may_wrap() -> None:
     assert broken(talk.audit()) == []
 
 
-def test_a_read_response_that_goes_on_after_its_end(talk: Conversation) -> None:
+def test_a_read_response_cannot_continue_after_its_end(talk: Conversation) -> None:
     first = talk.psn
     talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 4 * MTU))
     only = Bth(Opcode.RC_READ_RESPONSE_ONLY, Psn(first), CLIENT_QP)

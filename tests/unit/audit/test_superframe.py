@@ -29,7 +29,7 @@ from tests.support.roce_capture import (
 
 
 def superframe(path: UdpPath, packets: list[bytes], *, first_id: int = 0) -> CapturedFrame:
-    """What is captured before the kernel cuts: the packets, each with the ICRC it will need, behind one header."""
+    """A capture before segmentation: packets, each with the ICRC that it has on the wire, after one header."""
     whole = b"".join(
         packet + pack_icrc(icrc(path, packet, ip_id=first_id + index)) for index, packet in enumerate(packets)
     )
@@ -46,7 +46,7 @@ def middles(count: int, *, payload: int = MTU) -> list[bytes]:
 
 @pytest.mark.parametrize("source", [CLIENT, "fd00::1"])
 @pytest.mark.parametrize("count", [2, 3, 60])
-def test_superframes_are_cut_into_their_packets(source: str, count: int) -> None:
+def test_super_frames_are_split_into_their_packets(source: str, count: int) -> None:
     path = UdpPath.between(source, SERVER if source == CLIENT else "fd00::2", source_port=50001)
     last = pack_packet(Bth(Opcode.RC_SEND_LAST, Psn(50 + count), SERVER_QP), payload=b"last")
     report = audit_frames([superframe(path, [*middles(count), last], first_id=9)])
@@ -66,7 +66,7 @@ def test_a_damaged_packet_in_a_superframe_is_found() -> None:
     assert report.flows[0].flow.icrc_good == 3
 
 
-def test_a_long_datagram_that_cannot_be_cut_is_left_out_and_mentioned() -> None:
+def test_a_long_datagram_without_packet_boundaries_is_ignored_with_a_note() -> None:
     path = UdpPath.between(CLIENT, SERVER, source_port=50001)
     packet = pack_packet(Bth(Opcode.RC_SEND_MIDDLE, Psn(1), SERVER_QP), payload=bytes(9000))
     report = audit_frames([CapturedFrame(1, 0, ETHERNET, ethernet(ip_datagram(path, packet, crc=1)))])
@@ -75,8 +75,8 @@ def test_a_long_datagram_that_cannot_be_cut_is_left_out_and_mentioned() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 40])
-def test_a_superframe_captured_in_part_breaks_no_rule_and_hides_no_damage(count: int) -> None:
-    """As with tcpdump -s 96: what it held is not known, so gaps behind it are not the sender's."""
+def test_a_truncated_super_frame_causes_no_violations_and_hides_none(count: int) -> None:
+    """As with tcpdump -s 96: the packets in it are unknown, so gaps after it are not violations of the sender."""
     talk = conversation()
     whole = superframe(talk.to_server, middles(count))
     part = dataclasses.replace(whole, data=whole.data[:96])

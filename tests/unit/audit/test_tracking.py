@@ -1,4 +1,4 @@
-"""Losses, acknowledgements and go-back-N, as a capture before or behind the loss shows them."""
+"""Losses, acknowledgements and go-back-N, in captures before and behind the loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.roce.psn import Psn
 from tests.support.roce_capture import CLIENT_QP, MTU, Conversation, broken
 
 
-def test_without_answers_nobody_knows_where_a_sender_should_go_back_to() -> None:
+def test_without_responses_go_back_n_is_unclear() -> None:
     talk = Conversation()
     talk.write(3 * MTU)
     talk.psn -= 2
@@ -37,7 +37,7 @@ def test_a_gap_that_is_acknowledged(talk: Conversation) -> None:
     assert (report.flows[0].stats.gaps, report.flows[0].stats.missing) == (1, 1)
 
 
-def test_a_gap_that_nobody_acknowledged_is_a_loss(talk: Conversation) -> None:
+def test_an_unacknowledged_gap_is_a_loss(talk: Conversation) -> None:
     talk.write(4 * MTU, skip=[1])
     report = talk.audit()
     assert broken(report) == []
@@ -51,7 +51,7 @@ def test_an_ack_of_what_was_never_sent(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.ACK_UNSENT)]
 
 
-def test_a_nak_that_passes_over_the_hole(talk: Conversation) -> None:
+def test_a_nak_must_name_the_first_missing_psn(talk: Conversation) -> None:
     first = talk.psn
     packets = talk.packets_of_write(4 * MTU)
     for opcode, extensions, payload, psn in (packets[0], packets[2], packets[3]):
@@ -67,7 +67,7 @@ def test_a_nak_of_what_was_acknowledged(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
 
 
-def test_a_nak_with_nothing_behind_it(talk: Conversation) -> None:
+def test_a_nak_of_the_newest_psn(talk: Conversation) -> None:
     talk.write(2 * MTU)
     frame = talk.nak(talk.psn - 1)
     assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
@@ -79,7 +79,7 @@ def test_a_nak_of_the_future(talk: Conversation) -> None:
 
 
 def resend(talk: Conversation, psns: list[int], size: int) -> list[int]:
-    """Send a WRITE of that size, have its second packet NAKed, and send those of its packets again."""
+    """Send a WRITE, send a NAK for its second packet, and send some of its packets again."""
     packets = talk.packets_of_write(size)
     for opcode, extensions, payload, psn in packets:
         talk.request(opcode, *extensions, payload=payload, psn=psn)
@@ -107,7 +107,7 @@ def test_a_retransmission_after_a_timeout_is_go_back_n(talk: Conversation) -> No
     assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (1, 0, "followed")
 
 
-def test_the_first_packets_go_again_where_their_acknowledgement_was_lost() -> None:
+def test_the_first_packets_are_sent_again_after_a_lost_acknowledgement() -> None:
     talk = Conversation()
     packets = talk.packets_of_write(2 * MTU)
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_a_selective_repeat(talk: Conversation) -> None:
     assert broken(talk.audit()) == [(frame, Rule.GO_BACK_N)]
 
 
-def test_a_retransmission_may_skip_what_was_acknowledged_meanwhile(talk: Conversation) -> None:
+def test_a_retransmission_can_skip_psns_acknowledged_in_the_meantime(talk: Conversation) -> None:
     first = talk.psn
     resend(talk, [1, 2], 5 * MTU)
     talk.ack(first + 3)
@@ -149,7 +149,7 @@ def test_a_retransmission_may_skip_what_was_acknowledged_meanwhile(talk: Convers
 
 
 def test_behind_a_loss_a_retransmission_with_holes_is_not_judged(talk: Conversation) -> None:
-    """The server's side: the second packet never came, and of the retransmission the third was lost as well."""
+    """On the server's side: the second packet is lost, and so is the third packet of the retransmission."""
     packets = talk.packets_of_write(5 * MTU)
     for index in (0, 2, 3, 4):
         opcode, extensions, payload, psn = packets[index]
@@ -219,7 +219,7 @@ def test_a_nak_from_before_the_capture_shows_that_it_was_made_behind_a_loss() ->
     assert report.flows[0].stats.is_behind_loss
 
 
-def test_a_damaged_packet_is_no_gap(talk: Conversation) -> None:
+def test_a_damaged_packet_is_not_a_gap(talk: Conversation) -> None:
     packets = talk.packets_of_write(3 * MTU)
     for index, (opcode, extensions, payload, psn) in enumerate(packets):
         talk.request(opcode, *extensions, payload=payload, psn=psn, crc=1 if index == 1 else None)
@@ -229,8 +229,8 @@ def test_a_damaged_packet_is_no_gap(talk: Conversation) -> None:
     assert report.flows[0].stats.gaps == 0
 
 
-def test_a_repeated_read_may_ask_for_less() -> None:
-    """A READ continues from the first PSN that did not arrive, with the length that is left."""
+def test_a_repeated_read_can_request_less() -> None:
+    """A READ continues from the first PSN that did not arrive, with the remaining length."""
     talk = Conversation()
     talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU), psn=100)
     talk.request(Opcode.RC_READ_REQUEST, Reth(MTU, 1, 2 * MTU), psn=100)

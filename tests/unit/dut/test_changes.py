@@ -11,7 +11,7 @@ from tests.support.profiles import changes, profile_of
 LEAF_SPINE = Path(__file__).parents[3] / "topologies" / "leaf-spine-2x2.yaml"
 
 
-def test_rules_hold_for_the_device_under_test_or_for_the_ports_they_name(tmp_path: Path) -> None:
+def test_rules_apply_to_the_device_under_test_or_to_the_ports_they_name(tmp_path: Path) -> None:
     design = make_design(load_topology(LEAF_SPINE, ranks=0), "test")
 
     def where(rule: str) -> list[str]:
@@ -67,7 +67,7 @@ def test_rules_hold_for_the_device_under_test_or_for_the_ports_they_name(tmp_pat
         ),
     ],
 )
-def test_what_a_lab_cannot_do_is_refused_by_file_line_and_key(
+def test_rules_that_a_lab_does_not_support_are_refused_with_file_line_and_key(
     tmp_path: Path, rules: list[str], kind: str, rate: str | None, problem: str
 ) -> None:
     with pytest.raises(TopologyError) as caught:
@@ -76,5 +76,5 @@ def test_what_a_lab_cannot_do_is_refused_by_file_line_and_key(
     assert str(caught.value).startswith(f"{tmp_path}/profile.yaml:{1 + len(rules)}, ")
 
 
-def test_rules_that_follow_each_other_may_change_the_same_port(tmp_path: Path) -> None:
+def test_successive_rules_can_change_the_same_port(tmp_path: Path) -> None:
     assert len(changes(tmp_path, "{shape: {rate: 90%}, end: 3}", "{shape: {rate: 80%}, start: 3}")) == 2

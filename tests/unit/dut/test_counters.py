@@ -12,7 +12,7 @@ HOUR_S = 3600.0
 
 
 class Growing:
-    """A source whose counter goes up with every reading, and which fails at one of them."""
+    """A source whose counter grows with every reading, and which can fail at one of them."""
 
     def __init__(self, device: str, *, fails_at: int | None = None, opens: bool = True) -> None:
         self._device, self._fails_at, self._opens = device, fails_at, opens
@@ -37,7 +37,7 @@ def clock() -> Iterator[int]:
     return count(100, 10)
 
 
-def test_counters_are_read_before_and_after_a_run_at_the_run_s_time() -> None:
+def test_counters_are_read_before_and_after_a_run_on_its_clock() -> None:
     source, ticks = Growing("sw0"), clock()
     sampler = Sampler([source], clock_ns=lambda: next(ticks), period_s=HOUR_S)
     sampler.start()
@@ -68,7 +68,7 @@ def test_counters_are_read_again_each_period() -> None:
     assert columns["value"] == [1, 2, 3, 4]
 
 
-def test_a_device_that_falls_silent_does_not_end_the_run() -> None:
+def test_a_device_that_stops_answering_does_not_end_the_run() -> None:
     silent, other = Growing("sw0", fails_at=1), Growing("sw1")
     sampler = Sampler([silent, other], period_s=HOUR_S)
     sampler.start()
@@ -80,18 +80,18 @@ def test_a_device_that_falls_silent_does_not_end_the_run() -> None:
     assert silent.is_closed
 
 
-def test_a_device_that_cannot_be_reached_keeps_the_run_from_beginning() -> None:
+def test_a_device_that_cannot_be_reached_prevents_the_run() -> None:
     reached = Growing("sw0")
     with pytest.raises(HostError, match="sw1 cannot be reached"):
         Sampler([reached, Growing("sw1", opens=False)]).start()
     assert reached.is_closed
 
 
-def test_a_sampler_that_never_began_ends() -> None:
+def test_a_sampler_that_was_never_started_can_be_stopped() -> None:
     Sampler([]).stop()
 
 
-def test_counters_are_read_at_a_low_priority_and_nothing_else_is() -> None:
+def test_only_the_thread_that_reads_counters_has_a_low_priority() -> None:
     usual, seen = os.getpriority(os.PRIO_PROCESS, 0), []
 
     class Looking(Growing):

@@ -25,13 +25,13 @@ OF_DRIVER = """NIC statistics:
 """
 
 
-def test_pause_frames_of_the_standard_go_before_those_of_a_driver() -> None:
+def test_standard_counters_of_pause_frames_take_precedence_over_those_of_a_driver() -> None:
     assert parse_pauses(STANDARD, OF_DRIVER) == {"pause_tx": 5, "pause_rx": 17}
     assert parse_pauses("", OF_DRIVER) == {"rx_pause_ctrl_phy": 3, "rx_prio3_pause": 2, "tx_prio3_pause_duration": 9}
     assert parse_pauses("", "no stats available\n") == {}
 
 
-def test_statistics_are_read_under_the_topology_s_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_have_the_names_of_the_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "ens3" / "statistics"
     folder.mkdir(parents=True)
     for number, name in enumerate(host_interfaces._COUNTERS):

@@ -139,7 +139,7 @@ rules:
         ),
     ],
 )
-def test_a_mistake_is_named_by_file_line_and_key(tmp_path: Path, rule: str, line: int, problem: str) -> None:
+def test_an_error_names_file_line_and_key(tmp_path: Path, rule: str, line: int, problem: str) -> None:
     with pytest.raises(TopologyError) as caught:
         read(tmp_path, f"rules:\n- {rule}\n")
     assert str(caught.value).startswith(f"{tmp_path}/p.yaml:{line}, ")
@@ -147,18 +147,18 @@ def test_a_mistake_is_named_by_file_line_and_key(tmp_path: Path, rule: str, line
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_what_is_shipped_loads_under_its_name(path: Path) -> None:
+def test_every_shipped_profile_loads_by_its_name(path: Path) -> None:
     assert find_profile(path.stem).samefile(path)
     profile = load_profile(path)
     assert profile.name == path.stem
     assert profile.description
 
 
-def test_the_shipped_ones_are_there() -> None:
+def test_the_documented_profiles_are_shipped() -> None:
     assert {path.stem for path in SHIPPED} >= {"fw-a", "fw-b", "ecn-marker", "slow-port", "policer", "lossy-link"}
 
 
-def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_an_unknown_profile_is_refused_with_a_list_of_known_ones() -> None:
     with pytest.raises(InputError, match=r"no profile 'fw-z'.*fw-a, fw-b"):
         find_profile("fw-z")
 

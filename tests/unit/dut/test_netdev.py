@@ -12,7 +12,7 @@ NET_DEV = """Inter-|   Receive                                                | 
 
 
 class Message(dict[str, object]):
-    """A netlink message as pyroute2 gives it."""
+    """A netlink message as pyroute2 decodes it."""
 
     def get_attr(self, name: str) -> object:
         return self.get(name)
@@ -31,7 +31,7 @@ def test_interface_counters_are_found_in_their_columns() -> None:
     }
 
 
-def test_a_device_s_drops_are_those_of_its_root_discipline() -> None:
+def test_drops_of_a_device_are_those_of_its_root_discipline() -> None:
     root, inner = ({"drops": drops, "backlog": 7} for drops in (5, 4))
     messages = [
         Message(index=2, parent=0xFFFFFFFF, stats2=Message(TCA_STATS_QUEUE=root)),

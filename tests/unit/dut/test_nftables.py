@@ -1,4 +1,4 @@
-"""Rules as the text that nft reads: every case here was taken by nft 1.0.6 and seen to work on frames (tests/lab)."""
+"""Rules as nft scripts. nft 1.0.6 accepts every case; tests/lab checks the effect on frames."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -21,7 +21,7 @@ def expected(text: str) -> str:
     return dedent(text).strip()
 
 
-def test_a_share_of_a_class_of_opcodes_is_dropped_where_a_bridge_forwards(tmp_path: Path) -> None:
+def test_a_bridge_drops_a_share_of_an_opcode_class_in_its_forward_hook(tmp_path: Path) -> None:
     assert install(tmp_path, "{drop: {share: 0.5%}, opcode: middle}") == expected("""
         table bridge charkha {
             counter rule_0 {
@@ -34,7 +34,7 @@ def test_a_share_of_a_class_of_opcodes_is_dropped_where_a_bridge_forwards(tmp_pa
     """)  # noqa: E501
 
 
-def test_frames_that_several_lines_match_are_counted_in_one_place(tmp_path: Path) -> None:
+def test_lines_of_several_matches_jump_to_one_chain(tmp_path: Path) -> None:
     rule = "{drop: {every: 7}, opcode: [nak, cnp], source: 198.18.1.1, destination: 198.18.2.0/24, source_port: 49152,"
     text = install(tmp_path, f'{rule} queue_pair: 17, port: "sw0:p1", arriving: "sw0:p0"}}', kind="router")
     flow = "ip saddr 198.18.1.1 ip daddr 198.18.2.0/24 udp dport 4791 udp sport 49152 @th,104,24 0x11"
@@ -54,7 +54,7 @@ def test_frames_that_several_lines_match_are_counted_in_one_place(tmp_path: Path
     """)
 
 
-def test_what_exceeds_a_port_s_rate_is_marked_if_it_can_be(tmp_path: Path) -> None:
+def test_ecn_capable_frames_above_the_rate_of_a_port_are_marked(tmp_path: Path) -> None:
     assert install(tmp_path, "{mark: {above: 95%, burst: 16K}}") == expected("""
         table bridge charkha {
             counter rule_0 {
@@ -72,14 +72,14 @@ def test_what_exceeds_a_port_s_rate_is_marked_if_it_can_be(tmp_path: Path) -> No
     """)  # noqa: E501
 
 
-def test_a_policer_takes_any_traffic_of_a_port(tmp_path: Path) -> None:
+def test_a_policer_can_apply_to_any_traffic_of_a_port(tmp_path: Path) -> None:
     text = install(tmp_path, '{police: {rate: 40Mbit, burst: 8K}, traffic: any, port: "sw0:p1"}')
     line = 'oifname "p1" meta length > 606 limit rate over 240000/minute burst 6 packets counter name rule_0 drop'
     assert line in text
     assert "udp" not in text
 
 
-def test_at_an_open_vswitch_rules_sit_where_frames_leave(tmp_path: Path) -> None:
+def test_open_vswitch_applies_rules_at_egress(tmp_path: Path) -> None:
     assert install(tmp_path, "{drop: {every: 50}, opcode: cnp}", kind="ovs") == expected("""
         table netdev charkha {
             counter rule_0 {
@@ -97,14 +97,14 @@ def test_at_an_open_vswitch_rules_sit_where_frames_leave(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["bridge", "router", "ovs"])
-def test_copies_leave_by_the_port_of_the_frame(tmp_path: Path, kind: str) -> None:
+def test_copies_leave_through_the_port_of_the_frame(tmp_path: Path, kind: str) -> None:
     text = install(tmp_path, '{duplicate: {share: 1%}, port: "sw0:p1"}', kind=kind)
     picked = "meta mark != 0xc4a2 numgen random mod 1000000 < 10000 counter name rule_0"
     assert f'{picked} meta mark set 0xc4a2 dup to "p1"' in text
     assert 'hook egress device "p1"' in text
 
 
-def test_all_frames_need_no_dice(tmp_path: Path) -> None:
+def test_rules_for_all_frames_use_no_random_numbers(tmp_path: Path) -> None:
     assert "udp dport 4791 counter name rule_0 drop" in install(tmp_path, "{drop: {share: 100%}}")
     assert "udp dport 4791 counter name rule_0 drop" in install(tmp_path, "{drop: {every: 1}}")
 
@@ -113,7 +113,7 @@ def test_addresses_of_ipv6(tmp_path: Path) -> None:
     assert "ip6 saddr 2001:db8::/64 udp dport 4791" in install(tmp_path, '{drop: {every: 2}, source: "2001:db8::/64"}')
 
 
-def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: Path) -> None:
+def test_removing_a_rule_removes_its_chains_and_keeps_its_counter(tmp_path: Path) -> None:
     rule = profile_of(tmp_path, "  - {drop: {every: 2}, opcode: [ack, nak]}\n")
     (change,) = plan_changes(rule, two_hosts(tmp_path), ["sw0"], frame_bytes=1250)
     names = ("rule_0", "rule_0_select")
@@ -122,7 +122,7 @@ def test_a_rule_is_taken_away_with_its_chains_and_leaves_its_counter(tmp_path: P
     assert change.counter == ("bridge", "rule_0")
 
 
-def test_cleaning_works_whether_the_tables_are_there_or_not() -> None:
+def test_tables_are_removed_whether_they_exist_or_not() -> None:
     assert clean_text(["bridge"]) == "add table bridge charkha\ndelete table bridge charkha\n"
 
 

@@ -1,4 +1,4 @@
-"""The classes a switch matches are what the protocol core knows of the same opcodes."""
+"""The opcode classes agree with the opcodes of the protocol core."""
 
 import pytest
 

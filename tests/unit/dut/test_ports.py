@@ -12,7 +12,7 @@ from tests.support.profiles import changes, commands, two_hosts
 IN = "-n charkha-test-sw0"
 
 
-def test_a_port_is_shaped_by_changing_its_bucket_and_back(tmp_path: Path) -> None:
+def test_shaping_a_port_changes_its_token_bucket_and_restores_it(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{shape: {rate: 90%}, port: "sw0:p1"}')
     shaping = two_hosts(tmp_path).node("sw0").port("p1").shaping
     assert shaping is not None
@@ -25,7 +25,7 @@ def test_a_port_is_shaped_by_changing_its_bucket_and_back(tmp_path: Path) -> Non
     ]
 
 
-def test_a_port_without_a_rate_gets_a_bucket_and_loses_it(tmp_path: Path) -> None:
+def test_a_port_without_a_rate_gets_a_token_bucket_for_the_time_of_the_rule(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{shape: {rate: 10Mbit, queue: 50K}, port: "sw0:p1"}', rate=None)
     (start,) = commands(change, "start")
     assert "qdisc add dev p1 root handle 2: tbf rate 10000000bit" in start
@@ -33,7 +33,7 @@ def test_a_port_without_a_rate_gets_a_bucket_and_loses_it(tmp_path: Path) -> Non
     assert commands(change, "stop") == [f"tc {IN}: qdisc del dev p1 root"]
 
 
-def test_frames_wait_behind_the_shaper_and_its_queue_comes_back(tmp_path: Path) -> None:
+def test_a_delay_is_added_after_the_shaper_whose_queue_is_restored(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{delay: {time: 100us, jitter: 10us, reorder: 2%}, port: "sw0:p1"}')
     (start,) = commands(change, "start")
     assert start.endswith("qdisc replace dev p1 parent 2:1 handle 3: netem limit 1000000 delay 100us 10us reorder 2%")
@@ -42,13 +42,13 @@ def test_frames_wait_behind_the_shaper_and_its_queue_comes_back(tmp_path: Path) 
     assert [*change.start, *change.stop] == list(change.check)
 
 
-def test_a_port_of_a_bridge_comes_back_with_its_link(tmp_path: Path) -> None:
+def test_a_port_of_a_bridge_is_restored_with_its_link(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{port: "sw0:p1", state: down, start: 1, end: 2}')
     assert commands(change, "start") == [f"ip {IN}: link set dev p1 down"]
     assert commands(change, "stop") == [f"ip {IN}: link set dev p1 up"]
 
 
-def test_a_router_gets_back_the_routes_that_the_kernel_forgot(tmp_path: Path) -> None:
+def test_a_router_gets_back_the_routes_that_the_kernel_deleted(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, '{port: "sw0:p1", state: down}', kind="router")
     up, *rest = commands(change, "stop")
     assert up == f"ip {IN}: link set dev p1 up"

@@ -35,7 +35,7 @@ def test_rules_are_counted_one_by_one_and_by_kind() -> None:
         ("{name: r, duplicate: {every: 2}}", "profile_duplicates"),
     ],
 )
-def test_a_rule_counts_what_it_does(tmp_path: Path, rule: str, counter: str) -> None:
+def test_every_action_on_frames_has_its_counter(tmp_path: Path, rule: str, counter: str) -> None:
     (found,) = counters_of(changes(tmp_path, rule))
     assert (found.node, found.rule, found.counter, found.name) == ("sw0", "r", counter, "rule_0")
 

@@ -11,7 +11,7 @@ from tests.support.profiles import profile_of, two_hosts
 
 
 class Applied:
-    """Notes what is made and taken back."""
+    """Records the changes that are made and undone."""
 
     def __init__(self, refused: str = "") -> None:
         self.done: list[tuple[str, str]] = []
@@ -41,7 +41,7 @@ RULES = (
 )
 
 
-def test_rules_come_and_go_in_the_order_of_their_times(tmp_path: Path) -> None:
+def test_rules_start_and_end_in_the_order_of_their_times(tmp_path: Path) -> None:
     applied = Applied()
     keeping = scenario(tmp_path, applied, *RULES)
     keeping.prepare()
@@ -59,7 +59,7 @@ def test_rules_come_and_go_in_the_order_of_their_times(tmp_path: Path) -> None:
     assert (always.ended_ns, tomorrow.started_ns) == (None, None)
 
 
-def test_what_cannot_be_changed_in_mid_run_is_told(tmp_path: Path) -> None:
+def test_a_change_that_fails_during_the_run_is_reported(tmp_path: Path) -> None:
     keeping = scenario(tmp_path, Applied(refused="late"), *RULES)
     keeping.prepare()
     keeping.begin()

@@ -1,4 +1,4 @@
-"""Crafted frames are what they are called, and can be told apart."""
+"""Crafted frames have the contents in their names, and unique fingerprints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _roce(probe: Probe) -> tuple[Packet, bool]:
 
 
 @pytest.mark.parametrize("wire", [V4, V6], ids=["IPv4", "IPv6"])
-def test_every_frame_is_known_by_bytes_of_its_own(wire: Wire) -> None:
+def test_every_frame_has_a_unique_fingerprint(wire: Wire) -> None:
     made = list(probes(wire))
     assert len(made) > 95
     for probe in made:
@@ -47,14 +47,14 @@ def test_every_code_point_and_mark_is_sent_in_a_valid_packet(wire: Wire) -> None
     assert all(_roce(probe)[1] for probe in _group("DSCP", wire).values())
 
 
-def test_tags_have_the_vlan_and_priority_they_say() -> None:
+def test_tags_have_the_vlan_and_priority_in_their_name() -> None:
     tags = {name: Ether(probe.frame).getlayer(Dot1Q) for name, probe in _group("VLAN").items()}
     assert tags["untagged"] is None
     assert (tags["VLAN 100, priority 5"].vlan, tags["VLAN 100, priority 5"].prio) == (100, 5)
     assert (tags["priority tag, VLAN 0"].vlan, tags["priority tag, VLAN 0"].prio) == (0, 3)
 
 
-def test_flow_control_goes_to_the_address_no_switch_forwards() -> None:
+def test_flow_control_is_sent_to_the_address_that_switches_do_not_forward() -> None:
     frames = {name: probe.frame for name, probe in _group("flow control").items()}
     assert {frame[:6].hex() for frame in frames.values()} == {"0180c2000001"}
     assert frames["PFC, priority 3"][12:36].hex() == "8808" + "0101" + "0008" + "0000" * 3 + "0001" + "0000" * 4 + (
@@ -63,7 +63,7 @@ def test_flow_control_goes_to_the_address_no_switch_forwards() -> None:
     assert frames["PAUSE, 0 quanta"][12:18].hex() == "880800010000"
 
 
-def test_a_notification_is_one() -> None:
+def test_a_notification_is_valid() -> None:
     for probe in _group("CNP").values():
         packet, has_right_icrc = _roce(probe)
         assert is_congestion_notification(packet)
@@ -82,7 +82,7 @@ def test_one_checksum_is_wrong_and_the_others_right() -> None:
         assert is_right == (name != "bad IP checksum", name not in ("bad UDP checksum", "no UDP checksum")), name
 
 
-def test_sizes_end_one_over_the_mtu() -> None:
+def test_the_largest_size_is_one_above_the_mtu() -> None:
     sizes = [len(probe.frame) - 14 for probe in _group("size").values()]
     assert sizes == sorted(sizes)
     assert sizes[-3:] == [1499, 1500, 1501]

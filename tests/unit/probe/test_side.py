@@ -65,13 +65,13 @@ def test_in_a_lab_the_first_hop_is_that_of_its_routes(topology: Topology) -> Non
         ("sw", "h1", "there is no host 'sw'"),
     ],
 )
-def test_what_the_topology_does_not_have_is_named(
+def test_unknown_hosts_and_interfaces_are_refused_with_a_list(
     topology: Topology, source: str, destination: str, problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
         find_sides(topology, None, source, destination)
 
 
-def test_frames_do_not_go_in_where_they_come_out(topology: Topology) -> None:
+def test_sender_and_receiver_must_be_different_interfaces(topology: Topology) -> None:
     with pytest.raises(PlanError, match="--from and --to are both h0:eth0"):
         find_sides(topology, None, "h0", "h0:eth0")

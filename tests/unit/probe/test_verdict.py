@@ -1,4 +1,4 @@
-"""What became of a frame, from the frame that went in and those that came out."""
+"""Verdicts from the frame that was sent and the frames that were received."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ SENT = frame()
     ],
     ids=range(10),
 )
-def test_what_came_out_decides(received: list[bytes], outcome: Outcome, changes: list[str]) -> None:
+def test_the_verdict_follows_from_the_received_frames(
+    received: list[bytes], outcome: Outcome, changes: list[str]
+) -> None:
     verdict = judge("g", "n", SENT, received)
     assert verdict.outcome is outcome
     assert list(verdict.changes) == changes
 
 
-def test_a_tag_that_went_is_named_once() -> None:
+def test_a_removed_tag_is_reported_once() -> None:
     verdict = judge("g", "n", frame(tag=Dot1Q(vlan=100, prio=3)), [SENT])
     assert list(verdict.changes) == ["VLAN 100 removed"]
 
@@ -57,7 +59,7 @@ def test_copies_are_counted() -> None:
     assert judge("g", "n", SENT, [SENT, SENT]).copies == 2
 
 
-def test_the_matrix_counts_and_what_is_not_plain_is_listed() -> None:
+def test_the_matrix_counts_verdicts_and_the_list_has_those_that_did_not_pass() -> None:
     verdicts = [
         Verdict("ECN", "CE", Outcome.PASS, copies=1),
         Verdict("ECN", "ECT(0)", Outcome.ALTERED, ["ECN 2 to 0"], copies=1),

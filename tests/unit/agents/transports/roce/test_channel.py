@@ -1,4 +1,4 @@
-"""What becomes of what a queue pair receives: replies, deliveries, completions, marks."""
+"""What a queue pair does with received packets: replies, deliveries, completions, marks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1)
 
 
 class Events:
-    """An owner that notes what it is told."""
+    """An owner that records events."""
 
     def __init__(self) -> None:
         self.delivered_: list[Delivered] = []
@@ -50,7 +50,7 @@ def context() -> Iterator[Context]:
 
 
 class End:
-    """A channel whose replies and notifications are noted instead of sent."""
+    """A channel whose replies and notifications are recorded instead of sent."""
 
     def __init__(self, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
         self.context, self.agenda, self.events = context, Agenda(), Events()
@@ -97,12 +97,12 @@ def test_half_a_window_is_acknowledged_at_once(end: End) -> None:
     assert [reply.psn for reply in end.replies] == [PSN + WINDOW // 2 - 1]
 
 
-def test_a_gap_is_refused_at_once_with_what_others_owe(end: End) -> None:
+def test_a_gap_causes_a_nak_at_once_with_all_replies_owed(end: End) -> None:
     end.receive(end.write(PSN + 1))
     assert [(reply.psn, reply.syndrome) for reply in end.replies] == [(PSN, 0x60)]
 
 
-def test_a_connection_that_breaks_says_so_after_its_nak(end: End) -> None:
+def test_a_connection_that_breaks_is_reported_after_its_nak(end: End) -> None:
     end.receive(bytes(end.framing.last(PSN, 100, slot=0, imm=None)))
     assert [reply.syndrome for reply in end.replies] == [0x61]
     assert end.events.reasons == [
@@ -110,7 +110,7 @@ def test_a_connection_that_breaks_says_so_after_its_nak(end: End) -> None:
     ]
 
 
-def test_a_mark_draws_a_notification_unless_the_packet_is_dropped(end: End) -> None:
+def test_a_mark_causes_a_notification_unless_the_packet_is_dropped(end: End) -> None:
     wrong = bytearray(end.write())
     wrong[-1] ^= 1
     wrong[20] ^= 1
@@ -154,7 +154,7 @@ def test_a_closed_channel_sends_nothing(end: End) -> None:
     assert (end.replies, end.agenda.active) == ([], set())
 
 
-def test_a_refusal_of_the_kernel_breaks_the_connection_in_words(end: End, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_send_breaks_the_connection_with_an_explanation(end: End, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(90, "Message too long")
 

@@ -1,7 +1,7 @@
 from agents.transports.roce.connection_id import ConnectionId, first_psn, folded_port, qpn, source_ports
 
 
-def test_both_ends_agree_on_numbers_without_telling() -> None:
+def test_both_ends_compute_the_same_numbers() -> None:
     here = ConnectionId(3, "127.0.0.3", 900, "127.0.3.132", index=2, qps=4)
     there = ConnectionId(900, "127.0.3.132", 3, "127.0.0.3", index=2, qps=4)
     assert (here.own_qpn, here.peer_qpn) == (there.peer_qpn, there.own_qpn)

@@ -1,4 +1,4 @@
-"""What both ends of a queue pair count of the flow between them."""
+"""Counters of a flow at both ends of a queue pair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def channel(pair: QueuePair) -> Any:
     return SimpleNamespace(pair=pair, connection=CONNECTION, posted_bytes=5000, posted_messages=2, source_port=50_001)
 
 
-def test_the_sending_end_counts_what_it_sent_and_what_came_back() -> None:
+def test_the_sending_end_counts_packets_sent_and_responses() -> None:
     pair = QueuePair(ConnectionSettings(path_mtu=1024))
     for size in (4000, 1000):
         pair.requester.post(Message(Verb.WRITE, size))
@@ -38,7 +38,7 @@ def test_the_sending_end_counts_what_it_sent_and_what_came_back() -> None:
     assert row.rtt_ns is None or row.rtt_ns >= 0
 
 
-def test_the_receiving_end_counts_what_came_and_why_it_was_dropped() -> None:
+def test_the_receiving_end_counts_packets_and_drops_by_reason() -> None:
     pair = QueuePair(ConnectionSettings(path_mtu=256))
     pair.responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, length=1 << 20))
     pair.responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=256, length=1 << 20))

@@ -1,4 +1,4 @@
-"""A rank and one of its peers: which queue pair carries what, and what the rank learns of it."""
+"""A rank and one of its peers: queue pairs of transfers, and events for the rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEER = 7
 
 
 class Pair:
-    """What a link reads of a queue pair."""
+    """The parts of a queue pair that a link uses."""
 
     def __init__(self) -> None:
         self.requester = SimpleNamespace(backlog=0)
@@ -25,7 +25,7 @@ class Pair:
 
 
 class ChannelDouble:
-    """A queue pair that notes what it is given; single packets leave at once unless it is busy."""
+    """A queue pair that records its messages; single packets leave at once unless it is busy."""
 
     def __init__(self, index: int) -> None:
         self.index, self.pair = index, Pair()
@@ -101,7 +101,7 @@ def delivered(tag: int, size: int, imm: int | None = 1, messages: int = 1) -> De
     return Delivered(Operation.WRITE, tag, size, imm, messages)
 
 
-def test_control_has_a_queue_pair_of_its_own_and_leaves_at_once() -> None:
+def test_control_has_its_own_queue_pair_and_leaves_at_once() -> None:
     rank = Rank()
     assert not rank.post(tag=5, size=0)
     assert [(message.size, message.address, message.imm) for message in rank.channels[0].singles] == [(0, 5, 0)]
@@ -212,7 +212,7 @@ def test_closing_closes_every_queue_pair_without_a_failure() -> None:
     assert rank.reasons == []
 
 
-def test_figures_of_a_link_are_those_of_its_queue_pairs_together() -> None:
+def test_figures_of_a_link_are_sums_over_its_queue_pairs() -> None:
     rank = Rank(qps=2)
     assert (rank.link.drops, rank.link.acknowledged_bytes, list(rank.link.channels)) == (Counter(), 0, [])
     for index in (0, 2):

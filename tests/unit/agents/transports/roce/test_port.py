@@ -18,7 +18,7 @@ PACKET_NS = roce_packet_bytes(PATH_MTU) * 8  # at 1 Gbit/s
 
 
 class Flow:
-    """Something that has so many runs to send."""
+    """A sender with a number of runs to send."""
 
     def __init__(self, name: str, port: PortPacer, log: list[tuple[str, int]], runs: int, packets: int) -> None:
         self.name, self.port, self.log, self.left = name, port, log, runs
@@ -40,7 +40,7 @@ def paced(clock: VirtualClock, **options: int) -> PortPacer:
     return PortPacer(clock, **{"rate_bps": 10**9} | options, path_mtu=PATH_MTU, is_v6=False)
 
 
-def test_flows_take_turns_and_together_keep_to_the_rate() -> None:
+def test_flows_take_turns_and_together_keep_the_rate() -> None:
     clock, log = VirtualClock(10**9), list[tuple[str, int]]()
     port = paced(clock)
     flows = [Flow(name, port, log, runs=20, packets=10) for name in "ab"]
@@ -54,7 +54,7 @@ def test_flows_take_turns_and_together_keep_to_the_rate() -> None:
     assert took_ns == pytest.approx(39 * 10 * PACKET_NS, rel=0.01)
 
 
-def test_the_last_packet_of_a_message_counts_what_it_has() -> None:
+def test_the_last_packet_of_a_message_counts_its_length() -> None:
     clock = VirtualClock()
     port = paced(clock)
     message = Message(Verb.WRITE_IMM, PATH_MTU + 1)
@@ -65,7 +65,7 @@ def test_the_last_packet_of_a_message_counts_what_it_has() -> None:
     assert port.is_free(10**9 + 8 * wire_bytes)
 
 
-def test_what_goes_at_once_makes_payload_wait_the_longer() -> None:
+def test_packets_that_leave_at_once_delay_payload() -> None:
     clock = VirtualClock()
     port = paced(clock)
     port.charge(Run(Message(Verb.WRITE_IMM, PATH_MTU), Psn(0), 0, 1, True, False), 0)
@@ -77,12 +77,12 @@ def test_what_goes_at_once_makes_payload_wait_the_longer() -> None:
 
 
 @pytest.mark.parametrize(("rate_bps", "packets"), [(10**6, 1), (10**7, 5), (10**8, 56)])
-def test_runs_are_short_where_the_rate_is_low(rate_bps: int, packets: int) -> None:
+def test_runs_are_short_at_low_rates(rate_bps: int, packets: int) -> None:
     assert paced(VirtualClock(), rate_bps=rate_bps).most_packets == pytest.approx(packets, rel=0.02)
 
 
 class LateClock(VirtualClock):
-    """Alarms come late: by half a millisecond unless told otherwise."""
+    """A clock whose alarms are late, by default by half a millisecond."""
 
     late_ns = 500_000
 
@@ -99,7 +99,7 @@ def test_late_alarms_do_not_lower_the_rate() -> None:
 
 
 def idle_ns(log: list[tuple[str, int]], *, run_ns: int) -> int:
-    """For how long a port has nothing to send between its first run and its last."""
+    """How long a port is idle between its first and its last run."""
     busy_until, idle = log[0][1], 0
     for _, now in log:
         idle += max(0, now - busy_until)
@@ -117,7 +117,7 @@ def test_a_lead_keeps_the_port_busy_while_its_sender_waits_for_a_core(lead_ns: i
     assert (idle_ns(log, run_ns=10 * PACKET_NS) == 0) is is_busy
 
 
-def test_a_lead_is_all_that_runs_may_be_early() -> None:
+def test_runs_are_early_by_the_lead_at_most() -> None:
     clock, log = VirtualClock(10**9), list[tuple[str, int]]()
     flow = Flow("a", paced(clock, lead_ns=PORT_LEAD_NS), log, runs=2000, packets=10)
     flow.send(clock.now())

@@ -1,4 +1,4 @@
-"""What control messages and sender addresses of received datagrams say."""
+"""Control messages and sender addresses of received datagrams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def number(value: int) -> bytes:
     return struct.pack("=i", value)
 
 
-def test_without_control_messages_a_datagram_is_alone_and_unmarked() -> None:
+def test_without_control_messages_a_datagram_is_single_and_unmarked() -> None:
     assert read_control(()) == ControlFacts(stride=0, is_marked=False, drops=None)
 
 

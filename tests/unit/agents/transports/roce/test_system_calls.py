@@ -42,7 +42,7 @@ class Mmsghdr(ctypes.Structure):
     _fields_ = (("msg_hdr", Msghdr), ("msg_len", ctypes.c_uint))
 
 
-def test_structures_are_laid_out_as_the_c_compiler_does() -> None:
+def test_structures_have_the_layout_of_the_c_compiler() -> None:
     assert PIECE.itemsize == ctypes.sizeof(Iovec)
     assert [PIECE.fields[name][1] for name in PIECE.names] == [Iovec.iov_base.offset, Iovec.iov_len.offset]  # type: ignore[index,union-attr]
     assert MESSAGE.itemsize == ctypes.sizeof(Mmsghdr)

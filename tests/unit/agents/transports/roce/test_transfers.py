@@ -13,7 +13,7 @@ def delivered(message: Message) -> Delivered:
 
 @pytest.mark.parametrize("qps", [1, 2, 5])
 @pytest.mark.parametrize("seed", range(5))
-def test_transfers_come_out_in_order_however_the_queue_pairs_race(qps: int, seed: int) -> None:
+def test_transfers_are_in_order_whatever_the_order_of_queue_pairs(qps: int, seed: int) -> None:
     random = Random(seed)
     outgoing, incoming = Outgoing(qps=qps, message_bytes=10, room_bytes=1000), Incoming(qps=qps)
     transfers = [(tag, random.randrange(1, 80)) for tag in range(60)]
@@ -38,7 +38,7 @@ def test_transfers_come_out_in_order_however_the_queue_pairs_race(qps: int, seed
     assert not outgoing.has_more
 
 
-def test_little_is_dealt_ahead_of_acknowledgements() -> None:
+def test_few_messages_are_made_ahead_of_acknowledgements() -> None:
     outgoing = Outgoing(qps=1, message_bytes=1000, room_bytes=3000)
     outgoing.post(1, 10**12)
     first = [message for _, message in outgoing.deal()]
@@ -54,7 +54,7 @@ def test_small_messages_count_for_more_than_their_bytes() -> None:
     assert len(list(outgoing.deal())) == 4
 
 
-def test_a_message_that_is_missing_is_noticed() -> None:
+def test_a_missing_message_is_noticed() -> None:
     incoming = Incoming(qps=1)
     last = Message(Verb.WRITE_IMM, 5, address=1, imm=2)
     assert list(incoming.received(0, delivered(last))) == [(1, 5)]
@@ -71,7 +71,7 @@ def test_a_transfer_of_one_message_is_direct_only_between_transfers() -> None:
     assert not Incoming(qps=2).is_direct
 
 
-def test_transfers_past_the_queue_take_room_until_they_are_acknowledged() -> None:
+def test_transfers_that_bypass_the_queue_count_until_they_are_acknowledged() -> None:
     outgoing = Outgoing(qps=1, message_bytes=1000, room_bytes=1024)
     single = Message(Verb.WRITE_IMM, 1000, address=7, imm=1)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a queue pair sends, where the kernel does not take it as it was meant."""
+"""What a queue pair sends if the kernel does not cut calls, or stops doing so."""
 
 import errno
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def context() -> Iterator[Context]:
 
 
 class Network:
-    """What is handed to the kernel: how many packets to be cut, and those that go alone."""
+    """The calls to the kernel: numbers of packets to cut, and packets sent alone."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
         self.cut: list[int] = []
@@ -63,7 +63,7 @@ class Network:
         return self.transmitter.turns(Run(message, PSN, 1, TURNS * self.turn, False, False), self.turn)
 
     def lone(self, first: int) -> list[bytes]:
-        """The packets of the run from that one on, as they are when each is sent alone."""
+        """The packets of the run from one packet on, as each is sent alone."""
         port = self.transmitter.source_port
         assert port is not None
         path = UdpPath(packed(CONNECTION.host), packed(CONNECTION.peer_host), port)
@@ -77,7 +77,7 @@ class Network:
 
 
 @pytest.mark.parametrize("failing", range(TURNS))
-def test_where_the_kernel_stops_cutting_packets_go_alone_and_have_the_icrc_of_such(
+def test_when_the_kernel_stops_cutting_packets_are_sent_alone_with_their_icrc(
     monkeypatch: pytest.MonkeyPatch, context: Context, failing: int
 ) -> None:
     network = Network(monkeypatch, context)
@@ -89,7 +89,7 @@ def test_where_the_kernel_stops_cutting_packets_go_alone_and_have_the_icrc_of_su
     assert not context.is_cutting
 
 
-def test_so_do_those_that_are_prepared_when_it_refuses_others(
+def test_packets_prepared_for_cutting_are_sent_alone_after_a_refusal(
     monkeypatch: pytest.MonkeyPatch, context: Context
 ) -> None:
     network = Network(monkeypatch, context)
@@ -112,14 +112,14 @@ def test_packets_that_were_overwritten_between_turns_are_staged_again(
     assert versions[1] == versions[0] + 2
 
 
-def test_single_packets_that_are_alike_leave_in_one_call(monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
+def test_equal_single_packets_leave_in_one_call(monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
     network = Network(monkeypatch, context)
     alike = [Message(Verb.WRITE_IMM, 100, 5, 1) for _ in range(5)]
     network.transmitter.writes(PSN, [*alike, Message(Verb.WRITE_IMM, 200, 5, 1)])
     assert (network.cut, [len(one) for one in network.whole]) == ([5], [32 + 200 + 4])
 
 
-def test_single_packets_leave_alone_where_the_kernel_does_not_cut(
+def test_single_packets_leave_alone_if_the_kernel_does_not_cut(
     monkeypatch: pytest.MonkeyPatch, context: Context
 ) -> None:
     network = Network(monkeypatch, context)
