@@ -1,4 +1,4 @@
-"""The bed of agents with RoCE."""
+"""Agents with RoCE for tests."""
 
 import os
 from functools import partial
@@ -8,11 +8,11 @@ from emulator.roce.options import RoceOptions
 from tests.integration.socket_bed import SocketBed, play
 
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-"""Addresses of this process alone: port 4791 of each can be bound once."""
+"""Addresses used only by this process: port 4791 of each can be bound once."""
 
 
 class RoceBed(SocketBed[RoceTransport]):
-    """So many agents with RoCE."""
+    """A number of agents with RoCE."""
 
     def __init__(self, agents: int, *, message_bytes: int = 4096, **options: object) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Packets that look like the peer's and are right in all but one thing: that thing is found, and counted for each."""
+"""Forged packets of the peer that are correct except for one field: each is detected and counted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKED = 3
 
 
 class Forgery:
-    """Rank 1 of a bed whose ranks know each other, and a socket at rank 0's address."""
+    """Rank 1 of connected agents, and a socket at the address of rank 0."""
 
     def __init__(self, bed: RoceBed, sender: socket.socket, a: Listener, b: Listener) -> None:
         self.bed, self.a, self.b, self._socket = bed, a, b, sender
@@ -42,12 +42,12 @@ class Forgery:
         return self.channel().pair.responder.expected
 
     def content(self, packet: int) -> bytes:
-        """What packet so many of a message carries."""
+        """Payload of a packet of a message, by its index."""
         payload = self.context.payload
         return bytes(payload.take(payload.slot(packet), PATH_MTU))
 
     def packet(self, bth: Bth, *extensions: Extension, payload: bytes = b"", ip_id: int = 0, flipped: int = 0) -> bytes:
-        """With its ICRC, of which some bits may be wrong."""
+        """The packet with its ICRC, of which bits can be flipped."""
         packet = pack_packet(bth, *extensions, payload=payload)
         return packet + pack_icrc(icrc(self._path, packet, ip_id=ip_id) ^ flipped)
 
@@ -63,13 +63,13 @@ class Forgery:
         return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.connection.own_qpn), reth, payload=self.content(0))
 
     def send(self, *datagrams: bytes, traffic_class: int | None = None) -> None:
-        """One by one."""
+        """Send packets one by one."""
         self._mark(traffic_class)
         for datagram in datagrams:
             self._socket.sendto(datagram, (TARGET, 4791))
 
     def send_merged(self, *datagrams: bytes) -> None:
-        """As the kernel may merge them."""
+        """Send packets in one call, which the kernel can merge."""
         self._mark(None)
         self._socket.sendmsg([b"".join(datagrams)], cut_message(len(datagrams[0])), 0, (TARGET, 4791))
 
@@ -78,7 +78,7 @@ class Forgery:
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, usual if traffic_class is None else traffic_class)
 
     async def until_dropped(self, **reasons: int) -> None:
-        """Until so many are, and then no others."""
+        """Wait until that many are counted, and check that no others are."""
         await self.bed.until(lambda: self.transport.drops.total() >= sum(reasons.values()))
         assert self.transport.drops == reasons
 
@@ -91,7 +91,7 @@ def at(host: str) -> Iterator[socket.socket]:
 
 
 async def forgery(bed: RoceBed, sender: socket.socket, *, messages: int = 1) -> Forgery:
-    """Once a message has gone over each queue pair."""
+    """Return after a message on each queue pair."""
     a, b = await bed.connected(2)
     for tag in range(messages):
         a.send(1, [(tag, 5000)])
@@ -101,7 +101,7 @@ async def forgery(bed: RoceBed, sender: socket.socket, *, messages: int = 1) -> 
 
 @pytest.mark.parametrize("payload", ["constant", "random"])
 @pytest.mark.parametrize("receiver", ["gbn", "ooo"])
-def test_other_bytes_are_not_delivered_whether_they_come_in_turn_or_early(receiver: str, payload: str) -> None:
+def test_wrong_bytes_are_not_delivered_in_turn_or_early(receiver: str, payload: str) -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -127,7 +127,7 @@ def test_other_bytes_are_not_delivered_whether_they_come_in_turn_or_early(receiv
     run(scenario, path_mtu=PATH_MTU, receiver=receiver, payload=payload, verify_every=1, qp_timeout=18)
 
 
-def test_an_early_packet_of_a_message_that_has_not_begun_carries_bytes_that_are_sent() -> None:
+def test_an_early_packet_of_a_message_that_has_not_begun_is_checked_for_sent_bytes() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -141,7 +141,7 @@ def test_an_early_packet_of_a_message_that_has_not_begun_carries_bytes_that_are_
     run(scenario, path_mtu=PATH_MTU, receiver="ooo", payload="random", qp_timeout=18)
 
 
-def test_other_bytes_with_a_right_icrc_are_found_in_every_lone_packet() -> None:
+def test_wrong_bytes_with_a_correct_icrc_are_found_in_every_single_packet() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -165,7 +165,7 @@ def test_merged_packets_of_a_stranger_are_counted_each() -> None:
     run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
 
 
-def test_a_wrong_packet_takes_none_of_those_with_it_that_the_kernel_merged_behind_it() -> None:
+def test_a_wrong_packet_does_not_affect_packets_merged_after_it() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -204,7 +204,7 @@ def test_merged_packets_of_two_queue_pairs_go_each_to_its_own() -> None:
     run(scenario, path_mtu=PATH_MTU, qps=2, source_port="fixed", qp_timeout=18)
 
 
-def test_a_mark_on_a_damaged_packet_draws_no_cnp_and_one_on_a_right_packet_does() -> None:
+def test_only_a_mark_on_a_correct_packet_causes_a_cnp() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -230,7 +230,7 @@ def test_a_mark_on_a_damaged_packet_draws_no_cnp_and_one_on_a_right_packet_does(
     ],
     ids=["no BECN", "a PSN", "other bytes", "too long"],
 )
-def test_what_is_not_quite_a_cnp_cuts_no_rate(becn: bool, psn: int, payload: bytes, reason: str) -> None:
+def test_a_malformed_cnp_does_not_reduce_the_rate(becn: bool, psn: int, payload: bytes, reason: str) -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -244,7 +244,7 @@ def test_what_is_not_quite_a_cnp_cuts_no_rate(becn: bool, psn: int, payload: byt
     run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
 
 
-def test_a_connection_that_breaks_while_nothing_is_on_its_way_is_named_at_once() -> None:
+def test_a_connection_that_breaks_with_nothing_in_flight_is_reported_at_once() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
@@ -257,7 +257,7 @@ def test_a_connection_that_breaks_while_nothing_is_on_its_way_is_named_at_once()
     run(scenario, path_mtu=PATH_MTU, qp_timeout=18)
 
 
-def test_an_answer_to_nothing_is_refused() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)

@@ -1,4 +1,4 @@
-"""Anything may come to port 4791: it is counted by its reason and changes nothing for the flows that are running."""
+"""Arbitrary datagrams to port 4791 are counted by reason, and do not affect running flows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.full import IS_FULL
 
 DATAGRAMS = 1_000_000 if IS_FULL else 10_000
 BATCH = 50
-"""Few enough for any receive buffer."""
+"""Small enough for any receive buffer."""
 PEER, TARGET, STRANGER = f"{NET}.1", f"{NET}.2", f"{NET}.9"
 PATH_MTU = 1024
 WRITES = [Opcode(code) for code, one in MEANINGS.items() if code < 0x20 and one.operation is Operation.WRITE]
@@ -40,7 +40,7 @@ REASONS = ("header", "icrc", "length", "opcode", "payload", "refused", "rkey", "
 
 
 class Forger:
-    """Datagrams for a queue pair, most of them right but for one thing; each with the reason it is dropped for.
+    """Datagrams for a queue pair, most with a single error; each with the reason for which it is dropped.
 
     Args:
         channel: the receiver's end of the queue pair.
@@ -65,7 +65,7 @@ class Forger:
         )
 
     def next(self) -> tuple[str | None, bytes]:
-        """A datagram and its reason; None: whatever is noticed first."""
+        """A datagram and its reason; None: the first one noticed."""
         return self._random.choice(self._kinds)()
 
     def noise(self) -> tuple[str | None, bytes]:
@@ -75,7 +75,7 @@ class Forger:
         return "stranger", self._packet(self._write(), qp=self._random.randrange(64, 1 << 24))
 
     def with_another_icrc(self) -> tuple[str | None, bytes]:
-        """The IP ID is not known where it is received: what 16 bits of it can explain is not damage."""
+        """The receiver does not know the IP ID: an error that 16 bits of it can explain is not damage."""
         packet = bytearray(self._packet(self._write()))
         for position in self._random.sample(range(12, len(packet)), k=4):
             packet[position] ^= self._random.randrange(1, 256)
@@ -102,12 +102,12 @@ class Forger:
         return "header", self._packet(self._write(), version=version, p_key=p_key)
 
     def near(self, steps: int) -> bytes:
-        """A MIDDLE so many packets from the one that is next; should its turn come on the way, its bytes are wrong."""
+        """A MIDDLE some packets away from the next one, with wrong bytes, in case it becomes the next one."""
         psn = add(self._channel.pair.responder.expected, steps)
         return self._packet(Opcode.RC_WRITE_MIDDLE, psn=psn, payload=self._random.randbytes(PATH_MTU))
 
     def in_turn(self, opcode: Opcode) -> bytes:
-        """The packet that is next."""
+        """The next packet."""
         return self._packet(opcode, psn=self._channel.pair.responder.expected)
 
     def _write(self) -> Opcode:
@@ -136,7 +136,7 @@ class Forger:
         return packet + pack_icrc(icrc(self._path, packet))
 
     def _sent(self) -> Psn:
-        """Near what the receiver itself has sent: nothing."""
+        """A response near the PSNs that the receiver has sent, which are none."""
         return self._channel.pair.requester.initial_psn
 
     def _extensions(self, opcode: Opcode, rkey: int | None) -> list[Extension]:
@@ -149,14 +149,14 @@ class Forger:
 
 
 class Flow:
-    """Transfers in a row from one rank to another for as long as something else goes on."""
+    """Successive transfers from one rank to another, during another activity."""
 
     def __init__(self, sender: Listener) -> None:
         self._sender = sender
         self.posted: list[tuple[int, int]] = []
 
     def keep_up(self) -> None:
-        """Have two transfers under way."""
+        """Keep two transfers under way."""
         while len(self.posted) - len(self._sender.acknowledgements(1)) < 2:
             self.posted.append((len(self.posted), 1 + len(self.posted) * 7919 % 30_000))
             self._sender.send(1, self.posted[-1:])
@@ -167,7 +167,7 @@ class Flow:
 
 
 def senders() -> tuple[socket.socket, socket.socket]:
-    """One at the peer's address, one at a stranger's, at the same port."""
+    """A socket at the address of the peer and one at that of a stranger, at the same port."""
     pair = tuple(socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
     pair[0].bind((PEER, 0))
     pair[1].bind((STRANGER, pair[0].getsockname()[1]))
@@ -175,7 +175,7 @@ def senders() -> tuple[socket.socket, socket.socket]:
 
 
 async def forger(bed: RoceBed, flow: Flow, random: Random, *, port: int) -> Forger:
-    """For the queue pair that carries the flow's payload, once it exists."""
+    """Datagrams for the queue pair that carries the payload of the flow, once it exists."""
     flow.keep_up()
     await flow.finish(bed)
     channel = bed.transports[1]._endpoints[1]._links[0].channel(1)
@@ -183,7 +183,7 @@ async def forger(bed: RoceBed, flow: Flow, random: Random, *, port: int) -> Forg
 
 
 def sent_to_receiver(bed: RoceBed) -> FlowCounters:
-    """What the sender of the flow has counted."""
+    """The counters of the sender of the flow."""
     return next(one for one in bed.transports[0]._endpoints[0].counters() if (one.src, one.dst) == (0, 1) and one.bytes)
 
 
@@ -218,7 +218,7 @@ def test_many_datagrams_of_anything_are_counted_by_reason_and_change_nothing() -
     run(scenario, payload="random", path_mtu=PATH_MTU, qp_timeout=18)
 
 
-def test_packets_of_the_peer_that_come_again_or_too_early_cost_retransmissions_and_no_more() -> None:
+def test_repeated_or_early_packets_of_the_peer_cost_only_retransmissions() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
         random, flow = Random(4792), Flow(a)
@@ -239,8 +239,8 @@ def test_packets_of_the_peer_that_come_again_or_too_early_cost_retransmissions_a
 
 
 @pytest.mark.parametrize("opcode", [Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST_IMM], ids=lambda opcode: opcode.name)
-def test_a_packet_in_turn_that_continues_no_message_ends_the_connection_by_name(opcode: Opcode) -> None:
-    """As an endpoint of hardware does: whoever sends this is not a peer that could be trusted with the rest."""
+def test_a_packet_in_turn_that_does_not_continue_a_message_ends_the_connection(opcode: Opcode) -> None:
+    """As hardware does: a peer that sends this cannot be trusted with the rest."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
@@ -258,7 +258,7 @@ def test_a_packet_in_turn_that_continues_no_message_ends_the_connection_by_name(
     run(scenario)
 
 
-def test_full_calls_of_a_stranger_are_not_taken_however_many_follow_each_other() -> None:
+def test_any_number_of_full_calls_of_a_stranger_is_dropped() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, _ = await bed.connected(2)
         a.send(1, [(1, 4 << 20)])

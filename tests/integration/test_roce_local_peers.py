@@ -1,4 +1,4 @@
-"""Ranks of one agent that send to each other: each reads what a local peer sent before more follows."""
+"""Ranks of one agent that send to each other: each reads packets of a local peer before more follow."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.integration.roce_bed import RoceBed, run
 from tests.integration.transport_conformance import directory
 
 
-def test_a_local_peer_that_connects_late_has_lost_nothing() -> None:
+def test_a_local_peer_that_connects_late_loses_nothing() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
@@ -26,7 +26,7 @@ def test_a_local_peer_that_connects_late_has_lost_nothing() -> None:
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
 @pytest.mark.parametrize("when", ["any time", "once the rest is prepared"])
 @pytest.mark.parametrize("size", [100, 600_000], ids=["single packets", "runs"])
-def test_what_a_local_peer_that_catches_up_sets_off_neither_overtakes_nor_damages_what_is_being_sent(
+def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
     path_mtu: int, size: int, when: str
 ) -> None:
     async def scenario(bed: RoceBed) -> None:
@@ -58,7 +58,7 @@ def test_what_a_local_peer_that_catches_up_sets_off_neither_overtakes_nor_damage
     run(scenario, agents=1, path_mtu=path_mtu, message_bytes=8 << 20, qp_timeout=18)
 
 
-def test_a_failure_while_a_local_peer_catches_up_stalls_nobody() -> None:
+def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b, c, d = await bed.connected(4)
         catch_up, failures = b.endpoint.catch_up, 0  # type: ignore[attr-defined]

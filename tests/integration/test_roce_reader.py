@@ -1,4 +1,4 @@
-"""What waits in a socket, read one reception at a time or several, over real sockets."""
+"""Receptions read one or several at a time, over real sockets."""
 
 import socket
 import struct
@@ -24,7 +24,7 @@ Ends = tuple[socket.socket, socket.socket, socket.socket]
 
 @pytest.fixture(params=["127.77.4.1", "::1"])
 def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    """One that receives and two that send to it."""
+    """One socket that receives and two that send to it."""
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     with (
         socket.socket(family, socket.SOCK_DGRAM) as receiver,
@@ -54,7 +54,7 @@ def batch(ends: Ends, buffer: bytearray) -> ReceiveBatch:
 
 @pytest.fixture
 def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
-    """One that expects full calls of the first sender."""
+    """A reader that expects full calls of the first sender."""
     reader = Reader(ends[0], memoryview(buffer), batch)
     send(ends[1], ends, PER_CALL, b"x")
     ((packets, stride, _, _),) = reader.read() or ()
@@ -83,7 +83,7 @@ def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: Reader) 
     assert reader.read() is None
 
 
-def test_as_many_are_read_at_once_as_are_expected(ends: Ends, reader: Reader) -> None:
+def test_only_the_expected_number_of_calls_is_read_at_once(ends: Ends, reader: Reader) -> None:
     reader.expect(3)
     for _ in range(4):
         send(ends[1], ends, PER_CALL, b"a")
@@ -98,7 +98,7 @@ def test_as_many_are_read_at_once_as_are_expected(ends: Ends, reader: Reader) ->
 @pytest.mark.parametrize(
     "kind", ["another sender", "one packet", "packets of another length", "a short packet", "shorter"]
 )
-def test_what_differs_is_a_reception_of_its_own(ends: Ends, reader: Reader, kind: str, place: int) -> None:
+def test_calls_that_differ_are_separate_receptions(ends: Ends, reader: Reader, kind: str, place: int) -> None:
     sent, stride, origin = [], STRIDE, ends[1].getsockname()
     for index in range(4):
         if index != place:
@@ -124,17 +124,17 @@ def test_what_differs_is_a_reception_of_its_own(ends: Ends, reader: Reader, kind
     assert read(reader) == expected
 
 
-def test_what_is_larger_than_a_piece_is_whole(ends: Ends, reader: Reader) -> None:
+def test_a_call_larger_than_a_piece_is_received_in_full(ends: Ends, reader: Reader) -> None:
     sent = [send(ends[1], ends, count, letter) for count, letter in ((4, b"a"), (9, b"b"), (4, b"c"), (50, b"d"))]
     assert [packets for packets, _, _ in read(reader)] == sent
 
 
-def test_full_calls_of_another_sender_are_a_reception_of_their_own(ends: Ends, reader: Reader) -> None:
+def test_full_calls_of_another_sender_are_a_separate_reception(ends: Ends, reader: Reader) -> None:
     sent = [send(ends[one], ends, PER_CALL, letter) for one, letter in ((1, b"a"), (1, b"b"), (2, b"c"), (2, b"d"))]
     assert [packets for packets, _, _ in read(reader)] == [sent[0] + sent[1], sent[2] + sent[3]]
 
 
-def test_lone_packets_end_reading_several_at_once(ends: Ends, reader: Reader) -> None:
+def test_single_packets_end_reading_several_calls_at_once(ends: Ends, reader: Reader) -> None:
     for _ in range(3):
         send(ends[2], ends, 1, b"o")
     assert len(read(reader)) == 3
@@ -144,7 +144,7 @@ def test_lone_packets_end_reading_several_at_once(ends: Ends, reader: Reader) ->
     assert [len(packets) for packets, _, _ in read(reader)] == [CALL]
 
 
-def test_an_error_of_the_socket_is_nothing_that_came(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
+def test_an_error_of_the_socket_is_not_a_reception(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
     ends[0].connect((ends[0].getsockname()[0], 9))
     ends[0].send(b"nobody listens there")
     assert batch.receive(ends[0].fileno(), MOST) == []

@@ -14,7 +14,7 @@ from emulator.roce.payload import Payload, Staging
 
 @pytest.fixture(params=[(1024, None), (4096, None), (4096, 7)], ids=["on end", "payload once", "random"])
 def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Staging:
-    """Packets that all differ in what stands where headers and ICRCs do, four a call."""
+    """Packets with different headers and ICRCs, four per call."""
     monkeypatch.setattr("emulator.roce.payload.MOST_SEGMENTS", 4)
     path_mtu, seed = request.param
     staging, random = Staging(Payload(path_mtu=path_mtu, seed=seed)), Random(path_mtu)
@@ -54,7 +54,7 @@ def packets(staging: Staging, slot: int, count: int) -> Sequence[bytes]:
 
 
 def send(host: str, receiver: socket.socket, staging: Staging, count: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Packets that were sent, datagrams that came."""
+    """The packets sent, and the datagrams received."""
     sender, batch = Sender(host, 0, traffic_class=0), SendBatch(staging, is_v6=":" in host)
     sender.send_cut(batch, 0, count, (host, receiver.getsockname()[1]))
     sender.close()
@@ -63,7 +63,7 @@ def send(host: str, receiver: socket.socket, staging: Staging, count: int) -> tu
 
 
 @pytest.mark.parametrize("calls", [1, 1.25, 2, 4.75, 5.5, 6])
-def test_what_is_handed_over_together_is_cut_as_calls_are(
+def test_packets_sent_together_are_cut_like_calls(
     host: str, receiver: socket.socket, staging: Staging, calls: float
 ) -> None:
     sent, received = send(host, receiver, staging, round(calls * staging.payload.per_call))
@@ -92,7 +92,7 @@ def test_one_batch_sends_runs_of_all_lengths_from_any_slot_to_any_address(
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
-def test_calls_that_the_kernel_does_not_take_go_alone(
+def test_calls_that_the_kernel_refuses_are_sent_alone(
     host: str, receiver: socket.socket, staging: Staging, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, per_call = SendBatch.send, staging.payload.per_call
@@ -106,7 +106,7 @@ def test_calls_that_the_kernel_does_not_take_go_alone(
 
 
 @pytest.mark.parametrize("path_mtu", [1024, 4096])
-def test_a_call_that_can_never_go_says_why(host: str, receiver: socket.socket, path_mtu: int) -> None:
+def test_a_call_that_can_never_be_sent_reports_why(host: str, receiver: socket.socket, path_mtu: int) -> None:
     staging, to = Staging(Payload(path_mtu=path_mtu)), (host, receiver.getsockname()[1])
     staging.payload.per_call *= 2  # more bytes than a call can have
     sender = Sender(host, 0, traffic_class=0)

@@ -49,7 +49,7 @@ def test_conformance_with_options(case: Case, options: dict[str, object]) -> Non
 
 
 def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
-    """Have the kernel refuse UDP_SEGMENT, as old ones do and IPsec; how many bytes every other call had."""
+    """Make the kernel refuse UDP_SEGMENT, as old kernels and IPsec do; returns the lengths of all other calls."""
     send = Sender.send
     calls: list[int] = []
 
@@ -70,13 +70,13 @@ def refuse_cutting(monkeypatch: pytest.MonkeyPatch, error: int) -> list[int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_conformance_where_the_kernel_cuts_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conformance_if_the_kernel_does_not_cut(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = refuse_cutting(monkeypatch, errno.EIO)
     run(case, payload="random")
     assert all(size < 1024 + 64 for size in calls)
 
 
-def test_who_keeps_silent_is_known_until_it_answers() -> None:
+def test_a_silent_peer_is_reported_until_it_responds() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
@@ -99,7 +99,7 @@ def test_who_keeps_silent_is_known_until_it_answers() -> None:
 
 
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT], ids=errno.errorcode.get)
-def test_every_refusal_to_cut_is_taken_for_one(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_that_means_no_cutting_is_recognised(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_cutting(monkeypatch, error)
 
     async def scenario(bed: RoceBed) -> None:
@@ -113,8 +113,8 @@ def test_every_refusal_to_cut_is_taken_for_one(error: int, monkeypatch: pytest.M
     run(scenario, message_bytes=1 << 20, qp_timeout=20)
 
 
-def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
-    """Both directions through a receiving buffer that holds a few packets; the kernel's own count is ours."""
+def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
+    """Both directions use a receive buffer of a few packets; the drop counts agree with those of the kernel."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
@@ -138,7 +138,7 @@ def test_payload_that_is_lost_in_the_kernel_comes_again() -> None:
 
 
 def drops_of(host: str) -> int:
-    """What the kernel says it dropped before the socket at port 4791 of the address."""
+    """Datagrams that the kernel dropped before the socket at port 4791 of an address."""
     place = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{4791:04X}"
     for _ in range(20):  # the kernel hands the table out in parts: while sockets come and go, one may be missed
         for line in Path("/proc/net/udp").read_text().splitlines():
@@ -148,7 +148,7 @@ def drops_of(host: str) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, {"payload": "random"}, {"receiver": "ooo"}], ids=str)
-def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object]) -> None:
+def test_merged_runs_after_a_gap_are_received_as_runs(options: dict[str, object]) -> None:
     """One call in seven is lost on its way out, so that merged runs come early, late and doubled.
 
     Which ones is drawn: every 7th would meet the same packet again and again where a repetition takes 7 calls.
@@ -186,7 +186,7 @@ def test_runs_with_a_gap_before_them_are_taken_as_runs(options: dict[str, object
     run(scenario, message_bytes=100_000, **options)
 
 
-def test_packets_that_are_posted_together_travel_together() -> None:
+def test_packets_posted_together_leave_together() -> None:
     """60 full packets to a call, over the end of the PSNs' lower 16 bits; every 8th call is compared in full."""
 
     async def scenario(bed: RoceBed) -> None:
@@ -220,7 +220,7 @@ def test_packets_that_are_posted_together_travel_together() -> None:
 
 @pytest.mark.parametrize("damage", ["payload", "icrc", "length"])
 @pytest.mark.parametrize("payload", ["constant", "random"])
-def test_of_packets_that_came_together_only_the_damaged_one_is_dropped(damage: str, payload: str) -> None:
+def test_only_the_damaged_packet_of_a_merged_batch_is_dropped(damage: str, payload: str) -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
         a.send(1, [(4, 256)])
@@ -250,8 +250,8 @@ def test_of_packets_that_came_together_only_the_damaged_one_is_dropped(damage: s
     run(scenario, payload=payload, qp_timeout=18, verify_every=1)
 
 
-def test_what_merges_into_no_packet_is_dropped() -> None:
-    """Calls cut into pieces shorter than any packet, the headers spread over them that are due, and what is empty."""
+def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
+    """Calls cut into pieces shorter than a packet, with the expected headers spread over them, and empty datagrams."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
@@ -280,7 +280,7 @@ def test_what_merges_into_no_packet_is_dropped() -> None:
     run(scenario, qp_timeout=18)
 
 
-def test_an_end_of_another_transport_version_is_dropped_though_its_icrc_is_right() -> None:
+def test_a_packet_of_another_transport_version_is_dropped_in_spite_of_a_correct_icrc() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
         a.send(1, [(1, 3000)])
@@ -309,7 +309,7 @@ def test_an_end_of_another_transport_version_is_dropped_though_its_icrc_is_right
     run(scenario)
 
 
-def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_congestion_mark_causes_a_notification_that_slows_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     rates: list[tuple[float, float]] = []
 
     class Watched(ReactionPoint):
@@ -339,7 +339,7 @@ def test_a_congestion_mark_comes_back_as_a_notification_and_slows_the_sender(mon
     run(scenario, congestion="dcqcn")
 
 
-def test_what_was_granted_and_dropped_is_told() -> None:
+def test_facts_report_granted_buffers_and_drops() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
         a.send(1, [(tag, 100_000) for tag in range(5)])
@@ -362,7 +362,7 @@ def test_what_was_granted_and_dropped_is_told() -> None:
 
 @pytest.mark.parametrize(("call_bytes", "packets"), [(1, 1), (5_000, 1), (16 << 10, 3)])
 @pytest.mark.parametrize("agents", [1, 2])
-def test_calls_may_be_short(call_bytes: int, packets: int, *, agents: int) -> None:
+def test_calls_can_be_short(call_bytes: int, packets: int, *, agents: int) -> None:
     transfers = [(tag, (2 << 20) + tag) for tag in range(3)]
 
     async def scenario(bed: RoceBed) -> None:
@@ -377,7 +377,7 @@ def test_calls_may_be_short(call_bytes: int, packets: int, *, agents: int) -> No
         run(scenario, agents=agents, call_bytes=call_bytes, path_mtu=4096, payload=payload, qp_timeout=18)
 
 
-def test_an_address_of_another_host_is_named() -> None:
+def test_an_address_of_another_host_is_refused_by_name() -> None:
     async def scenario(bed: RoceBed) -> None:
         with pytest.raises(HostError, match=r"192\.0\.2\.1 is not an address of this host"):
             await bed.transports[0].open(0, "192.0.2.1")
@@ -385,7 +385,7 @@ def test_an_address_of_another_host_is_named() -> None:
     run(scenario)
 
 
-def test_a_port_in_use_is_named() -> None:
+def test_a_port_in_use_is_refused_by_name() -> None:
     async def scenario(bed: RoceBed) -> None:
         await bed.open(0)
         with pytest.raises(HostError, match=r"4791 .* is in use"):
@@ -395,16 +395,16 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def waiting_bytes(sock: socket.socket) -> int:
-    """Memory of what a socket has received and nobody has read."""
+    """Memory of the unread datagrams of a socket."""
     so_meminfo, words = 55, 9  # asm-generic/socket.h
     return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, so_meminfo, 4 * words)[:4], sys.byteorder)
 
 
 @pytest.mark.parametrize(("agents", "least", "most"), [(1, 256 << 10, 2 << 20), (2, 4 << 20, 1 << 30)])
-def test_ranks_of_one_agent_read_before_much_waits_for_them(
+def test_ranks_of_one_agent_read_before_many_packets_wait(
     agents: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits in a socket leaves the core's cache; between agents it is the window that bounds it."""
+    """Data that waits in a socket leaves the cache of the core; between agents, the window limits it."""
     if os.geteuid() != 0:
         pytest.skip("only root gets a receive buffer that holds a window")
     depths, sockets = [], dict[str, socket.socket]()
@@ -431,10 +431,10 @@ def test_ranks_of_one_agent_read_before_much_waits_for_them(
     assert least < max(depths) < most
 
 
-def test_only_whoever_nothing_unread_may_have_answered_is_timed_out_in_the_midst_of_traffic(
+def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two ranks wait for an answer that is overdue; in the socket of one of them something lies unread."""
+    """Two ranks wait for an overdue acknowledgement; the socket of one of them has unread data."""
 
     async def scenario(bed: RoceBed) -> None:
         a, b, c = await bed.listeners(3)

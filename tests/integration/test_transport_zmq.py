@@ -19,7 +19,7 @@ from tests.integration.transport_conformance import CASES, Case, Listener, direc
 
 
 class ZmqBed(SocketBed[ZmqTransport]):
-    """So many agents with ZeroMQ."""
+    """A number of agents with ZeroMQ."""
 
     def __init__(
         self, agents: int, *, hosts: str = "127.0.5.{}", message_bytes: int = 4096, budget_bytes: int = 64 << 20
@@ -69,7 +69,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize(("size", "messages"), [(4096, 8), (1, 1024)])
-def test_little_is_sent_to_a_peer_that_does_not_acknowledge(size: int, messages: int) -> None:
+def test_a_peer_that_does_not_acknowledge_gets_one_window(size: int, messages: int) -> None:
     async def scenario(bed: ZmqBed) -> None:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
@@ -82,7 +82,7 @@ def test_little_is_sent_to_a_peer_that_does_not_acknowledge(size: int, messages:
     run(scenario)
 
 
-def test_who_keeps_silent_is_known_until_it_answers() -> None:
+def test_a_silent_peer_is_reported_until_it_responds() -> None:
     async def scenario(bed: ZmqBed) -> None:
         a, b = await bed.listeners(2)
         a.connect(directory([a, b]))
@@ -122,7 +122,7 @@ def test_the_budget_bounds_all_flows_together_and_starves_none(agents: int) -> N
     run(scenario, agents=agents, budget_bytes=3 * 4096)
 
 
-def test_a_stranger_who_came_early_is_not_acknowledged() -> None:
+def test_an_early_stranger_is_not_acknowledged() -> None:
     async def scenario(bed: ZmqBed) -> None:
         a, b, c = await bed.listeners(3)
         c.connect(directory([a, b, c]))
@@ -155,7 +155,7 @@ def tcp_peers(port: int) -> set[tuple[str, str]]:
     return {(host(row[1]), host(row[2])) for row in rows if int(row[2].split(":")[1], 16) == port and row[3] == "01"}
 
 
-def test_an_address_of_another_host_is_named() -> None:
+def test_an_address_of_another_host_is_refused_by_name() -> None:
     async def scenario(bed: ZmqBed) -> None:
         for host in ("192.0.2.1", "127.0.0.256"):
             with pytest.raises(HostError, match=f"{host} is not an address of this host"):
@@ -208,7 +208,7 @@ def test_another_run_is_a_stranger() -> None:
     run(scenario)
 
 
-def test_an_agent_that_goes_away_is_a_failure() -> None:
+def test_an_agent_that_disappears_is_a_failure() -> None:
     async def scenario(bed: ZmqBed) -> None:
         a, b = await bed.connected(2)
         a.send(1, [(1, 10)])
@@ -221,7 +221,7 @@ def test_an_agent_that_goes_away_is_a_failure() -> None:
     run(scenario)
 
 
-def test_a_lost_connection_is_not_made_again_to_whoever_listens_there_next() -> None:
+def test_a_lost_connection_is_not_reopened_to_the_next_listener() -> None:
     async def scenario(bed: ZmqBed) -> None:
         (a,) = await bed.listeners(1)
         peer = RawPeer()
@@ -253,7 +253,7 @@ def test_a_peer_that_does_not_listen_is_a_failure() -> None:
     run(scenario, agents=1)
 
 
-def test_when_the_limit_of_open_files_is_reached_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_open_files_is_named_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(bed: ZmqBed) -> None:
         listeners = await bed.connected(40)
         for listener in listeners:
@@ -267,7 +267,7 @@ def test_when_the_limit_of_open_files_is_reached_it_is_named(monkeypatch: pytest
     run(scenario, agents=1)
 
 
-def test_an_agent_that_cannot_accept_connections_says_why() -> None:
+def test_an_agent_that_cannot_accept_connections_reports_why() -> None:
     async def scenario(bed: ZmqBed) -> None:
         (a,) = await bed.connected(1)
         clients = [socket.socket() for _ in range(10)]
@@ -288,7 +288,7 @@ def test_an_agent_that_cannot_accept_connections_says_why() -> None:
 
 
 class RawPeer:
-    """Rank 1, which speaks the transport's language and breaks its rules."""
+    """Rank 1, which uses the message format of the transport and violates its rules."""
 
     def __init__(self) -> None:
         self.context = zmq.Context()
@@ -363,7 +363,7 @@ def test_a_peer_that_acknowledges_too_much_has_failed(counts: tuple[int, int]) -
     run(scenario, agents=1)
 
 
-def test_leaving_closes_all_and_frees_descriptors() -> None:
+def test_exit_closes_all_sockets_and_frees_descriptors() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
 
     async def scenario(bed: ZmqBed) -> None:
@@ -376,7 +376,7 @@ def test_leaving_closes_all_and_frees_descriptors() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_an_event_may_close_the_transport() -> None:
+def test_an_event_can_close_the_transport() -> None:
     async def scenario(bed: ZmqBed) -> None:
         class Closer(Listener):
             def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
@@ -396,8 +396,8 @@ def test_an_event_may_close_the_transport() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[1 << 30], [1 << 20] * 1024, [1 << 10] * (1 << 17)], ids=["one", "many", "small"])
-def test_a_gibibyte_takes_little_memory(sizes: list[int]) -> None:
-    """Of small ones a share: the test keeps an entry of each, which counts too."""
+def test_a_gibibyte_needs_little_memory(sizes: list[int]) -> None:
+    """Fewer small transfers: the entries that the test keeps of them need memory, too."""
 
     async def scenario(bed: ZmqBed) -> None:
         a, b = await bed.connected(2)

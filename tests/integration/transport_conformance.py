@@ -27,7 +27,7 @@ class Heard(NamedTuple):
 
 @dataclass
 class Listener:
-    """A rank that posts, and notes what it is told."""
+    """A rank that posts transfers and records events."""
 
     endpoint: Endpoint
     log: list[Heard]
@@ -86,11 +86,11 @@ class Bed(abc.ABC):
 
     @abc.abstractmethod
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Let time pass until `reached()`; fail the test when that takes too long."""
+        """Wait until `reached()`; fail the test if that takes too long."""
 
     @abc.abstractmethod
     async def quiesce(self) -> None:
-        """Let time pass until whatever can still happen has very likely happened."""
+        """Wait until nothing more is likely to happen."""
 
     async def listeners(self, count: int) -> list[Listener]:
         return [Listener(await self.open(rank), self.log) for rank in range(count)]
@@ -285,7 +285,7 @@ async def reports_from_the_loop_only(bed: Bed) -> None:
 
 
 async def lets_events_post(bed: Bed) -> None:
-    """A ball that each rank sends on from inside `arrived`."""
+    """A token that each rank passes on from inside `arrived`."""
     listeners = await bed.listeners(3)
 
     class Player(Listener):
