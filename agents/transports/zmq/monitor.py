@@ -27,26 +27,18 @@ _WATCHED = (
 )
 
 
-class ConnectionMonitor:
-    """Calls back when a watched connection is lost or cannot be made.
+class Connections:
+    """The connections of a socket, from the events that ZeroMQ reports.
 
     Args:
-        socket: the socket to watch.
-        refused_peer: called with the local address and the reason when a peer's connection cannot be accepted.
+        refused_peer: called with the local address and the reason when a connection of a peer cannot be accepted.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], *, refused_peer: Callable[[str, str], None]) -> None:
+    def __init__(self, *, refused_peer: Callable[[str, str], None]) -> None:
         self._accepted = 0
-        self._is_closed = False
-        self._loop = asyncio.get_running_loop()
         self._watched: dict[str, Callable[[str], None]] = {}
         self._connecting: dict[str, dict[str, int]] = {}  # by remote address: connections under way, failed attempts
         self._refused_peer = refused_peer
-        self._socket = socket
-        self._reports = _monitor(socket)
-        self._fd = self._reports.fileno()
-        self._loop.add_reader(self._fd, self._drain)
-        self._loop.call_soon(self._drain)  # the descriptor reports new messages only after a read that found none
 
     @property
     def connections(self) -> int:
@@ -63,24 +55,14 @@ class ConnectionMonitor:
         self._watched.pop(connection, None)
         self._connecting.get(_remote(connection), {}).pop(connection, None)
 
-    def close(self) -> None:
-        """Stop watching, before the socket closes; idempotent."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._loop.remove_reader(self._fd)
-        self._socket.monitor(None, 0)
-        self._reports.close(linger=0)
+    def handle(self, event: int, value: int, where: str) -> None:
+        """Account for an event.
 
-    def _drain(self) -> None:
-        try:
-            while not self._is_closed:
-                message = recv_monitor_message(self._reports, zmq.NOBLOCK)
-                self._handle(int(message["event"]), int(message["value"]), message["endpoint"].decode())
-        except zmq.Again:
-            pass
-
-    def _handle(self, event: int, value: int, where: str) -> None:
+        Args:
+            event: a `zmq.EVENT_…`.
+            value: of the event: an errno if something failed.
+            where: the connection (`tcp://local;remote`), or one address if ZeroMQ knows only that.
+        """
         if event == zmq.EVENT_CONNECTED:
             self._connecting.get(_remote(where), {}).pop(where, None)
         elif event == zmq.EVENT_ACCEPTED:
@@ -89,7 +71,6 @@ class ConnectionMonitor:
             self._accepted -= ";" not in where
             self._lose(where, "the connection was lost")
         elif event == zmq.EVENT_ACCEPT_FAILED:
-            self.close()  # ZeroMQ retries without a pause and would report every attempt
             self._refused_peer(where, f"a peer's connection cannot be accepted: {os.strerror(value)}")
         else:
             self._retry(_remote(where))
@@ -109,6 +90,45 @@ class ConnectionMonitor:
         if lost is not None:
             self.forget(connection)
             lost(reason)
+
+
+class ConnectionMonitor(Connections):
+    """Reads the events of a socket on the running event loop.
+
+    Args:
+        socket: the socket to watch.
+        refused_peer: see Connections; the monitor closes before the call.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], *, refused_peer: Callable[[str, str], None]) -> None:
+        super().__init__(refused_peer=refused_peer)
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket
+        self._reports = _monitor(socket)
+        self._fd = self._reports.fileno()
+        self._loop.add_reader(self._fd, self._drain)
+        self._loop.call_soon(self._drain)  # the descriptor reports new messages only after a read that found none
+
+    def close(self) -> None:
+        """Stop watching, before the socket closes; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._fd)
+        self._socket.monitor(None, 0)
+        self._reports.close(linger=0)
+
+    def _drain(self) -> None:
+        try:
+            while not self._is_closed:
+                message = recv_monitor_message(self._reports, zmq.NOBLOCK)
+                event = int(message["event"])
+                if event == zmq.EVENT_ACCEPT_FAILED:
+                    self.close()  # ZeroMQ retries without a pause and would report every attempt
+                self.handle(event, int(message["value"]), message["endpoint"].decode())
+        except zmq.Again:
+            pass
 
 
 def _monitor(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
