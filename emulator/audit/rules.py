@@ -27,7 +27,7 @@ class Rule(Enum):
     PSN_CONTINUITY = ("psn-continuity", "every PSN that is acknowledged was sent")
     ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
     NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")
-    GO_BACK_N = ("go-back-n", "a retransmission starts at the oldest unacknowledged PSN and goes on from there")
+    GO_BACK_N = ("go-back-n", "a retransmission starts at the oldest unacknowledged PSN and continues from there")
     RETRANSMISSION = ("retransmission", "a repeated PSN carries the same opcode and length as before")
     MSN = ("msn", "the message sequence number of acknowledgements never decreases")
 

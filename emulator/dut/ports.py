@@ -23,7 +23,7 @@ def shape(node: Node, rates: Sequence[tuple[Port, int]], queue_bytes: int | None
     Args:
         node: the switch.
         rates: ports with their rates, bit/s.
-        queue_bytes: depth of their queues; None keeps the present depth.
+        queue_bytes: depth of their queues, raised to one frame if smaller; None keeps the present depth.
     """
     lines = []
     for port, bps in rates:
@@ -96,7 +96,8 @@ def _way(route: LabRoute) -> str:
 
 
 def _bucket(shaping: Shaping, bps: int, queue_bytes: int | None) -> str:
-    limit = shaping.limit_bytes if queue_bytes is None else queue_bytes
+    frame_bytes = shaping.cut_bytes + shaping.overhead_bytes  # a shorter queue would pass no full frame
+    limit = shaping.limit_bytes if queue_bytes is None else max(queue_bytes, frame_bytes)
     return f"tbf rate {bps}bit burst {shaping.burst_bytes} limit {limit} overhead {shaping.overhead_bytes}"
 
 

@@ -57,6 +57,12 @@ def test_a_router_gets_back_the_routes_that_the_kernel_deleted(tmp_path: Path) -
     assert not any("p0" in line for line in rest)
 
 
+def test_a_queue_holds_at_least_one_frame(tmp_path: Path) -> None:
+    (change,) = changes(tmp_path, '{shape: {rate: 10Mbit, queue: 100}, port: "sw0:p1"}')
+    (start,) = commands(change, "start")
+    assert "limit 1538 " in start  # MTU 1,500, Ethernet header, FCS, preamble, gap
+
+
 def test_several_ports_of_a_switch_are_changed_in_one_call(tmp_path: Path) -> None:
     (change,) = changes(tmp_path, "{shape: {rate: 50%}}")
     (start,) = change.start

@@ -87,3 +87,39 @@ def test_the_largest_size_is_one_above_the_mtu() -> None:
     assert sizes == sorted(sizes)
     assert sizes[-3:] == [1499, 1500, 1501]
     assert any(size % 2 for size in sizes[:-3])
+
+
+@pytest.mark.parametrize("wire", [V4, V6], ids=["IPv4", "IPv6"])
+def test_every_frame_goes_to_the_first_hop_except_flow_control(wire: Wire) -> None:
+    for probe in probes(wire):
+        hop = probe.frame[:6].hex()
+        assert hop == ("0180c2000001" if probe.group == "flow control" else "020000000002")
+
+
+def test_ipv6_frames_have_no_variants_without_checksums() -> None:
+    assert set(_group("checksums", V6)) == {"bad ICRC", "bad UDP checksum", "TTL 1"}
+    assert Ether(_group("checksums", V6)["TTL 1"].frame)[IPv6].hlim == 1
+
+
+def test_frames_of_flow_control_have_the_least_length_of_ethernet() -> None:
+    assert {len(probe.frame) for probe in _group("flow control").values()} == {60}
+
+
+def test_priorities_are_paused_one_by_one_or_all_together() -> None:
+    frames = {name: probe.frame[14:34] for name, probe in _group("flow control").items()}
+    assert frames["PFC, all priorities"] == b"\x01\x01\x00\xff" + b"\x00\x01" * 8
+    assert frames["PFC, 0 quanta"] == b"\x01\x01\x00\xff" + b"\x00\x00" * 8
+
+
+@pytest.mark.parametrize("mtu", [100, 576, 9000])
+def test_sizes_keep_to_the_mtu_of_the_first_link(mtu: int) -> None:
+    wire = Wire(V4.source_mac, V4.next_mac, V4.source, V4.destination, mtu)
+    sizes = [len(probe.frame) - 14 for probe in _group("size", wire).values()]
+    assert sizes[-3:] == [mtu - 1, mtu, mtu + 1]
+    assert max(sizes) == mtu + 1
+
+
+def test_the_fingerprint_of_a_notification_does_not_depend_on_its_marks() -> None:
+    for probe in _group("CNP").values():
+        start = probe.frame.index(probe.fingerprint)
+        assert start > 14 + 20 + 8  # after the headers that a device can change

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from pathlib import Path
+from typing import ClassVar, Self, cast
 
+import pytest
+
+from emulator.probe import probing
 from emulator.probe.frames import Probe, Wire, probes
 from emulator.probe.ports import ProbePort, Refusal
 from emulator.probe.probing import probe_all
+from emulator.probe.side import find_sides
 from emulator.probe.verdict import Outcome, Verdict
+from emulator.topology.load import load_topology
 
 WIRE = Wire("02:00:00:00:00:01", "02:00:00:00:00:02", "198.18.1.1", "198.18.2.1", 1500)
 PROBES = list(probes(WIRE))
@@ -110,3 +116,71 @@ def test_a_device_that_remarks_alters_the_frames_that_it_remarks() -> None:
     (verdict,) = Bench(remark).probe([named("DSCP 46")])
     assert verdict.outcome is Outcome.ALTERED
     assert "DSCP 46 to 0" in verdict.changes
+
+
+class PortDouble:
+    """A port of the host, opened by its device."""
+
+    opened: ClassVar[list[tuple[str, str | None]]] = []
+    mtus: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, device: str, namespace: str | None = None) -> None:
+        self.device = device
+        self.opened.append((device, namespace))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return None
+
+    @property
+    def mac(self) -> str:
+        return {"eth0": "02:00:00:00:00:0a", "eth1": "02:00:00:00:00:0b"}[self.device]
+
+    @property
+    def mtu(self) -> int:
+        return self.mtus.get(self.device, 1500)
+
+
+TOPOLOGY = """
+hosts:
+- {name: h0, interfaces: [{name: eth0, address: 198.18.1.1MTU}]}
+- {name: h1, interfaces: [{name: eth1, address: 198.18.2.9}]}
+"""
+
+
+def wire_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, mtu: str = "", port_mtu: int = 1500, next_mac: str | None = None
+) -> Wire:
+    """The path of the frames between both hosts."""
+    path = folder / "t.yaml"
+    path.write_text(TOPOLOGY.replace("MTU", mtu))
+    near, far = find_sides(load_topology(path, ranks=0), None, "h0", "h1")
+    wires: list[Wire] = []
+    monkeypatch.setattr(PortDouble, "opened", [])
+    monkeypatch.setattr(PortDouble, "mtus", {"eth0": port_mtu})
+    monkeypatch.setattr(probing, "ProbePort", PortDouble)
+    monkeypatch.setattr(probing, "probes", lambda wire: wires.append(wire) or [])
+    assert probing.probe_between(near, far, next_mac=next_mac, interval_s=0, raises_mtu=False) == []
+    assert PortDouble.opened == [("eth0", None), ("eth1", None)]
+    return wires[0]
+
+
+def test_without_a_router_the_first_hop_is_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = wire_of(tmp_path, monkeypatch)
+    assert (wire.source_mac, wire.next_mac) == ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
+    assert (wire.source, wire.destination) == ("198.18.1.1", "198.18.2.9")
+
+
+def test_a_first_hop_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wire_of(tmp_path, monkeypatch, next_mac="02:00:00:00:00:0c").next_mac == "02:00:00:00:00:0c"
+
+
+@pytest.mark.parametrize(
+    ("mtu", "port_mtu", "used"), [("", 9000, 9000), (", mtu: 1500", 9000, 1500), (", mtu: 9000", 1500, 1500)]
+)
+def test_the_mtu_is_the_smaller_one_of_topology_and_interface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mtu: str, port_mtu: int, used: int
+) -> None:
+    assert wire_of(tmp_path, monkeypatch, mtu=mtu, port_mtu=port_mtu).mtu == used

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
@@ -74,3 +75,38 @@ def test_the_matrix_counts_verdicts_and_the_list_has_those_that_did_not_pass() -
     assert "too long" in text
     assert " CE " not in text
     assert probe_to_json(verdicts)["counts"] == {"pass": 1, "altered": 1, "dropped": 0, "not sent": 1}
+
+
+def v6(*, ttl: int = 64, traffic_class: int = 0, load: bytes = b"x" * 20) -> bytes:
+    packet = IPv6(src="2001:db8::1", dst="2001:db8::2", tc=traffic_class, hlim=ttl) / UDP(sport=1, dport=9) / Raw(load)
+    return bytes(Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01") / packet)
+
+
+@pytest.mark.parametrize(
+    ("received", "outcome", "changes"),
+    [
+        (v6(ttl=63), Outcome.PASS, ["routed"]),
+        (v6(traffic_class=3), Outcome.ALTERED, ["ECN 0 to 3"]),
+        (v6(traffic_class=46 << 2), Outcome.ALTERED, ["DSCP 0 to 46"]),
+        (v6(load=b"x" * 19), Outcome.ALTERED, ["length 28 to 27", "payload"]),
+    ],
+)
+def test_ipv6_frames_are_compared_by_the_same_names(received: bytes, outcome: Outcome, changes: list[str]) -> None:
+    verdict = judge("g", "n", v6(), [received])
+    assert verdict.outcome is outcome
+    assert sorted(verdict.changes) == changes
+
+
+def test_the_priority_of_a_tag_can_change_without_the_tag() -> None:
+    sent, received = frame(tag=Dot1Q(vlan=100, prio=3)), frame(tag=Dot1Q(vlan=100, prio=0))
+    assert list(judge("g", "n", sent, [received]).changes) == ["priority 3 to 0"]
+
+
+def test_a_checksum_that_changes_alone_is_reported() -> None:
+    damaged = SENT[:24] + b"\x00\x01" + SENT[26:]
+    assert list(judge("g", "n", SENT, [damaged]).changes) == ["IP checksum"]
+
+
+def test_the_first_of_several_copies_is_compared() -> None:
+    assert judge("g", "n", SENT, [SENT, frame(tos=0)]).outcome is Outcome.PASS
+    assert judge("g", "n", SENT, [frame(tos=0), SENT]).outcome is Outcome.ALTERED
