@@ -161,7 +161,12 @@ def wire_of(
     monkeypatch.setattr(PortDouble, "opened", [])
     monkeypatch.setattr(PortDouble, "mtus", {"eth0": port_mtu})
     monkeypatch.setattr(probing, "ProbePort", PortDouble)
-    monkeypatch.setattr(probing, "probes", lambda wire: wires.append(wire) or [])
+
+    def no_probes(wire: Wire) -> list[Probe]:
+        wires.append(wire)
+        return []
+
+    monkeypatch.setattr(probing, "probes", no_probes)
     assert probing.probe_between(near, far, next_mac=next_mac, interval_s=0, raises_mtu=False) == []
     assert PortDouble.opened == [("eth0", None), ("eth1", None)]
     return wires[0]
