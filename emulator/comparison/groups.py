@@ -28,6 +28,11 @@ class MeasuredRun:
     measurements: Measurements
     tester_limited: frozenset[ClassKey] = frozenset()
 
+    @property
+    def began_s(self) -> float:
+        """When it began, s since 1970."""
+        return datetime.fromisoformat(self.manifest.created).timestamp()
+
 
 @dataclass(frozen=True, slots=True)
 class ExcludedRun:
@@ -124,7 +129,7 @@ def take_turns(baseline: Sequence[MeasuredRun], other: Sequence[MeasuredRun]) ->
     if len(baseline) != len(other):
         return False
     groups = enumerate((baseline, other))
-    began = [(datetime.fromisoformat(run.manifest.created), side) for side, runs in groups for run in runs]
+    began = [(run.began_s, side) for side, runs in groups for run in runs]
     if len({when for when, _ in began}) < len(began):
         return False
     sides = [side for _, side in sorted(began)]

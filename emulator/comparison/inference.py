@@ -52,23 +52,39 @@ def ratio_interval(baseline: Floats, other: Floats, *, seed: int = 0, resamples:
     return Interval(math.exp(found.low), math.exp(found.high))
 
 
-def paired_ratio(baseline: Floats, other: Floats) -> float:
+def pair_ratios(baseline: Floats, other: Floats, *, baseline_at: Floats, other_at: Floats) -> Floats:
+    """Ratios of pairs, corrected for the drift between the two runs of a pair.
+
+    In A B A B … every B is a little later than its A, so a steady drift would look like a difference. It is estimated
+    from each side by itself (Theil-Sen slope of the logarithms over time) and taken out of every ratio.
+
+    Args:
+        baseline, other: one number per pair, above 0, at least two.
+        baseline_at, other_at: when the runs began, s.
+    """
+    from scipy import stats  # takes half of the start-up time of a command
+
+    sides = ((np.log(baseline), baseline_at), (np.log(other), other_at))
+    slope = float(np.mean([stats.theilslopes(logs, at).slope for logs, at in sides]))
+    ratios: Floats = other / baseline / np.exp(slope * (other_at - baseline_at))
+    return ratios
+
+
+def paired_ratio(ratios: Floats) -> float:
     """Hodges-Lehmann estimate of pairs: the median of the means of two of their log ratios, each with itself included.
 
     Args:
-        baseline: one number per pair, above 0, at least one.
-        other: the other run of each pair, in the same order.
+        ratios: of the pairs, at least one.
     """
-    return float(np.exp(_pseudomedian(np.log(other) - np.log(baseline), axis=-1)))
+    return float(np.exp(_pseudomedian(np.log(ratios), axis=-1)))
 
 
-def paired_interval(baseline: Floats, other: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+def paired_interval(ratios: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
     """95 % bootstrap interval of `paired_ratio`, pairs resampled; None with fewer than MIN_RUNS."""
-    if len(baseline) < MIN_RUNS:
+    if len(ratios) < MIN_RUNS:
         return None
-    logs = (np.log(other) - np.log(baseline),)
     found = bootstrap_interval(
-        logs, _pseudomedian, seed=seed, resamples=resamples, values_per_resample=len(baseline) ** 2
+        (np.log(ratios),), _pseudomedian, seed=seed, resamples=resamples, values_per_resample=len(ratios) ** 2
     )
     return Interval(math.exp(found.low), math.exp(found.high))
 
@@ -80,11 +96,11 @@ def _pseudomedian(logs: Floats, axis: int) -> Floats:
     return found
 
 
-def signed_rank_p(baseline: Floats, other: Floats) -> float:
+def signed_rank_p(ratios: Floats) -> float:
     """p of Wilcoxon's two-sided signed-rank test on pairs: exact, by permutation if there are ties or equal pairs."""
     from scipy import stats  # takes half of the start-up time of a command
 
-    logs = np.log(other) - np.log(baseline)
+    logs = np.log(ratios)
     if not np.any(logs):
         return 1.0
     if len(np.unique(np.abs(logs))) == len(logs) and np.all(logs):
@@ -152,11 +168,11 @@ def pairs_to_decide(classes: int) -> int:
     return next(n for n in itertools.count(MIN_RUNS) if smallest_paired_p(n) * max(classes, 1) < SIGNIFICANCE)
 
 
-def pairs_to_narrow(baseline: Floats, other: Floats, *, half_width: float) -> int | None:
+def pairs_to_narrow(ratios: Floats, *, half_width: float) -> int | None:
     """As `runs_to_narrow`, for pairs."""
     from scipy import stats  # takes half of the start-up time of a command
 
-    spread = math.sqrt(_log_variance(other / baseline))
+    spread = math.sqrt(_log_variance(ratios))
     for n in range(MIN_RUNS, MAX_RUNS + 1):
         if float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread / math.sqrt(n) <= half_width:
             return n

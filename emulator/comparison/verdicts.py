@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class ClassComparison:
         verdict: as the rules say.
         needs: runs a side that would decide; None if it is decided, or if more than 100 would be needed.
         why: what an inconclusive verdict lacks.
+        ratios: of pairs, corrected for drift; empty if the runs are not compared in pairs.
         is_too_few: there are fewer runs than the rank test needs; `needs` is the smallest number that it can use.
     """
 
@@ -119,6 +121,7 @@ class ClassComparison:
     needs: int | None = None
     why: str = ""
     is_too_few: bool = False
+    ratios: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,26 +211,61 @@ def _compare_class(
     key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, is_paired: bool
 ) -> ClassComparison:
     """Everything but the verdict, which depends on the number of classes."""
-    sides = _sides(key, baseline, other, rules.quantile, is_paired=is_paired)
-    tails = _sides(key, baseline, other, TAIL, is_paired=is_paired)
-    effect = _effect(*sides, rules, is_paired=is_paired)
-    test = inference.signed_rank_p if is_paired else inference.rank_test_p
-    p = None if effect is None else test(sides[0].array, sides[1].array)
-    is_tail_whole = [side.runs for side in sides] == [tail.runs for tail in tails]
-    tail = _effect(*tails, rules, is_paired=is_paired) if is_tail_whole else None
-    return ClassComparison(key, *sides, effect, p, None, tail, Verdict.INCONCLUSIVE)
+    compare_sides = _compare_pairs if is_paired else _compare_groups
+    measured = compare_sides(key, baseline, other, rules, rules.quantile)
+    tail = compare_sides(key, baseline, other, rules, TAIL)
+    is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
+    return ClassComparison(
+        key,
+        *measured.sides,
+        measured.effect,
+        measured.p,
+        None,
+        tail.effect if is_tail_whole else None,
+        Verdict.INCONCLUSIVE,
+        ratios=measured.ratios,
+    )
 
 
-def _sides(
-    key: ClassKey, baseline: RunGroup, other: RunGroup, quantile: float, *, is_paired: bool
-) -> tuple[Side, Side]:
-    """Both sides; of pairs, those in which both runs have a number."""
-    sides = _values(key, baseline, quantile), _values(key, other, quantile)
-    if is_paired:
-        both = [place for place, values in enumerate(zip(*sides, strict=True)) if None not in values]
-        sides = [sides[0][place] for place in both], [sides[1][place] for place in both]
-    found = [tuple(value for value in side if value is not None) for side in sides]
-    return Side(found[0], _samples(key, baseline)), Side(found[1], _samples(key, other))
+class _Measured(NamedTuple):
+    """Two sides of a class, their effect and p; None if a side has no number."""
+
+    sides: tuple[Side, Side]
+    effect: Effect | None
+    p: float | None
+    ratios: tuple[float, ...] = ()
+
+
+def _compare_groups(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+    found = [[one for one in _values(key, group, quantile) if one is not None] for group in (baseline, other)]
+    sides = Side(tuple(found[0]), _samples(key, baseline)), Side(tuple(found[1]), _samples(key, other))
+    if not all(side.runs for side in sides):
+        return _Measured(sides, None, None)
+    values = sides[0].array, sides[1].array
+    interval = inference.ratio_interval(*values, seed=rules.seed, resamples=rules.resamples)
+    return _Measured(sides, Effect(inference.ratio(*values), interval), inference.rank_test_p(*values))
+
+
+def _compare_pairs(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
+    """Of pairs in which both runs have a number."""
+    pairs = [
+        (first, second, first_run.began_s, second_run.began_s)
+        for first, second, first_run, second_run in zip(
+            _values(key, baseline, quantile), _values(key, other, quantile), baseline.runs, other.runs, strict=True
+        )
+        if first is not None and second is not None
+    ]
+    columns = np.array(pairs, np.float64).reshape(-1, 4).T
+    sides = (
+        Side(tuple(columns[0].tolist()), _samples(key, baseline)),
+        Side(tuple(columns[1].tolist()), _samples(key, other)),
+    )
+    if len(pairs) < inference.MIN_RUNS:
+        return _Measured(sides, None, None)
+    ratios = inference.pair_ratios(columns[0], columns[1], baseline_at=columns[2], other_at=columns[3])
+    interval = inference.paired_interval(ratios, seed=rules.seed, resamples=rules.resamples)
+    effect = Effect(inference.paired_ratio(ratios), interval)
+    return _Measured(sides, effect, inference.signed_rank_p(ratios), tuple(ratios.tolist()))
 
 
 def _values(key: ClassKey, group: RunGroup, quantile: float) -> list[float | None]:
@@ -238,15 +276,6 @@ def _values(key: ClassKey, group: RunGroup, quantile: float) -> list[float | Non
 
 def _samples(key: ClassKey, group: RunGroup) -> int:
     return sum(len(run.measurements.classes[key]) for run in group.runs if key in run.measurements.classes)
-
-
-def _effect(baseline: Side, other: Side, rules: Rules, *, is_paired: bool) -> Effect | None:
-    if not baseline.runs or not other.runs:
-        return None
-    estimate = inference.paired_ratio if is_paired else inference.ratio
-    find_interval = inference.paired_interval if is_paired else inference.ratio_interval
-    values = baseline.array, other.array
-    return Effect(estimate(*values), find_interval(*values, seed=rules.seed, resamples=rules.resamples))
 
 
 def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) -> ClassComparison:
@@ -280,8 +309,10 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) 
 def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int, is_paired: bool) -> int | None:
     """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
     gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
-    find = inference.pairs_to_narrow if is_paired else inference.runs_to_narrow
-    narrow = find(one.baseline.array, one.other.array, half_width=float(gap))
+    if is_paired:
+        narrow = inference.pairs_to_narrow(np.array(one.ratios), half_width=float(gap))
+    else:
+        narrow = inference.runs_to_narrow(one.baseline.array, one.other.array, half_width=float(gap))
     if narrow is None:
         return None
     decide = inference.pairs_to_decide(tests) if is_paired else inference.runs_to_decide(tests)

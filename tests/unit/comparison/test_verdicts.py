@@ -314,14 +314,15 @@ def test_the_median_of_an_even_number_of_runs_is_between_the_two_in_the_middle()
     assert side.variation == pytest.approx(np.std(side.values_ns, ddof=1) / 25)
 
 
-def in_turns(ratios: tuple[float, ...], *, drift: float = 0.05, order: str = "ABBA") -> tuple[RunGroup, RunGroup]:
-    """Two groups taken in turns on a host that becomes slower by `drift` a pair."""
+def in_turns(ratios: tuple[float, ...], *, drift: float = 0.03, order: str = "ABBA") -> tuple[RunGroup, RunGroup]:
+    """Two groups taken in turns on a host that becomes slower by `drift` a run."""
     groups = timed("a", *(1000.0,) * len(ratios)), timed("b", *(1000.0,) * len(ratios))
     found: tuple[list[MeasuredRun], list[MeasuredRun]] = ([], [])
     for pair, ratio in enumerate(ratios):
         turn = order[:2] if pair % 2 == 0 else order[2:]
         for side, letter in enumerate("AB"):
-            minute, median = 2 * pair + turn.index(letter), 1000 * (1 + drift) ** pair * (ratio if side else 1.0)
+            minute = 2 * pair + turn.index(letter)
+            median = 1000 * (1 + drift) ** minute * (ratio if side else 1.0)
             run = groups[side].runs[pair]
             created = f"2026-01-02T00:{minute:02}:00+00:00"
             measured = Measurements({KEY: Times(np.arange(1), np.full(1, median))}, incomplete=0)
