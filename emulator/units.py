@@ -6,6 +6,7 @@ second.
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta
 from typing import NewType
@@ -74,6 +75,22 @@ def parse_duration(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a time: write one with its unit, such as 5us or 1.5ms")
     return round(float(match[1]) * _UNIT_NS[match[2]])
+
+
+def parse_number(text: str, *, unit: str, least: float = 0.0, most: float = math.inf) -> float:
+    """Read a number without its unit: above 0, from `least` to `most`.
+
+    Raises:
+        ValueError: the text is not such a number; the message names the unit.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (0 < value < math.inf and least <= value <= most):
+        bounds = (f"from {least:g}" if least else "above 0") + (f" to {most:g}" if most < math.inf else "")
+        raise ValueError(f"{text!r}: a number of {unit} {bounds} is needed")
+    return value
 
 
 def parse_fraction(text: str) -> float:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import errno
 import io
-import logging
 import os
 import sys
-import tempfile
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
 from emulator.errors import FULL, EmulatorError
+from emulator.host.stderr_log import log_to_stderr
+from emulator.host.traceback_file import write_traceback
 from emulator.visible import visible
 
 COMMANDS = {
@@ -25,8 +24,6 @@ COMMANDS = {
         "bench": "sweep one collective over sizes",
         "plan": "link loads and ideal times of a trace on a topology",
         "suite": "play a list of cases, each judged by its rules",
-        "probe": "send crafted frames into a device and see what comes out",
-        "calibrate": "measure the limits of this tester",
     },
     "traces": {
         "check": "validate and summarise a trace",
@@ -42,10 +39,19 @@ COMMANDS = {
         "audit": "check captured RoCEv2 frames",
         "watch": "follow a run over MQTT",
     },
-    "lab and agents": {
+    "test bench": {
         "lab": "bring up a lab: network namespaces around a software switch",
+        "calibrate": "measure the limits of this tester",
+        "probe": "send crafted frames into a device and see what comes out",
+    },
+    "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
+    },
+    "help": {
+        "examples": "list the topologies, traces, profiles and suites that come with Charkha",
+        "help": "print a page of the documentation: glossary, topologies, rules, exit codes …",
+        "completion": "completion for bash, zsh or fish",
     },
 }
 """Group → command → its line in the help."""
@@ -104,30 +110,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     args = _parser(words).parse_args(words)
-    log = logging.StreamHandler()
-    log.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
-    log.addFilter(_is_news)
-    logging.basicConfig(level=args.log_level.upper(), handlers=[log])
+    log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
     return handler(args) or exit_codes.DONE
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """False for the exceptions that gRPC logs for the calls of a server that stops."""
-    kind = record.exc_info[0] if record.exc_info else None
-    return not (record.name.startswith("grpc") and kind is not None and kind.__name__ == "CancelledError")
-
-
-class _Formatter(logging.Formatter):
-    """One line per record, whatever names are in it."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return visible(super().formatMessage(record))
-
-
 def _parser(words: Sequence[str]) -> Parser:
-    """Build the parser. It loads the module of one command only: all of them take a second."""
-    chosen = next((word for word in words if word in _MODULES), None)
+    """The parser for a command line. It loads the module of one command only: all of them take a second."""
+    return build_parser([word for word in words if word in _MODULES][:1])
+
+
+def build_parser(loaded: Container[str]) -> Parser:
+    """The parser of all commands; those that are not loaded have no arguments."""
     parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", advanced=True, action="version", version=f"charkha {version('charkha')}")
     parser.add_argument(
@@ -139,7 +133,7 @@ def _parser(words: Sequence[str]) -> Parser:
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
     for name, module in _MODULES.items():
-        if name == chosen:
+        if name in loaded:
             import_module(module).add_parser(subparsers)
         else:
             subparsers.add_parser(name)
@@ -152,10 +146,6 @@ def _drop_output() -> None:
 
 
 def _internal_error(error: Exception) -> int:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="charkha-error-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
-    ) as details:
-        traceback.print_exception(error, file=details)
     what = visible(f"{type(error).__name__}: {error}")
-    print(f"charkha: internal error: {what} (a bug; please report it with {details.name})", file=sys.stderr)
+    print(f"charkha: internal error: {what} (a bug; please report it with {write_traceback(error)})", file=sys.stderr)
     return exit_codes.FAILED

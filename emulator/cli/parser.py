@@ -22,6 +22,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 _OPTION = re.compile(r"-(?!\d+$|\d*\.\d+$)\S+$")
 """A word that can only be an option: not a negative number, not a text with spaces."""
+_GLOBAL = ("--log-level", "--version")
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,6 +96,8 @@ class Parser(argparse.ArgumentParser):
                 return
             name = word.partition("=")[0]
             is_known = name in self._option_string_actions or word[:2] in self._option_string_actions
+            if name in _GLOBAL and not is_known:
+                self.error(f"{name} goes before the command: {self.prog.split()[0]} {name} …")
             if _OPTION.match(word) and not is_known:
                 known = (option for action in self._options() for option in action.option_strings)
                 self.error(f"unknown option {name!r}{did_you_mean(name, [*known, '--help', '--help-all'])}")

@@ -132,37 +132,22 @@ def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, fold
 
 
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
-    from emulator.statistics.summary import summarise
-    from emulator.verdict.judge import judge
-    from emulator.verdict.rules import rules_of
-    from emulator.views.as_json.verdict import verdict_to_json
+    from emulator.experiment.outcome import outcome_of
+    from emulator.views.terminal.summary_table import render
+    from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
-    summary = summarise(run)
-    verdict = judge(summary, rules_of(run))
-    found = {"run_folder": str(run.folder), "verdict": verdict_to_json(verdict)}
-    sweep = experiment.job.sweep
-    if sweep is not None:
-        from emulator.experiment.workload import planned_sweep
-        from emulator.statistics.sweep import sweep_table, sweep_to_json
-        from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
-
-        planned = planned_sweep(sweep)
-        table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
-        if args.json:
-            print_json(sweep_to_json(table) | found)
-        else:
-            layout = getattr(args, "columns", NCCL_TESTS)
-            print_tables(*render_sweep(table, layout=layout, headline=headline(verdict), folder=str(run.folder)))
-        return verdict
-    from emulator.views.as_json.summary import summary_to_json
-    from emulator.views.terminal.summary_table import render
-
+    outcome = outcome_of(run, experiment.job.sweep)
+    verdict, folder = outcome.verdict, str(run.folder)
     if args.json:
-        print_json(summary_to_json(summary) | found)
+        print_json(outcome.to_json())
+    elif outcome.sweep is not None:
+        layout = getattr(args, "columns", NCCL_TESTS)
+        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder))
     else:
-        print_tables(render_headline(verdict), render(summary), *render_findings(verdict), f"Run folder: {run.folder}")
+        summary = render(outcome.summary)
+        print_tables(render_headline(verdict), summary, *render_findings(verdict), f"Run folder: {folder}")
     return verdict
 
 
@@ -196,9 +181,5 @@ def _show_campaign(progress: CampaignProgress, args: argparse.Namespace) -> None
     plain = progress.to_plain()
     if args.json:
         print_json(plain)
-        return
-    one_group = progress.groups == [progress.root]
-    folders = f"{progress.root} OTHER" if one_group else " ".join(plain["groups"])
-    advice = f"Compare them{' with others' if one_group else ''}: charkha compare {folders}"
-    line = f"{progress.complete} of {len(progress.turns)} runs are complete. {advice}"
-    print_tables(render(plain["runs"]), line)
+    else:
+        print_tables(render(plain["runs"]), progress.advice)

@@ -49,6 +49,12 @@ class Comparability:
     refused: Sequence[Difference]
     notes: Sequence[str]
 
+    @property
+    def refusal(self) -> str:
+        """Why the runs are not comparable, in one line."""
+        differences = " | ".join(map(str, self.refused))
+        return f"the runs are not comparable (--force compares them anyway, with a note): {differences}"
+
 
 def check_comparability(groups: Sequence[RunGroup]) -> Comparability:
     """Compare the manifests of all runs, and the classes that they measured."""

@@ -82,6 +82,14 @@ class CampaignProgress:
         """Folder of each group, in order."""
         return [self.root / name for name in dict.fromkeys(turn.group for turn in self.turns)]
 
+    @property
+    def advice(self) -> str:
+        """How many runs are complete, and the command that compares them."""
+        one_group = self.groups == [self.root]
+        folders = f"{self.root} OTHER" if one_group else " ".join(map(str, self.groups))
+        advice = f"Compare them{' with others' if one_group else ''}: charkha compare {folders}"
+        return f"{self.complete} of {len(self.turns)} runs are complete. {advice}"
+
     def to_plain(self) -> dict[str, Any]:
         """The outcome for machines; times in ns."""
         return {

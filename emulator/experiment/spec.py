@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from emulator.trace.collective_names import COLLECTIVES, parse_collective
+from emulator.trace.collective_names import COLLECTIVES, parse_class_name
 from emulator.trace.model import CommKind
 from emulator.units import parse_size
 
@@ -72,6 +72,7 @@ class Sweep(_Section, frozen=True, kw_only=True):
     """One collective over a range of sizes (bytes, counted as nccl-tests does).
 
     Attributes:
+        collective: or `send_recv`: every rank sends to the next and receives from the one before.
         min_bytes, max_bytes: first and last size; None: 1 KiB, and 64 MiB or the first size if that is larger.
         factor: ratio of one size to the one before, above 1; None: 2.
         step_bytes: difference of one size from the one before, in place of a ratio.
@@ -87,7 +88,7 @@ class Sweep(_Section, frozen=True, kw_only=True):
     sizes: tuple[str | int, ...] = ()
 
     def __post_init__(self) -> None:
-        force_setattr(self, "collective", parse_collective(self.collective).label)
+        force_setattr(self, "collective", parse_class_name(self.collective))
         for name in ("min_bytes", "max_bytes", "step_bytes"):
             if (size := getattr(self, name)) is not None:
                 force_setattr(self, name, parse_size(str(size)))
@@ -102,8 +103,8 @@ class Sweep(_Section, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> CommKind:
-        """The collective."""
-        return COLLECTIVES[self.collective]
+        """The collective; SEND for pairs of ranks."""
+        return COLLECTIVES.get(self.collective, CommKind.SEND)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -369,6 +370,18 @@ def parse_factor(text: str) -> Fraction:
     if not Fraction(1, LARGEST_FACTOR) <= value <= LARGEST_FACTOR:
         raise ValueError(problem)
     return value
+
+
+def parse_names(text: str) -> list[str]:
+    """Names with commas between them: `fw-a,fw-b`.
+
+    Raises:
+        ValueError: one is empty.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(f"{text!r}: profiles are needed with commas between them, as fw-a,fw-b")
+    return names
 
 
 def parse_ratio(text: str) -> int | float:

@@ -156,6 +156,25 @@ class Labs:
         source = str(TOPOLOGIES.find(word).resolve())
         return [state.lab_id for state in self.store.states() if state.topology == source]
 
+    def to_remove(self, word: str | None, *, several: bool, none: bool) -> list[str]:
+        """Ids of the labs that `lab down` means; `word` as in `meant`.
+
+        Args:
+            word: a lab, or a topology file; None: the only lab.
+            several: more than one lab may be meant.
+            none: no lab may be meant.
+
+        Raises:
+            InputError: several or no labs are meant, and that is not allowed.
+        """
+        ids = self.meant(word)
+        if len(ids) > 1 and not several:
+            raise InputError(f"there are several labs, name one or give --all: {', '.join(ids)}")
+        if not ids and not none:
+            which = "no lab is up" if word is None else f"there is no lab {word!r}"
+            raise InputError(f"{which} (labs: {', '.join(self.store.ids()) or 'none'}); --if-exists ignores that")
+        return ids
+
     def of_digest(self, digest: str | None) -> list[LabState]:
         """Labs that are up and were brought up from a file with this content.
 

@@ -207,3 +207,16 @@ OPTIONS: Mapping[str, OptionFacts] = {field.name: field.metadata["facts"] for fi
 def spelled(name: str) -> str:
     """An option's name on the command line."""
     return name.removesuffix("_bps").replace("_", "-")
+
+
+def check_option(field: str, text: str) -> str:
+    """The text of an option, if its value is valid.
+
+    Raises:
+        ValueError: it is not; the message does not repeat the name of the option.
+    """
+    try:
+        RoceOptions.parse({field: text})
+    except PlanError as error:
+        raise ValueError(str(error).partition(" ")[2]) from error
+    return text

@@ -14,13 +14,14 @@ import numpy as np
 from emulator.run_folder.manifest import Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.collectives import MERGE_COLUMNS, merge
+from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import percentile, variation
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
-from emulator.trace.model import CommKind, IntArray
+from emulator.trace.collective_names import SEND_RECV
+from emulator.trace.model import BoolArray, CommKind, IntArray
 from emulator.units import NS_PER_S, NS_PER_US
 
 _TIMES = ("time", "min", "max", "p50", "p95", "p99")
@@ -81,6 +82,11 @@ class SweepTable:
     device_frames: tuple[DeviceFrames, ...] = ()
 
     @property
+    def label(self) -> str:
+        """Name of what was swept."""
+        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
+
+    @property
     def mean_busbw_bytes_per_s(self) -> float | None:
         """nccl-tests' "Avg bus bandwidth": mean over the sizes that have one."""
         known = [row.busbw_bytes_per_s for row in self.rows if row.busbw_bytes_per_s is not None]
@@ -92,7 +98,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
 
     Args:
         run: a run in which the k-th collective of an iteration has the k-th size.
-        kind: the collective.
+        kind: the collective; SEND for pairs, whose time is that of the slowest pair.
         ranks: group size.
         sizes: bytes, in the order played; a size without measurements has no row.
 
@@ -102,10 +108,12 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
     merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
     rows = []
     for number, size in enumerate(sizes):
-        mine = merged.instance == number
-        if np.any(mine):
+        is_pair = kind is CommKind.SEND
+        mine = merged.size_bytes == size if is_pair else merged.instance == number
+        cct_ns = _of_all_pairs(merged, mine, ranks) if is_pair else merged.cct_ns[mine]
+        if len(cct_ns):
             algorithm = merged.algorithms[int(merged.algorithm[mine][0])]
-            rows.append(_row(kind, ranks, size, algorithm, merged.cct_ns[mine], int(merged.early[mine].sum())))
+            rows.append(_row(kind, ranks, size, algorithm, cct_ns, int(merged.early[mine].sum())))
     readings = run.table(Part.COUNTERS)
     return SweepTable(
         kind,
@@ -118,6 +126,15 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         dut=sum_dut_counters(readings, run.manifest),
         device_frames=device_frames(readings, run.manifest),
     )
+
+
+def _of_all_pairs(merged: MergedSamples, mine: BoolArray, pairs: int) -> IntArray:
+    """Per iteration that all pairs completed, the largest cct."""
+    iterations, at, counts = np.unique(merged.iteration[mine], return_inverse=True, return_counts=True)
+    largest: IntArray = np.full(len(iterations), np.iinfo(np.int64).min)
+    np.maximum.at(largest, at, merged.cct_ns[mine])
+    complete: IntArray = largest[counts == pairs]
+    return complete
 
 
 def _row(kind: CommKind, ranks: int, size_bytes: int, algorithm: str, cct_ns: IntArray, early: int) -> SweepRow:
@@ -149,7 +166,7 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
     """
     mean = table.mean_busbw_bytes_per_s
     return {
-        "collective": table.kind.label,
+        "collective": table.label,
         "ranks": table.ranks,
         "root": table.root,
         "rows": [asdict(row) | _old_names(row) for row in table.rows],

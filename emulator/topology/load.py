@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from emulator.errors import TopologyError
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES
+from emulator.suggestions import did_you_mean
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.device_under_test import read_dut
 from emulator.topology.document import Document, read_document
@@ -39,7 +41,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         PlanError: the hosts have too few slots or addresses for that many ranks.
         InputError: `allow_networks` holds something that is not a prefix.
     """
-    path = TOPOLOGIES.find(path)
+    path = _find(path)
     document, notes = _read(path)
     file = _decode(document)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
@@ -58,6 +60,19 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         transport=file.transport,
         notes=notes,
     )
+
+
+def _find(given: Path) -> Path:
+    """The file that is meant.
+
+    Raises:
+        TopologyError: it does not exist, but one that Charkha ships has nearly its name.
+    """
+    path = TOPOLOGIES.find(given)
+    advice = did_you_mean(given.name.removesuffix(TOPOLOGIES.suffix), TOPOLOGIES.paths)
+    if path == given and advice and not given.exists():
+        raise TopologyError(f"there is no such file{advice}", path=given)
+    return path
 
 
 def _read(path: Path) -> tuple[Document, Sequence[str]]:

@@ -115,3 +115,10 @@ def test_a_topology_may_name_the_path_mtu(tmp_path: Path) -> None:
     _bench(tmp_path, "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--iterations", 1, "--topology", "t.yaml")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["parameters"]["roce.path_mtu"]["value"] == 1024
+
+
+def test_pairs_are_swept_as_sendrecv(tmp_path: Path) -> None:
+    document = _bench_json(tmp_path, "sendrecv", "-n", 3, "-b", "1K,4K", "--iterations", 3)
+    assert document["collective"] == "send_recv"
+    assert [(row["size_bytes"], row["iterations"]) for row in document["rows"]] == [(1024, 3), (4096, 3)]
+    assert all(row["busbw_bytes_per_s"] > 0 for row in document["rows"])

@@ -15,6 +15,7 @@ from emulator.units import (
     parse_duration,
     parse_fraction,
     parse_moment,
+    parse_number,
     parse_rate,
     parse_size,
 )
@@ -196,3 +197,16 @@ def test_a_fraction_is_a_number_or_a_percentage(text: str, fraction: float) -> N
 def test_a_number_outside_is_not_a_fraction(text: str) -> None:
     with pytest.raises(ValueError, match=r"write it as 3% or 0\.03"):
         parse_fraction(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("0.5", 0.5), ("1e3", 1000.0)])
+def test_a_number_has_no_unit_of_its_own(text: str, value: float) -> None:
+    assert parse_number(text, unit="seconds", most=1000) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1001", "nan", "inf", "1s", ""])
+def test_a_number_out_of_range_is_refused_with_its_unit(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}': a number of frames above 0 to 1000 is needed"):
+        parse_number(text, unit="frames", most=1000)
+    with pytest.raises(ValueError, match=r"a number of frames from 0\.5 is needed"):
+        parse_number("0.4", unit="frames", least=0.5)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emulator.cli.options.run import SWEEP, play_groups
 from emulator.cli.options.table import add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
-from emulator.trace.collective_names import COLLECTIVES
+from emulator.trace.collective_names import COLLECTIVES, SEND_RECV
 
 LAYOUTS = ("nccl-tests", "charkha")
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 GROUPS = [SWEEP, *play_groups(iterations=20, warmup=1)]
-_LISTED = "\n  ".join(COLLECTIVES)
+_LISTED = "\n  ".join((*COLLECTIVES, SEND_RECV))
 _EXAMPLE = f"""example:
   charkha bench all_reduce -n 8 -b 1K -e 64M
 

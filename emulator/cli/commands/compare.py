@@ -9,14 +9,14 @@ from emulator import exit_codes
 from emulator.cli.options.converters import LARGEST_SEED, argument, at_least
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Subparsers
-from emulator.comparison.comparability import Comparability, check_comparability
+from emulator.comparison.comparability import check_comparability
 from emulator.comparison.groups import groups_to_compare
-from emulator.comparison.verdicts import MEDIAN, TAIL, Comparison, Rules, compare
+from emulator.comparison.verdicts import MEDIAN, TAIL, Rules, compare
 from emulator.errors import InputError
 from emulator.run_folder.places import HTML_MARK, JUNIT_MARK, check_file
-from emulator.run_folder.stream import write_text
 from emulator.units import parse_fraction
 from emulator.views.as_json.comparison import comparison_to_json
+from emulator.views.comparison_files import write_comparison
 from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
@@ -93,10 +93,10 @@ def _run(args: argparse.Namespace) -> int:
     groups = groups_to_compare(args.groups, by_firmware=args.trend)
     comparability = check_comparability(groups)
     if comparability.refused and not args.force:
-        raise InputError(_refusal(comparability))
+        raise InputError(comparability.refusal)
     rules = Rules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed)
     comparison = compare(groups, comparability, rules)
-    _write_files(comparison, args)
+    write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == "strict")
     if args.json:
         print_json(comparison_to_json(comparison))
     else:
@@ -105,20 +105,3 @@ def _run(args: argparse.Namespace) -> int:
         notify(undecided_text(comparison))
     is_passed = args.gate is None or comparison.passes_gate(is_strict=args.gate == "strict")
     return exit_codes.DONE if is_passed else exit_codes.REGRESSION
-
-
-def _refusal(comparability: Comparability) -> str:
-    differences = " | ".join(str(one) for one in comparability.refused)
-    return f"the runs are not comparable (--force compares them anyway, with a note): {differences}"
-
-
-def _write_files(comparison: Comparison, args: argparse.Namespace) -> None:
-    if args.html is not None:
-        from emulator.views.html.comparison_page import comparison_page
-        from emulator.views.html.page.document import render as render_page
-
-        write_text(args.html, render_page(comparison_page(comparison)))
-    if args.junit is not None:
-        from emulator.views.junit.comparison import comparison_to_xml
-
-        write_text(args.junit, comparison_to_xml(comparison, is_strict=args.gate == "strict"))

@@ -118,12 +118,7 @@ def _up(args: argparse.Namespace) -> None:
 
 def _down(args: argparse.Namespace) -> None:
     labs = Labs()
-    ids = labs.meant(args.lab)
-    if len(ids) > 1 and not args.all:
-        raise InputError(f"there are several labs, name one or give --all: {', '.join(ids)}")
-    if not ids and not args.all and not args.if_exists:
-        which = "no lab is up" if args.lab is None else f"there is no lab {args.lab!r}"
-        raise InputError(f"{which} (labs: {', '.join(labs.store.ids()) or 'none'}); --if-exists ignores that")
+    ids = labs.to_remove(args.lab, several=args.all, none=args.all or args.if_exists)
     removed = [lab_id for lab_id in ids if labs.down(lab_id)]
     print(f"Removed: {', '.join(removed)}" if removed else "There is no such lab: nothing to remove")
 

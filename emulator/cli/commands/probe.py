@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from emulator.cli.options.converters import argument
@@ -12,6 +13,7 @@ from emulator.errors import HostError
 from emulator.lab.playing import find_place
 from emulator.probe.side import find_sides
 from emulator.topology.load import load_topology
+from emulator.units import parse_number
 
 _EPILOG = """example:
   charkha lab up topologies/two-hosts-switch.yaml
@@ -42,24 +44,17 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     sending = parser.add_advanced_group("sending")
     sending.add_argument(
-        "--rate", metavar="N", type=argument(_rate), default=50.0, help="most frames per second (default: 50)"
+        "--rate",
+        metavar="N",
+        type=argument(partial(parse_number, unit="frames per second", most=1000)),
+        default=50.0,
+        help="most frames per second (default: 50)",
     )
     sending.add_argument(
         "--raise-mtu", action="store_true", help="raise the sender's MTU by 1 while the frame above the MTU is sent"
     )
     parser.add_explain("probe_table")
     parser.set_defaults(handler=_run)
-
-
-def _rate(text: str) -> float:
-    problem = f"{text!r}: a number of frames per second above 0, up to 1000, is needed"
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise ValueError(problem) from error
-    if not 0 < value <= 1000:
-        raise ValueError(problem)
-    return value
 
 
 def _run(args: argparse.Namespace) -> None:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
-from emulator.errors import PlanError
-from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes, parse_ratio
+from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes, parse_names, parse_ratio
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
-from emulator.roce.options import RoceOptions, spelled
-from emulator.trace.collective_names import parse_collective
+from emulator.roce.options import check_option, spelled
+from emulator.trace.collective_names import parse_class_name
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
-from emulator.units import format_size, parse_size
+from emulator.units import format_size, parse_number, parse_size
 
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.02, 3600.0
 _MESSAGE_SIZES = ", ".join(f"{format_size(one.message_bytes)} with {one.name}" for one in REGISTRY.values())
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r}: seconds are needed") from error
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{text!r}: seconds above 0 are needed")
-    return value
-
-
-def _period(text: str) -> float:
-    value = _seconds(text)
-    if not SHORTEST_PERIOD_S <= value <= LONGEST_PERIOD_S:
-        raise ValueError(f"{text!r}: from {SHORTEST_PERIOD_S:g} to {LONGEST_PERIOD_S:g} seconds")
-    return value
+_seconds = partial(parse_number, unit="seconds")
+_period = partial(parse_number, unit="seconds", least=SHORTEST_PERIOD_S, most=LONGEST_PERIOD_S)
 
 
 def _on_off(text: str) -> bool:
@@ -48,32 +31,12 @@ def _repeat(text: str) -> int | str:
     return AUTO if text == AUTO else whole(1, most=999)(text)
 
 
-def _profiles(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise ValueError(f"{text!r}: profiles are needed with commas between them, as fw-a,fw-b")
-    return names
-
-
 def _sizes(text: str) -> list[int]:
     return [parse_size(one) for one in text.split(",")]
 
 
 def _size_or_list(text: str) -> int | list[int]:
     return _sizes(text) if "," in text else parse_size(text)
-
-
-def _roce(field: str) -> Callable[[str], Any]:
-    """Checks the value of a RoCE option; it stays text."""
-
-    def read(text: str) -> str:
-        try:
-            RoceOptions.parse({field: text})
-        except PlanError as error:
-            raise ValueError(str(error).partition(" ")[2]) from error
-        return text
-
-    return read
 
 
 def trace_argument(*, is_optional: bool = False) -> Option:
@@ -112,7 +75,7 @@ SWEEP = OptionGroup(
             "job.sweep.collective",
             "all_reduce, all_gather, all_to_all, reduce_scatter, broadcast …",
             metavar="COLLECTIVE",
-            read=lambda text: parse_collective(text).label,
+            read=parse_class_name,
         ),
         Option(
             "-n --ranks",
@@ -268,7 +231,7 @@ _CAMPAIGN = OptionGroup(
             "campaign.profiles",
             "firmware profiles that take turns, A B A B, in a folder each (default of --repeat: auto)",
             metavar="A,B",
-            read=_profiles,
+            read=parse_names,
         ),
     ),
 )
@@ -281,7 +244,7 @@ _ROCE = OptionGroup(
             one.text(field),
             metavar=one.metavar or None,
             choices=one.choices,
-            read=str if one.choices else _roce(field),
+            read=str if one.choices else partial(check_option, field),
         )
         for field, one in ROCE_OPTIONS.items()
     ),

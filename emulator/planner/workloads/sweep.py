@@ -9,6 +9,7 @@ from functools import partial
 from emulator.errors import PlanError
 from emulator.planner.workloads.collective_loop import CollectiveLoop
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
 
 MAX_SIZES = 10_000
@@ -17,11 +18,19 @@ MAX_SIZES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep over all ranks; `sizes` in bytes as nccl-tests counts them, ascending and distinct."""
+    """A sweep over all ranks; `sizes` in bytes as nccl-tests counts them, ascending and distinct.
+
+    SEND stands for pairs: every rank sends to the next one and receives from the one before, at the same time.
+    """
 
     kind: CommKind
     ranks: int
     sizes: Sequence[int]
+
+    @property
+    def label(self) -> str:
+        """Name of what is swept."""
+        return SEND_RECV if self.kind is CommKind.SEND else self.kind.label
 
     @property
     def loops(self) -> list[CollectiveLoop]:
@@ -70,6 +79,8 @@ def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[in
     """
     if kind is CommKind.BARRIER:
         return [0]
+    if kind is CommKind.SEND and ranks < 2:
+        raise PlanError(f"{SEND_RECV} needs at least 2 ranks")
     requested = {0, *sizes}
     shard = ranks if kind in (CommKind.ALL_GATHER, CommKind.GATHER) else 1
     distinct = sorted({size // shard * shard for size in requested} - {0})
@@ -82,6 +93,8 @@ def listed_sizes(kind: CommKind, *, ranks: int, sizes: Iterable[int]) -> list[in
 
 def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
     """The sweep as a workload without process groups; the k-th collective has the k-th size."""
+    if sweep.kind is CommKind.SEND:
+        return _pairs_workload(sweep)
     loops = sweep.loops
     traffic = tuple(Traffic(GroupRole.WORLD, loop.kind, loop.comm_size, loop.ranks, 1) for loop in loops)
     return SyntheticWorkload(
@@ -92,6 +105,27 @@ def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
         parameters={"collective": sweep.kind.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
         totals=Totals(sweep.ranks, sweep.ranks * len(loops), 0, 0, traffic),
     )
+
+
+def _pairs_workload(sweep: Sweep) -> SyntheticWorkload:
+    kinds = (CommKind.SEND, CommKind.RECV)
+    traffic = tuple(Traffic(GroupRole.WORLD, kind, size, 1, sweep.ranks) for size in sweep.sizes for kind in kinds)
+    return SyntheticWorkload(
+        name=sweep.label,
+        ranks=sweep.ranks,
+        groups={},
+        nodes=partial(_pair_nodes, sweep),
+        parameters={"collective": sweep.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
+        totals=Totals(sweep.ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
+    )
+
+
+def _pair_nodes(sweep: Sweep, rank: int) -> Iterator[WorkNode]:
+    following, previous = (rank + 1) % sweep.ranks, (rank - 1) % sweep.ranks
+    for at, size in enumerate(sweep.sizes):
+        deps = (2 * at - 1, 2 * at) if at else ()
+        yield WorkNode(2 * at + 1, f"send.{size}", deps, kind=CommKind.SEND, size_bytes=size, peer=following)
+        yield WorkNode(2 * at + 2, f"recv.{size}", deps, kind=CommKind.RECV, size_bytes=size, peer=previous)
 
 
 def _nodes(loops: Sequence[CollectiveLoop], rank: int) -> Iterator[WorkNode]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.planner.workloads.synthetic import SyntheticWorkload, Totals
+from emulator.units import NS_PER_US
 
 
 def workload_to_json(workload: SyntheticWorkload, paths: Sequence[Path]) -> dict[str, Any]:
@@ -30,7 +31,8 @@ def _totals(totals: Totals) -> dict[str, Any]:
         "ranks": totals.ranks,
         "nodes": totals.nodes,
         "compute_nodes": totals.compute_nodes,
-        "compute_micros": totals.compute_micros,
+        "compute_ns": totals.compute_micros * NS_PER_US,
+        "compute_micros": totals.compute_micros,  # the name of version 0.1; the next version drops it
         "traffic": [
             {
                 "role": entry.role.value,

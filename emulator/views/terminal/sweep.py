@@ -85,7 +85,7 @@ def _as_nccl_tests(table: SweepTable) -> Iterator[str]:
         for row in table.rows
     ]
     trials = table.trials
-    return nccl_table(rows, label=table.kind.label, warmup=trials.warmup, iterations=trials.included)
+    return nccl_table(rows, label=table.label, warmup=trials.warmup, iterations=trials.included)
 
 
 def _notes(table: SweepTable) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from emulator.control.observations import FlowCounters
 from emulator.statistics.sweep import SweepTable, sweep_table, sweep_to_json
 from emulator.trace.model import CommKind
-from tests.support.runs import collective, write_run
+from tests.support.runs import collective, pair, write_run
 
 
 def swept(tmp_path: Path, **fields: Any) -> SweepTable:
@@ -101,3 +101,18 @@ def test_loss_and_warnings_are_part_of_the_sweep(tmp_path: Path) -> None:
     document = sweep_to_json(table)
     assert document["counters"] == {"packets": 2000, "retransmits": 3, "timeouts": 0}
     assert document["warnings"] == {"the kernel was mean": 2}
+
+
+def test_the_time_of_pairs_is_that_of_the_slowest(tmp_path: Path) -> None:
+    samples = []
+    for iteration, times in ((0, (1000, 3000)), (1, (5000, 2000))):
+        for instance, time in enumerate(times):
+            samples += pair(0, time, instance=instance, iteration=iteration)
+    samples += pair(0, 9000, instance=0, iteration=2)  # the other pair did not complete
+    run = write_run(tmp_path / "run", samples)
+    size = samples[0]["size_bytes"]
+    table = sweep_table(run, kind=CommKind.SEND, ranks=2, sizes=[size, 1 + size])
+    (one,) = table.rows
+    assert (one.iterations, one.time_ns, one.min_ns, one.max_ns) == (2, 4000, 3000, 5000)
+    assert one.busbw_bytes_per_s == one.algbw_bytes_per_s == pytest.approx(size / 4e-6)
+    assert sweep_to_json(table)["collective"] == table.label == "send_recv"

@@ -15,6 +15,7 @@ from tests.support.command import refused
     ("words", "sweep"),
     [
         (["alltoall", "-n", "4"], {"collective": "all_to_all", "ranks": 4}),
+        (["sendrecv", "-n", "4"], {"collective": "send_recv", "ranks": 4}),
         (["all_reduce", "-n", "2", "-b", "1K,4K,1MB"], {"sizes": [1024, 4096, 10**6]}),
         (["all_reduce", "-n", "2", "--sizes", "8"], {"sizes": [8]}),
         (["all_reduce", "-n", "2", "-b", "64MB", "-f", "1.5"], {"min_bytes": 64 * 10**6, "factor": 1.5}),
@@ -42,7 +43,7 @@ def test_warm_up_has_the_letter_of_nccl_tests(capsys: pytest.CaptureFixture[str]
     ("words", "problem"),
     [
         (["allredcue", "-n", "2"], "there is no collective 'allredcue'; did you mean 'all_reduce'?"),
-        (["sendrecv", "-n", "2"], "'sendrecv' is not a collective but a pair of ranks"),
+        (["sendrecv", "-n", "1"], "send_recv needs at least 2 ranks"),
         (["all_reduce", "-n", "2", "-b", "1K,,4K"], "argument -b/--min-bytes: '' is not a size"),
         (["all_reduce", "-n", "2", "-b", "1K,4K", "-e", "1M"], "a list of sizes has no largest size (-e)"),
         (["all_reduce", "-n", "2", "-f", "1"], "argument -f/--factor: '1': write a factor above 1"),

@@ -39,6 +39,8 @@ def test_listed_sizes_are_played_in_ascending_order_and_once() -> None:
     assert listed_sizes(CommKind.REDUCE, ranks=2, sizes=[4096, 1, 4096, 0]) == [1, 4096]
     assert listed_sizes(CommKind.GATHER, ranks=3, sizes=[10, 9, 2]) == [9]
     assert listed_sizes(CommKind.BARRIER, ranks=3, sizes=[10, 9]) == [0]
+    with pytest.raises(PlanError, match="send_recv needs at least 2 ranks"):
+        listed_sizes(CommKind.SEND, ranks=1, sizes=[8])
     with pytest.raises(PlanError, match="reduce of 2 ranks needs at least 1 bytes; the largest size is 0"):
         listed_sizes(CommKind.REDUCE, ranks=2, sizes=[0])
 
@@ -92,3 +94,17 @@ def test_each_size_occurs_once_in_order_one_after_the_other() -> None:
     assert (workload.ranks, workload.groups, workload.name) == (3, {}, "all_gather")
     assert (workload.totals.nodes, workload.totals.compute_nodes) == (9, 0)
     assert sum(entry.total_bytes for entry in workload.totals.traffic) == 3 * (2 + 5 + 10)
+
+
+def test_every_rank_sends_to_the_next_and_receives_from_the_one_before() -> None:
+    workload = sweep_workload(Sweep(CommKind.SEND, 3, [8, 16]))
+    for rank in range(3):
+        nodes = list(workload.nodes(rank))
+        assert [(node.node_id, node.deps, node.kind, node.peer, node.size_bytes) for node in nodes] == [
+            (1, (), CommKind.SEND, (rank + 1) % 3, 8),
+            (2, (), CommKind.RECV, (rank - 1) % 3, 8),
+            (3, (1, 2), CommKind.SEND, (rank + 1) % 3, 16),
+            (4, (1, 2), CommKind.RECV, (rank - 1) % 3, 16),
+        ]
+    assert (workload.name, workload.totals.nodes) == ("send_recv", 12)
+    assert sum(entry.total_bytes for entry in workload.totals.traffic) == 2 * 3 * (8 + 16)

@@ -14,6 +14,7 @@ LOOP = CollectiveLoop(kind=CommKind.ALL_REDUCE, ranks=4, size_bytes=1 << 20, cou
 def test_json_has_the_same_totals_and_the_files() -> None:
     facts = workload_to_json(collective_workload(LOOP), [Path("t.0.et")])
     assert (facts["ranks"], facts["nodes"], facts["compute_nodes"], facts["compute_micros"]) == (4, 24, 12, 120)
+    assert facts["compute_ns"] == 120_000
     assert facts["files"] == ["t.0.et"]
     assert facts["traffic"] == [
         {
