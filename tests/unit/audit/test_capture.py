@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from emulator.audit.capture import Capture
-from emulator.errors import InputError
+from emulator.errors import HostError, InputError
 from tests.support.roce_capture import Conversation, pcap, pcapng
 
 TIME_NS = 1_700_000_000_123_456_789
@@ -130,3 +131,17 @@ def test_a_saved_conversation_is_read_as_it_was(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(5000)
     assert list(Capture(talk.save(tmp_path / "c"))) == list(talk.captured())
+
+
+def test_without_scapy_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scapy.utils", None)
+    with pytest.raises(HostError, match=r"pip install 'charkha\[audit\]'"):
+        list(written(tmp_path / "c", pcap(RECORDS)))
+
+
+def test_a_pcapng_record_without_a_time_has_none(tmp_path: Path) -> None:
+    header = bytearray(pcapng([]))
+    header[40:44] = struct.pack("<I", 65_535)  # scapy needs the snapshot length of the interface here
+    simple = struct.pack("<IIII", 3, 20, 4, 0x64636261) + struct.pack("<I", 20)  # a simple packet block
+    (frame,) = written(tmp_path / "c", bytes(header) + simple)
+    assert (frame.time_ns, frame.data) == (None, b"abcd")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -12,8 +14,9 @@ import pytest
 from agents.transports.base import Address
 from agents.transports.roce.channel import Agenda
 from agents.transports.roce.connection_id import FIRST_QPN
-from agents.transports.roce.context import make_context
+from agents.transports.roce.context import Context, make_context
 from agents.transports.roce.endpoint import RoceEndpoint
+from agents.transports.roce.port import PortPacer
 from agents.transports.roce.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
 from emulator.roce.constants import UDP_PORT
@@ -145,13 +148,23 @@ class Rank:
 
 
 class World:
-    """Two ranks in different processes."""
+    """Two ranks.
 
-    def __init__(self, *, connects: bool = True, **options: Any) -> None:
-        self.network = Network()
-        self.options = RoceOptions(path_mtu=PATH_MTU, **options)
-        self.ranks, self.passes, self.contexts = [Rank(), Rank()], [Passes(), Passes()], []
+    Args:
+        connects: connect both ranks at once.
+        is_local: both ranks are in the same process.
+        port_bps: rate of the port of each rank; 0: no pacing.
+        options: of the transport.
+    """
+
+    def __init__(self, *, connects: bool = True, is_local: bool = False, port_bps: int = 0, **options: Any) -> None:
+        self.network, self.clock = Network(), VirtualClock(time.monotonic_ns())
+        self.options, self.port_bps = RoceOptions(path_mtu=PATH_MTU, **options), port_bps
+        one = Passes()
+        self.ranks, self.passes = [Rank(), Rank()], [one, one if is_local else Passes()]
+        self.contexts: list[Context] = []
         self.ends: list[RoceEndpoint] = []
+        self.local: dict[int, RoceEndpoint] | None = {} if is_local else None
         for number in range(2):
             self._add(number)
         for end, rank in zip(self.ends, self.ranks, strict=True):
@@ -165,12 +178,25 @@ class World:
     def _add(self, number: int) -> None:
         senders = cast(Any, MemorySenders(self.network))
         context = make_context(
-            options=self.options, clock=VirtualClock(), senders=senders, seed=1, rkey=7, payload_seed=None
+            options=self.options, clock=self.clock, senders=senders, seed=1, rkey=7, payload_seed=None
         )
+        if self.local is not None and self.contexts:
+            context = self.contexts[0]
         self.contexts.append(context)
         listener = cast(Any, MemoryListener(self.network, HOSTS[number], 100 + number))
-        passes = cast(Any, self.passes[number])
-        self.ends.append(RoceEndpoint(number, listener, context, passes, local={}, message_bytes=4 * PATH_MTU))
+        port = PortPacer(self.clock, rate_bps=self.port_bps, path_mtu=PATH_MTU, is_v6=False) if self.port_bps else None
+        end = RoceEndpoint(
+            number,
+            listener,
+            context,
+            cast(Any, self.passes[number]),
+            local={} if self.local is None else self.local,
+            message_bytes=4 * PATH_MTU,
+            port=port,
+        )
+        self.ends.append(end)
+        if self.local is not None:
+            self.local[number] = end
 
     def run(self) -> None:
         """Deliver everything until nothing happens any more."""
@@ -185,6 +211,8 @@ class World:
             if self.network.datagrams == before and not any(self.network.queues.values()):
                 for passes in self.passes:
                     passes.agenda.reply()
+                if self.network.datagrams == before:
+                    self.clock.run()
                 if self.network.datagrams == before:
                     return
 
@@ -209,6 +237,53 @@ def test_a_transfer_of_any_size_arrives_and_is_acknowledged(size: int, qps: int)
     assert world.ranks[1].arrivals == [(0, 7, size)]
     assert world.ranks[0].acknowledgements == [(1, 7)]
     assert world.ends[0].acknowledged_bytes == size
+
+
+@pytest.mark.parametrize("payload", ["constant", "random"])
+@pytest.mark.parametrize("size", [0, 1, 5 * PATH_MTU, 3000 * PATH_MTU + 7])
+def test_transfers_between_ranks_of_one_process_arrive_in_turns(size: int, payload: str) -> None:
+    world = World(is_local=True, payload=payload)
+    world.send((7, size), (8, 1))
+    assert sorted(world.ranks[1].arrivals) == [(0, 7, size), (0, 8, 1)]
+    assert sorted(world.ranks[0].acknowledgements) == [(1, 7), (1, 8)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 200 * PATH_MTU + 7])
+def test_transfers_arrive_through_a_paced_port(size: int) -> None:
+    world = World(port_bps=100_000_000)
+    world.send((7, size), (8, 0))
+    assert sorted(world.ranks[1].arrivals) == [(0, 7, size), (0, 8, 0)]
+    assert sorted(world.ranks[0].acknowledgements) == [(1, 7), (1, 8)]
+
+
+def test_a_paced_port_spreads_a_transfer_over_time() -> None:
+    world = World(port_bps=100_000_000)
+    world.send((6, 1))
+    before = world.clock.now()
+    world.send((7, 1000 * PATH_MTU))
+    took_ns = world.clock.now() - before
+    assert took_ns > 0.8 * 1000 * PATH_MTU * 8 * 10  # 10 ns per bit
+
+
+def test_a_flow_rate_spreads_a_transfer_over_time() -> None:
+    world = World(flow_rate_bps=100_000_000)
+    world.send((6, 1))
+    before = world.clock.now()
+    world.send((7, 1000 * PATH_MTU))
+    assert world.ranks[1].arrivals[1:] == [(0, 7, 1000 * PATH_MTU)]
+    assert world.clock.now() - before > 0.8 * 1000 * PATH_MTU * 8 * 10
+
+
+def test_a_send_that_fails_is_a_failure_of_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> bool:
+        raise OSError(errno.EMSGSIZE, "Message too long")
+
+    monkeypatch.setattr(MemorySender, "send", refuse)
+    world = World()
+    world.send((7, 10 * PATH_MTU))
+    assert world.ranks[0].failures == [
+        (1, f"packets of path MTU {PATH_MTU} do not fit the interface: choose a smaller --path-mtu")
+    ]
 
 
 def test_transfers_of_a_batch_arrive_in_order() -> None:
