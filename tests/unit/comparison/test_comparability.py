@@ -143,3 +143,36 @@ def test_classes_where_the_tester_is_the_limit_are_noted() -> None:
     found = check_comparability([group("a", limited), group("b", runs[1:4:2])])
     assert found.refused == []
     assert found.notes[0].endswith("in all_reduce, 2 ranks, 4 KiB, direct")
+
+
+def test_long_values_are_cut_around_the_place_where_they_differ() -> None:
+    first, second = "x" * 100 + "a" + "y" * 100, "x" * 100 + "b" + "y" * 100
+    runs = [
+        changed(run, {"trace": TRACE, "topology": TOPOLOGY, "parameters": PARAMETERS, "versions": {"charkha": version}})
+        for run, version in zip(recorded("paced")[:2], (first, second), strict=True)
+    ]
+    (cut,) = check_comparability([group("a", runs[:1]), group("b", runs[1:])]).refused
+    assert "…" + "x" * 20 + "a" + "y" * 39 + "… in a" in str(cut)
+
+
+def at(run: MeasuredRun, hour: int) -> MeasuredRun:
+    return changed(run, {"created": f"2026-01-02T{hour:02}:00:00+00:00"})
+
+
+@pytest.mark.parametrize(("hours", "is_noted"), [((0, 1, 2), True), ((0, 1, 9), False), ((8, 9, 10), True)])
+def test_groups_that_do_not_overlap_in_time_are_noted(hours: tuple[int, ...], is_noted: bool) -> None:
+    known = recorded("paced")
+    first = [at(run, hour) for run, hour in zip(known[:3], hours, strict=True)]
+    second = [at(run, hour) for run, hour in zip(known[3:6], (5, 6, 7), strict=True)]
+    notes = check_comparability([group("a", first), group("b", second)]).notes
+    assert any("one after the other" in note for note in notes) is is_noted
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "in 1 class payload"), (2, "in 2 classes payload")])
+def test_payload_that_arrived_early_is_noted(count: int, words: str) -> None:
+    one, two = recorded("paced")[:2]
+    keys = sorted(one.measurements.classes)[:count]
+    classes = {key: replace(times, early=int(key in keys)) for key, times in one.measurements.classes.items()}
+    early = replace(one, measurements=replace(one.measurements, classes=classes))
+    notes = check_comparability([group("a", [early]), group("b", [two])]).notes
+    assert any(note.startswith(words) for note in notes)
