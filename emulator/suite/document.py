@@ -225,13 +225,15 @@ class _Reader:
         if section is None:
             return None
         place = ("cases", self._at, "search")
-        quantity: Quantity = "rate" if section.rate is not None else "size"
         limits = section.rate or section.size
         if limits is None or (section.rate and section.size):
             raise self._document.error("needs exactly one of rate and size", place)
+        quantity: Quantity = "rate" if section.rate is not None else "size"
         if quantity == "size" and experiment.job.sweep is None:
             raise self._document.error("sizes are searched with a sweep (spec.job.sweep)", place)
-        parse = parse_rate if quantity == "rate" else parse_size
+        if quantity == "rate" and all(str(one).endswith("%") for one in limits):
+            quantity = "share"
+        parse = {"rate": parse_rate, "share": _parse_share, "size": parse_size}[quantity]
         try:
             low, high = (parse(str(one)) for one in limits)
             least = low if section.at_least is None else parse(str(section.at_least))
@@ -247,6 +249,16 @@ class _Reader:
         own = ("cases", self._at, "spec")
         place = own if _has(self._case.spec, key) or not _has(self._file.defaults, key) else ("defaults",)
         return self._document.error(f"case {self._case.name}: {problem}", (*place, *key) if key else own[:2])
+
+
+def _parse_share(text: str) -> int:
+    """A share of the rate of a port, `95 %`, in hundredths of a percent.
+
+    Raises:
+        ValueError: not a percentage up to 100.
+    """
+    share = 1.0 if text.removesuffix("%").strip() == "100" else parse_fraction(text)
+    return round(share * 10_000)
 
 
 def _has(part: Any, key: tuple[str | int, ...]) -> bool:

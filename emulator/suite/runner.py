@@ -41,11 +41,14 @@ from emulator.suite.record import (
 )
 from emulator.suite.search import Search
 from emulator.suite.search_record import search_record
+from emulator.topology.load import load_topology
 from emulator.verdict.judge import Outcome
 
 SUITES = Path("suites")
 """Default root of the folders of suites."""
 _LOCK = ".lock"
+SHARES = 10_000
+"""Shares of the rate of a port are counted in hundredths of a percent."""
 
 PlayOne = Callable[[Experiment, Path], Run]
 """Plays one run into a folder."""
@@ -100,8 +103,11 @@ def play_suite(
     with _claimed(root):
         record = _begin(suite, root)
         yield record
-        for number, case in enumerate(suite.cases, 1):
-            player = _CasePlayer(case, root, play_one, partial(on_run, number, case))
+        players = [
+            _CasePlayer(case, root, play_one, partial(on_run, number, case))
+            for number, case in enumerate(suite.cases, 1)
+        ]
+        for player in players:
             record = record.with_case(player.play())
             write_record(record, root)
             yield record
@@ -154,6 +160,8 @@ class _CasePlayer:
     def __init__(self, case: Case, root: Path, play_one: PlayOne, on_run: Callable[[Path], None]) -> None:
         self._case, self._root, self._play_one, self._on_run = case, root, play_one, on_run
         self._rules_file = root / f"{case.name}.rules.yaml"
+        is_share = case.search is not None and case.search.quantity == "share"
+        self._port_bps = slowest_port_bps(case) if is_share else 0
 
     def play(self) -> CaseRecord:
         write_text(self._rules_file, self._case.rules_text)
@@ -194,9 +202,29 @@ class _CasePlayer:
         plain, search = self._case.experiment.to_plain(), self._case.search
         job, observe = plain["jobs"][0], plain.get("observe", {})
         part = {**plain, "job": job, "observe": {**observe, "expect": str(self._rules_file)}}
-        if search is not None and search.quantity == "rate":
-            part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{load}bit"}}}})
+        if search is not None and load is not None and search.quantity != "size":
+            rate_bps = load if search.quantity == "rate" else load * self._port_bps // SHARES
+            part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{rate_bps}bit"}}}})
         elif search is not None:
             sweep = {name: job["sweep"][name] for name in ("collective", "ranks")}
             part["job"] = {**job, "sweep": {**sweep, "sizes": [load]}}
         return build_experiment(part)
+
+
+def slowest_port_bps(case: Case) -> int:
+    """The rate of the slowest port of a case, bit/s.
+
+    Raises:
+        InputError: the topology gives no rates.
+    """
+    experiment = case.experiment
+    job, network = experiment.job, experiment.network
+    ranks = job.sweep.ranks if job.sweep is not None else (job.trace and job.trace.ranks) or 1
+    rates = []
+    if network.topology is not None:
+        topology = load_topology(Path(network.topology), ranks=ranks, allow_networks=network.allow_networks)
+        rates = [topology.rate_bps(rank) for rank in range(ranks)]
+    known = [rate for rate in rates if rate]
+    if not known:
+        raise InputError(f"case {case.name}: searches a share of the ports' rate: it needs a --topology with rates")
+    return min(known)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Quantity = Literal["rate", "size"]
+Quantity = Literal["rate", "share", "size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class Search:
     """Finds the highest load at which every trial passes.
 
     Attributes:
-        quantity: what the load is: `rate`, the rate cap of every port in bit/s, or `size`, that of the sweep in bytes.
+        quantity: what the load is: `rate`, the rate cap of every port in bit/s; `share`, the same in hundredths of a
+            percent of the rate of the slowest port; or `size`, that of the sweep in bytes.
         low, high: the range of loads.
         resolution: stop when the bounds differ by this share of `high` or less.
         trials: number of runs at each load; all of them must pass.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from emulator.suite.document import Case
 from emulator.suite.record import CaseRecord, RunRecord
 from emulator.suite.search import Search
-from emulator.suite.table import BITS_PER_S, load_text
+from emulator.suite.table import BITS_PER_S, BYTES, SHARE, load_text
 from emulator.verdict.judge import Outcome, gravest
 
-UNITS = {"rate": BITS_PER_S, "size": "By"}
+UNITS = {"rate": BITS_PER_S, "share": SHARE, "size": BYTES}
+_NAMES = {"rate": "rate", "share": "share of the port's rate", "size": "size"}
 
 
 def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> CaseRecord:
@@ -37,14 +38,14 @@ def search_record(case: Case, search: Search, runs: Sequence[RunRecord]) -> Case
 
 
 def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[RunRecord]) -> str:
-    unit = UNITS[search.quantity]
+    name, unit = _NAMES[search.quantity], UNITS[search.quantity]
     low, high = (load_text(load, unit) for load in (search.low, search.high))
     if found is None:
-        text = f"no {search.quantity} from {low} to {high} passes"
+        text = f"no {name} from {low} to {high} passes"
     elif found == search.high:
-        text = f"the highest {search.quantity} of the range, {high}, passes"
+        text = f"the highest {name} of the range, {high}, passes"
     else:
-        text = f"highest {search.quantity} that passes is {load_text(found, unit)}"
+        text = f"highest {name} that passes is {load_text(found, unit)}"
     if failed is None:
         return text
     run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)

@@ -18,20 +18,24 @@ from emulator.views.verdict_columns import STYLES
 from emulator.views.verdict_text import metric_cell
 from emulator.visible import visible
 
-BITS_PER_S = "bit/s"
+BITS_PER_S, BYTES, SHARE = "bit/s", "By", "0.01 %"
+"""Units of loads."""
 
 
 def deciding_cell(one: CaseRecord) -> str:
     """The figure that decides a case, with its unit; a dash if nothing was measured."""
     if one.unit is None:
         return NONE
-    return load_text(one.value, one.unit) if one.unit == BITS_PER_S else metric_cell(one.value, Unit(one.unit))
+    is_load = one.unit in (BITS_PER_S, SHARE)
+    return load_text(one.value, one.unit) if is_load else metric_cell(one.value, Unit(one.unit))
 
 
 def load_text(load: float | None, unit: str | None) -> str:
-    """A load of a search: `381.2 Mbit/s`, `4 MiB`."""
+    """A load of a search: `381.2 Mbit/s`, `95.5 %`, `4 MiB`."""
     if load is None:
         return NONE
+    if unit == SHARE:
+        return f"{load / 100:g} %"
     return link_rate_cell(load) if unit == BITS_PER_S else format_size(round(load))
 
 

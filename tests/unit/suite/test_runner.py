@@ -14,6 +14,7 @@ from emulator.run_folder.writer import RunWriter
 from emulator.suite.document import Suite, read_suite
 from emulator.suite.record import RECORD, SuiteRecord, read_record
 from emulator.suite.runner import latest_folder, new_folder, play_suite
+from emulator.suite.table import deciding_cell
 from emulator.verdict.judge import Outcome
 from tests.support.runs import collective, manifest, ranks, write_run
 
@@ -246,3 +247,24 @@ def test_folders_are_named_after_time_and_suite(tmp_path: Path, monkeypatch: pyt
     (Path("suites") / "20260103-000000-three").mkdir()
     assert latest_folder("three").name == "20260102-000000-three"
     assert (latest_folder("three") / RECORD).is_file()
+
+
+def test_a_share_is_that_of_the_rate_of_the_slowest_port(tmp_path: Path) -> None:
+    text = SEARCH.replace("100Mbit, 1Gbit", "10 %, 100 %").replace("trials: 2", "trials: 1")
+    text = text.replace("defaults: {", "defaults: {network: {topology: two-hosts-switch}, ")
+    play = LossyAbove()
+    play.limit = 960_000_000
+    (case,) = run(suite(tmp_path, text), tmp_path / "out", play).cases
+    assert play.folders == ["10000-1", "1000-1", "5500-1", "7750-1", "8875-1", "9437-1"]
+    rates = [experiment.network.transport.options["rate_cap_bps"] for _, experiment in play.played]
+    assert rates[:3] == ["1000000000bit", "100000000bit", "550000000bit"]
+    assert case.text.startswith("highest share of the port's rate that passes is 94.37 % (at 100 %: jct is 2 ms")
+    assert deciding_cell(case) == "94.37 %"
+
+
+def test_a_share_without_a_rate_is_refused_before_the_first_case(tmp_path: Path) -> None:
+    text = HEAD + "  - {name: a}\n  - {name: b, search: {rate: [10 %, 100 %]}}\n"
+    play = Player()
+    with pytest.raises(InputError, match="case b: searches a share of the ports' rate: it needs a --topology"):
+        run(suite(tmp_path, text), tmp_path / "out", play)
+    assert not play.played
