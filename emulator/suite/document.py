@@ -18,7 +18,7 @@ from emulator.experiment.document import relative_to
 from emulator.experiment.parts import Part, build_experiment, merge
 from emulator.experiment.resolve import overrides_of
 from emulator.experiment.spec import Experiment
-from emulator.schema import SchemaProblem, Section, decode, json_schema
+from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
 from emulator.suggestions import did_you_mean
 from emulator.suite.search import Quantity, Search
 from emulator.topology.document import Document, read_document
@@ -52,13 +52,16 @@ class CaseSection(Section, frozen=True, kw_only=True):
 
 
 class ClauseSection(Section, frozen=True, kw_only=True):
-    """A clause of the source: which cases carry it out, or why it is not met."""
+    """A clause of the source: the cases that carry it out, or why it is always met, or never."""
 
     clause: str
     title: str
-    cases: tuple[str, ...] = ()
-    not_met: str | None = None
+    cases: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     met: str | None = None
+    not_met: str | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "cases", "met", "not_met")
 
 
 class SuiteFile(Section, frozen=True, kw_only=True):
@@ -165,8 +168,8 @@ def read_suite(path: Path, *, over: Mapping[str, Any] | None = None) -> Suite:
         if name in names[:at]:
             raise document.error(f"there are two cases {name!r}", ("cases", at, "name"))
     for at, clause in enumerate(file.clauses):
-        for name in clause.cases:
-            document.require(name, names, "case", ("clauses", at, "cases"))
+        for number, name in enumerate(clause.cases or ()):
+            document.require(name, names, "case", ("clauses", at, "cases", number))
     return Suite(file.name, file.description, file.source, file.not_covered, cases, file.clauses)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from emulator.suite.conformance import conformance
+from emulator.suite.document import ClauseSection
 from emulator.suite.record import CaseRecord, Check, RunRecord, SuiteRecord
 from emulator.suite.table import RESULTS, load_text
 from emulator.verdict.judge import Outcome
@@ -24,8 +26,13 @@ _CHECKS: tuple[Column[Check], ...] = (
 _TRIALS = ("load", "outcome", "why", "run folder")
 
 
-def suite_page(record: SuiteRecord) -> Page:
-    """The page."""
+def suite_page(record: SuiteRecord, clauses: Sequence[ClauseSection] = ()) -> Page:
+    """The page.
+
+    Args:
+        record: the result.
+        clauses: of the document that the suite follows.
+    """
     firmware = sorted({run.firmware for case in record.cases for run in case.runs if run.firmware})
     labels = [record.started[:16].replace("T", " "), record.topology or "", *firmware]
     return Page(
@@ -34,7 +41,7 @@ def suite_page(record: SuiteRecord) -> Page:
         sentence=_sentence(record),
         labels=[one for one in labels if one],
         warnings=[f"{record.left} of {count_of(record.planned, 'case')} were not played."] if record.left else [],
-        sections=[_overview(record), *map(_case, record.cases), *_method(record)],
+        sections=[_overview(record), *_clauses(clauses, record), *map(_case, record.cases), *_method(record)],
         footer="Written by charkha suite. The folder of each case is a run folder with its own data.",
         answer=Answer(record.outcome.value, record.text, TONES.get(record.outcome, "open")),
     )
@@ -53,6 +60,13 @@ def _sentence_case(text: str) -> str:
 
 def _overview(record: SuiteRecord) -> Section:
     return Section("cases", "Cases", [table_of("results", "Results", RESULTS, record.cases)], is_wide=True)
+
+
+def _clauses(clauses: Sequence[ClauseSection], record: SuiteRecord) -> Iterator[Section]:
+    if clauses:
+        rows = [list(one) for one in conformance(clauses, record)]
+        headers = [Header(name, is_number=False) for name in ("clause", "requirement", "status", "why")]
+        yield Section("conformance", "Conformance", [Table("clauses", record.source, headers, rows)], is_wide=True)
 
 
 def _case(one: CaseRecord) -> Section:

@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
             record = so_far
     finally:
         if record is not None:
-            write_reports(record, root)
+            write_reports(suite, record, root)
             print_json(record.to_plain()) if args.json else print_tables(*render_result(record, root))
     return so_far.outcome.exit_code
 
