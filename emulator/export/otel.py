@@ -121,12 +121,13 @@ def _known(points: Iterable[tuple[Attributes, float | None]]) -> list[tuple[Attr
 
 
 def _class_attributes(one: ClassSummary) -> dict[str, str | int]:
-    return {
+    attributes: dict[str, str | int] = {
         "collective": one.collective,
         "group_size": one.members,
         "size_bytes": one.size_bytes,
         "algorithm": one.algorithm,
     }
+    return attributes | {"where": one.where} if one.where else attributes
 
 
 def _metrics_data(manifest: Manifest, measured: Iterable[Measure]) -> MetricsData:

@@ -6,8 +6,7 @@ post, and those with a time of zero or less, are counted but have none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from emulator.statistics.table_columns import UNKNOWN
 from emulator.statistics.tester_model import TESTER_LIMITED_PERCENT, TesterShare
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
-
-BETWEEN_HOSTS, IN_A_HOST = "between hosts", "in a host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class ClassSummary:
         traced_ns: median over collectives of the shortest duration that the trace recorded for a member.
         bw_ratio: measured bandwidth / traced bandwidth, at the median.
         slowest_to_mean: completion of the slowest member / mean over the members, from the last post on; median.
-        where: BETWEEN_HOSTS or IN_A_HOST; "" if it is not known. A class with both has two rows.
+        where: between hosts or in a host, see ClassKey.
         tester_percent: 100 x time that the calibrated tester needs by itself / measured, at the median.
     """
 
@@ -67,7 +64,7 @@ class ClassSummary:
     @property
     def key(self) -> ClassKey:
         """Its class."""
-        return ClassKey(self.collective, self.members, self.size_bytes, self.algorithm)
+        return ClassKey(self.collective, self.members, self.size_bytes, self.algorithm, self.where)
 
     @property
     def is_tester_limited(self) -> bool | None:
@@ -81,7 +78,7 @@ class ClassSummary:
 
 
 def summarise_classes(
-    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None, has_hosts: bool = False
+    merged: MergedSamples, *, scaled_by: float = 1.0, tester: TesterShare | None = None
 ) -> tuple[ClassSummary, ...]:
     """The classes of a run, the one that takes most time first.
 
@@ -89,24 +86,9 @@ def summarise_classes(
         merged: measurements of iterations that count.
         scaled_by: played sizes over sizes of the trace.
         tester: share of the calibrated tester in these measurements.
-        has_hosts: `merged` knows which measurements are between hosts.
     """
-    rows = [
-        replace(_summarise(key, merged, chosen, scaled_by, tester), where=where)
-        for key, together in class_rows(merged)
-        for where, chosen in _by_place(merged, together, has_hosts=has_hosts)
-    ]
+    rows = [_summarise(key, merged, chosen, scaled_by, tester) for key, chosen in class_rows(merged)]
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.members, row.size_bytes)))
-
-
-def _by_place(merged: MergedSamples, rows: IntArray, *, has_hosts: bool) -> Iterator[tuple[str, IntArray]]:
-    if not has_hosts:
-        yield "", rows
-        return
-    between = merged.between_hosts[rows]
-    for where, chosen in ((BETWEEN_HOSTS, rows[between]), (IN_A_HOST, rows[~between])):
-        if len(chosen):
-            yield where, chosen
 
 
 def bandwidth(size_bytes: int, duration_ns: float | None) -> float | None:
@@ -143,6 +125,7 @@ def _summarise(
         traced_ns=_median_traced(merged, rows),
         bw_ratio=None if ratio is None else ratio * scaled_by,
         slowest_to_mean=_slowest_to_mean(merged, rows),
+        where=key.where,
         tester_percent=None if tester is None else tester.percent(rows, kind=kind, algorithm=key.algorithm),
     )
 

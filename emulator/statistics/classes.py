@@ -13,6 +13,7 @@ from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind, IntArray, Workload
 from emulator.units import format_size
 
+BETWEEN_HOSTS, IN_A_HOST = "between hosts", "in a host"
 JCT = "jct"
 """Name of the class of whole iterations (job completion time)."""
 
@@ -26,17 +27,19 @@ class ClassKey:
         members: ranks in the group; all ranks for JCT.
         size_bytes: as nccl-tests counts it.
         algorithm: "" for pairs and JCT.
+        where: BETWEEN_HOSTS or IN_A_HOST; "" for JCT, and if it is not known.
     """
 
     collective: str
     members: int
     size_bytes: int = 0
     algorithm: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
         if self.collective == JCT:
             return "iteration (JCT)"
-        parts = [self.collective, f"{self.members} ranks", format_size(self.size_bytes), self.algorithm]
+        parts = [self.collective, f"{self.members} ranks", format_size(self.size_bytes), self.algorithm, self.where]
         return ", ".join(filter(None, parts))
 
     @property
@@ -48,20 +51,21 @@ class ClassKey:
 
 
 def class_rows(merged: MergedSamples) -> Iterator[tuple[ClassKey, IntArray]]:
-    """Each class with its rows of `merged`, by kind, group size, size and algorithm."""
+    """Each class with its rows of `merged`, by kind, group size, size, algorithm and place."""
     if not len(merged):
         return
-    keys = np.stack([merged.kind, merged.members, merged.size_bytes, merged.algorithm], axis=1)
+    keys = np.stack([merged.kind, merged.members, merged.size_bytes, merged.algorithm, merged.between_hosts], axis=1)
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(which.ravel()))
-    for (number, members, size_bytes, algorithm), rows in zip(
+    for (number, members, size_bytes, algorithm, is_between), rows in zip(
         distinct.tolist(), np.split(order, ends[:-1]), strict=True
     ):
         kind = CommKind(number)
         label = SEND_RECV if kind is CommKind.SEND else kind.label
         size_bytes = nccl_size(kind, size_bytes=size_bytes, members=members)
-        yield ClassKey(label, members, size_bytes, merged.algorithms[algorithm]), rows
+        where = (BETWEEN_HOSTS if is_between else IN_A_HOST) if merged.has_hosts else ""
+        yield ClassKey(label, members, size_bytes, merged.algorithms[algorithm], where), rows
 
 
 def count_classes(workload: Workload) -> int:

@@ -56,6 +56,7 @@ class MergedSamples:
         ideal_ns: ideal time from the plan; UNKNOWN without one.
         algorithms: names.
         incomplete: measurements left out because a member did not report.
+        has_hosts: `between_hosts` is known.
     """
 
     iteration: IntArray
@@ -74,6 +75,7 @@ class MergedSamples:
     ideal_ns: IntArray
     algorithms: tuple[str, ...]
     incomplete: int
+    has_hosts: bool = False
 
     def __len__(self) -> int:
         return len(self.cct_ns)
@@ -115,7 +117,8 @@ def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
         "ideal_ns": blocks.largest("ideal_ns"),
     }
     kept: dict[str, Any] = {name: column[complete] for name, column in merged.items()}
-    return MergedSamples(**kept, algorithms=blocks.algorithms, incomplete=int(np.count_nonzero(~complete)))
+    incomplete = int(np.count_nonzero(~complete))
+    return MergedSamples(**kept, algorithms=blocks.algorithms, incomplete=incomplete, has_hosts=bool(len(hosts)))
 
 
 class _Blocks:

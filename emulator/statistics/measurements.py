@@ -14,6 +14,7 @@ from emulator.statistics.collectives import MERGE_COLUMNS, merge
 from emulator.statistics.descriptive import percentile
 from emulator.statistics.iterations import iteration_durations
 from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.network_traffic import hosts_of_ranks
 from emulator.trace.model import IntArray
 
 
@@ -55,7 +56,7 @@ def measurements(run: Run) -> Measurements:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS))
+    merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest))
     classes: dict[ClassKey, Times] = {}
     durations = iteration_durations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
     if durations:

@@ -106,8 +106,7 @@ def summarise(run: Run) -> RunSummary:
     """
     manifest = run.manifest
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
-    hosts = hosts_of_ranks(manifest)
-    merged = merge(samples, hosts)
+    merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
     tester = None if model is None else TesterShare.of(model, samples, merged)
@@ -119,7 +118,7 @@ def summarise(run: Run) -> RunSummary:
         ranks=manifest.trace.ranks,
         scaling=manifest.scaling,
         trials=manifest.trials,
-        classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester, has_hosts=bool(hosts)),
+        classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester),
         iteration=iteration,
         totals=_totals(run, samples, merged, iteration),
         tester=_tester_facts(manifest),

@@ -48,7 +48,8 @@ def describe_subject(subject: Subject) -> str:
     if isinstance(subject, str):
         return f" of {subject}"
     size = format_size(subject.size_bytes)
-    return f" of {subject.collective} {subject.members} ranks {size} {subject.algorithm}".rstrip()
+    words = [subject.collective, f"{subject.members} ranks", size, subject.algorithm, subject.where]
+    return f" of {' '.join(filter(None, words))}"
 
 
 def metric_cell(value: float | None, unit: Unit) -> str:

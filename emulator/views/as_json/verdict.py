@@ -34,6 +34,7 @@ def _check(one: Finding) -> dict[str, Any]:
             "members": subject.members,
             "size_bytes": subject.size_bytes,
             "algorithm": subject.algorithm,
+            "where": subject.where,
         },
         "value": one.value,
         "bound": bound.kind,

@@ -66,7 +66,9 @@ def _run_case(summary: RunSummary) -> TestCase:
 
 
 def _class_case(one: ClassSummary, summary: RunSummary) -> TestCase:
-    name = f"{one.collective} {one.members} ranks {one.size_bytes} B {one.algorithm}".rstrip()
+    name = (
+        f"{one.collective} {one.members} ranks {one.size_bytes} B {one.algorithm}".rstrip() + f" {one.where}".rstrip()
+    )
     seconds = one.cct_p50_ns / NS_PER_S if one.cct_p50_ns is not None else None
     case = TestCase(name, f"charkha.{one.collective}", seconds)
     add_properties(case, dataclasses.asdict(one) | {"scale_bytes": summary.scaling.bytes})

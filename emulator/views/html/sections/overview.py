@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emulator.run_folder.manifest import ABORTED, Manifest
-from emulator.statistics.class_summary import IN_A_HOST, ClassSummary
+from emulator.statistics.class_summary import ClassSummary
+from emulator.statistics.classes import IN_A_HOST
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.network_traffic import NetworkTraffic
 from emulator.transports.registry import REGISTRY
