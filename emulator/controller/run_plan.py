@@ -1,4 +1,4 @@
-"""A run as the controller carries it out: what goes in, and what is known at its end besides the samples."""
+"""Input of a session, and what it knows at the end in addition to the samples."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class RunPlan:
         node_ids: per rank, uint64, shape (n,): node ids by position of its program.
         hosts: per rank, the numeric IP address it plays at.
         ranks_of: agent name → ranks it plays.
-        local: agents that are started on this host; all others dial in.
-        interfaces: per rank, the name of its host's interface; empty if nobody needs it.
-        port_shares: per rank, what its agent has to know of its port; empty if nothing is paced.
+        local: agents to start on this host; all others dial in.
+        interfaces: per rank, the name of its host's interface; empty if not needed.
+        port_shares: per rank, the share of its port; empty if nothing is paced.
         networks: agent → prefixes of ranks elsewhere on its own link.
-        listening: where agents dial in besides the local ones.
-        join_timeout_s: agents that are not there by then end the run.
-        exec_prefixes: local agent → a command that becomes it, put before it.
+        listening: where remote agents dial in.
+        join_timeout_s: the run ends if an agent has not joined by then.
+        exec_prefixes: local agent → words before its command, for example to enter a namespace.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
     """
@@ -64,7 +64,7 @@ class RunPlan:
 
 @dataclass(slots=True)
 class AgentFacts:
-    """What an agent said about itself, first and last; `nics` carry its ranks' addresses."""
+    """What an agent reported about itself when it joined and at the end; `nics` carry the addresses of its ranks."""
 
     hello: control.Hello
     nics: Sequence[NicFacts] = ()
@@ -77,11 +77,11 @@ class AgentFacts:
 
 @dataclass(slots=True)
 class SessionOutcome:
-    """What is known when the run is over besides the completions."""
+    """What is known at the end of a run in addition to the completions."""
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)
-    """Of agents that have another clock than this host."""
+    """Of agents whose clock is not that of this host."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Agent → iteration → what was taken off its stamps when they came, as far as its clock was known then."""
+    """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""

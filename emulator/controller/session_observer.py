@@ -1,4 +1,4 @@
-"""Who follows a session."""
+"""Interface of observers of a session."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from emulator.control.observations import Completions, ComputeSpans, RankSummary
 
 
 class SessionObserver(Protocol):
-    """Follows a session; called on its thread."""
+    """Receives the events of a session, on its thread."""
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """These agents have not joined yet."""
         ...
 
     def iteration_started(self, iteration: int) -> None:
-        """All agents were told to begin."""
+        """All agents received the start of the iteration."""
         ...
 
     def completed(self, completions: Completions) -> None:
@@ -36,5 +36,5 @@ class SessionObserver(Protocol):
         ...
 
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
-        """An agent gave a sign of life: its payload and completed nodes since the run began."""
+        """An agent reported its payload and completed nodes since the run began."""
         ...

@@ -1,4 +1,4 @@
-"""Stamps of a finished run onto one clock: what was known of an agent's clock at the end replaces what was then."""
+"""Time stamps of a finished run on one clock: the final estimates of the clock offsets replace the first ones."""
 
 from __future__ import annotations
 

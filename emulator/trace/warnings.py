@@ -1,4 +1,4 @@
-"""Names of what is odd in a trace but playable; docs/traces.md has a sentence on each."""
+"""Names of warnings: unusual in a trace, but playable. docs/traces.md explains each."""
 
 from __future__ import annotations
 
