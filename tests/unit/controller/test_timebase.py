@@ -7,7 +7,7 @@ from emulator.controller.timebase import ONE_CLOCK, SEVERAL_CLOCKS, describe_clo
 
 
 def estimate(offset_ns: int, *, error_ns: int) -> ClockEstimate:
-    return ClockEstimate((Offset(0, offset_ns),), error_ns)
+    return ClockEstimate((Offset(0, offset_ns, error_ns),), error_ns)
 
 
 def test_agents_that_share_the_controllers_clock_need_no_correction() -> None:
