@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.trace.model import IntArray
+from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
 
 GOOD = 0.10
-"""Largest relative residual of a fit that may be called good."""
+"""Largest relative residual of a good fit."""
+PARAMETERS = 2
+"""Latency and bandwidth: so many classes are met exactly by any fit and prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,15 @@ class Observation:
     """A class of collectives with its median time.
 
     Attributes:
-        label: for people.
-        messages: that follow one another.
+        label: name of the class, for people.
+        messages: messages that follow one another.
         port_bytes: payload on the busiest port.
         cct_ns: median.
-        samples: measurements behind it.
+        samples: number of measurements.
+        collective: kind of communication; a send is a pair.
+        members: ranks in the group.
+        comm_size: bytes, as Chakra counts them.
+        algorithm: as played.
     """
 
     label: str
@@ -36,15 +42,19 @@ class Observation:
     port_bytes: int
     cct_ns: int
     samples: int
+    collective: CommKind = CommKind.SEND
+    members: int = 2
+    comm_size: int = 0
+    algorithm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedPoint:
-    """An observation and what the fit says of it.
+    """An observation and what the fit predicts for it.
 
     Attributes:
         predicted_ns: by the fit to all observations.
-        blind_ns: by the fit to all others; None if too few are left.
+        blind_ns: by the fit to all other observations; None if too few are left.
     """
 
     observation: Observation
@@ -58,7 +68,7 @@ class FittedPoint:
 
     @property
     def blind_residual(self) -> float | None:
-        """The same of the prediction that did not know the observation."""
+        """The same for the prediction made without the observation."""
         return None if self.blind_ns is None else self.blind_ns / self.observation.cct_ns - 1
 
 
@@ -67,9 +77,10 @@ class Fit:
     """Latency and bandwidth of a link class.
 
     Attributes:
-        latency_ns: alpha, per message; 0 if the observations cannot tell it from the bandwidth, see `is_determined`.
-        bandwidth_bytes_per_s: of payload.
-        points: what it was fitted to.
+        latency_ns: alpha, per message; 0 if the observations cannot separate it from the bandwidth, see
+            `is_determined`.
+        bandwidth_bytes_per_s: payload.
+        points: the observations with their predictions.
         is_determined: False if all observations have messages and bytes in the same proportion.
     """
 
@@ -85,8 +96,12 @@ class Fit:
 
     @property
     def is_good(self) -> bool:
-        """Whether latency and bandwidth explain every observation to within GOOD, and both are known."""
-        return self.is_determined and self.worst_residual <= GOOD
+        """Whether there are more observations than parameters and the fit meets each to within GOOD."""
+        return self.is_determined and len(self.points) > PARAMETERS and self.worst_residual <= GOOD
+
+    def time_ns(self, messages: int, port_bytes: int) -> float:
+        """Time of messages that follow one another and carry so many bytes in total, in ns."""
+        return messages * self.latency_ns + port_bytes * NS_PER_S / self.bandwidth_bytes_per_s
 
 
 def fit(observations: Sequence[Observation]) -> Fit | None:

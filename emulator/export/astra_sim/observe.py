@@ -1,4 +1,4 @@
-"""What a run says about its links: a median time per class of collectives, sorted by the kind of link they cross."""
+"""Median time of each class of collectives in a run, sorted by the links that its groups cross."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512
-"""Beyond this the chains of messages are not followed: a ring of 512 has half a million steps."""
+"""Larger groups get no observation: following the chains of messages takes too long (512 in a ring: 500,000 steps)."""
 
 
 class LinkClass(Enum):
-    """What the messages of a group cross."""
+    """The links that the messages of a group cross.
+
+    The ranks of one host share its port. A fit to MIXED groups therefore gives the rate that each of them sees.
+    """
 
     WITHIN_HOST = "within a host"
     BETWEEN_HOSTS = "between hosts"
+    MIXED = "between hosts, several ranks a host"
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The observations of a run by link class; `left_out`: why classes gave none → how many."""
+    """The observations of a run by link class; `left_out`: reason → number of classes without an observation."""
 
     by_link: Mapping[LinkClass, Sequence[Observation]]
     left_out: Mapping[str, int]
@@ -54,16 +58,16 @@ def observe(run: Run) -> Observed:
     found: dict[LinkClass, list[Observation]] = {link: [] for link in LinkClass}
     left_out: dict[str, int] = {}
     for key, link, rows in _by_link(merged, links):
-        made = _observation(key, merged, rows) if link else "of groups partly within a host, partly between hosts"
-        if isinstance(made, Observation) and link:
+        made = _observation(key, merged, rows)
+        if isinstance(made, Observation):
             found[link].append(made)
         else:
-            left_out[str(made)] = left_out.get(str(made), 0) + 1
+            left_out[made] = left_out.get(made, 0) + 1
     return Observed({link: made for link, made in found.items() if made}, left_out)
 
 
-def _links(samples: pa.Table, host_index: Sequence[int]) -> Mapping[int, LinkClass | None]:
-    """Instance → what its messages cross; None if some cross this and others that."""
+def _links(samples: pa.Table, host_index: Sequence[int]) -> Mapping[int, LinkClass]:
+    """Instance → the links that its messages cross."""
     rank, instance = to_ints(samples["rank"]), to_ints(samples["instance"])
     hosts = np.asarray(host_index, np.int64) if len(host_index) else np.zeros(int(rank.max(initial=0)) + 1, np.int64)
     members = np.unique(np.stack([instance, rank], axis=1), axis=0)
@@ -71,29 +75,31 @@ def _links(samples: pa.Table, host_index: Sequence[int]) -> Mapping[int, LinkCla
     instances, ranks = np.unique(members[:, 0], return_counts=True)
     _, distinct = np.unique(pairs[:, 0], return_counts=True)
     return {
-        one: LinkClass.WITHIN_HOST if hosts_of == 1 else LinkClass.BETWEEN_HOSTS if hosts_of == ranks_of else None
+        one: LinkClass.WITHIN_HOST
+        if hosts_of == 1
+        else LinkClass.BETWEEN_HOSTS
+        if hosts_of == ranks_of
+        else LinkClass.MIXED
         for one, ranks_of, hosts_of in zip(instances.tolist(), ranks.tolist(), distinct.tolist(), strict=True)
     }
 
 
-def _by_link(
-    merged: MergedSamples, links: Mapping[int, LinkClass | None]
-) -> Iterator[tuple[ClassKey, LinkClass | None, IntArray]]:
-    """(class, link, rows) of every class at every kind of link."""
+def _by_link(merged: MergedSamples, links: Mapping[int, LinkClass]) -> Iterator[tuple[ClassKey, LinkClass, IntArray]]:
+    """(class, link, rows) of each class on each class of links."""
     for key, rows in class_rows(merged):
         crossed = [links[instance] for instance in merged.instance[rows].tolist()]
-        for link in (*LinkClass, None):
+        for link in LinkClass:
             own = rows[[one is link for one in crossed]]
             if len(own):
                 yield key, link, own
 
 
 def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observation | str:
-    """An observation, or why there is none."""
+    """An observation, or the reason why there is none."""
     valid = rows[(merged.cct_ns[rows] > 0) & ~merged.early[rows]]
     cct_ns = median(merged.cct_ns[valid])
     if key.members < 2 or not key.size_bytes or cct_ns is None:
-        return "without a time: groups of one, size 0, or payload before the post"
+        return "without a time (groups of one, size 0, or payload before the post)"
     if key.members > _LARGEST_GROUP:
         return f"of more than {_LARGEST_GROUP} ranks"
     kind, size_bytes = CommKind(int(merged.kind[rows[0]])), int(merged.size_bytes[rows[0]])
@@ -101,7 +107,9 @@ def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observ
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)
     except PlanError:
         return f"played with {key.algorithm}, which is not installed here"
-    return Observation(str(key), messages, port_bytes, int(cct_ns), len(valid))
+    return Observation(
+        str(key), messages, port_bytes, int(cct_ns), len(valid), kind, key.members, size_bytes, key.algorithm
+    )
 
 
 def _cost(kind: CommKind, members: int, size: int, algorithm: str) -> tuple[int, int]:

@@ -39,6 +39,12 @@ def test_times_that_no_latency_and_bandwidth_explain_make_a_bad_fit() -> None:
     assert found.worst_residual > 0.10
 
 
+def test_two_points_on_two_parameters_are_not_a_good_fit() -> None:
+    found = fitted(observation(6, 1 << 10, 7024), observation(6, 1 << 20, 1_054_576))
+    assert found.worst_residual < 0.01
+    assert not found.is_good
+
+
 def test_one_size_tells_a_bandwidth_but_no_latency() -> None:
     found = fitted(observation(2, 1000, 8000))
     assert (found.latency_ns, found.bandwidth_bytes_per_s) == (0, pytest.approx(125e6))

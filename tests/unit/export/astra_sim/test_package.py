@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from emulator.errors import ResultError
-from emulator.export.astra_sim.fit import Fit, fit
-from emulator.export.astra_sim.observe import LinkClass, observe
-from emulator.export.astra_sim.package import GB, dimensions, write
-from emulator.run_folder.manifest import Scaling, TraceFacts
+from emulator.export.astra_sim.network import GB
+from emulator.export.astra_sim.package import write
+from emulator.run_folder.manifest import Scaling
 from emulator.run_folder.reader import Run
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import attribute_value
@@ -124,12 +123,18 @@ def test_the_network_has_the_fit_in_the_units_of_the_simulator(tmp_path: Path) -
     samples = [
         one
         for instance, size in enumerate((1_000, 1_000_000, 100_000_000))
-        for one in collective([0, 0], [2 * 5000 + size] * 2, size_bytes=size, instance=instance, node_id=instance)
+        for one in collective(
+            [instance * 10**9] * 2,
+            [instance * 10**9 + 2 * 5000 + size] * 2,
+            size_bytes=size,
+            instance=instance,
+            node_id=instance,
+        )
     ]
     hosts = {"host_index": [0, 1]}
     run = played(tmp_path, [comm(0), comm(1), comm(2)], samples, topology=hosts)
     notes = write(run, tmp_path / "out")
-    assert notes == ["between hosts, 2 ranks: good: every class within 10 % of the fit"]
+    assert notes == ["between hosts, 2 ranks: good: every class within 10 % of the fit and of the simulated time"]
     network = yaml.safe_load((tmp_path / "out" / "network.yml").read_text())
     assert network["topology"] == ["Switch"]
     assert network["npus_count"] == [2]
@@ -140,36 +145,30 @@ def test_the_network_has_the_fit_in_the_units_of_the_simulator(tmp_path: Path) -
     assert (system["replay-only"], system["all-reduce-implementation"]) == (0, ["ring"])
 
 
-def test_without_a_time_there_is_nothing_to_simulate(tmp_path: Path) -> None:
+def test_without_a_fit_the_folder_simulates_nothing_and_says_why(tmp_path: Path) -> None:
     run = played(tmp_path, [comm(1)], collective([0, 0], [9, 9], node_id=1, size_bytes=0))
-    assert write(run, tmp_path / "out") == ["within a host, 2 ranks: nothing was measured on it: for replaying only"]
+    [note] = write(run, tmp_path / "out")
+    assert note.startswith("within a host, 2 ranks: no fit (1 classes without a time (groups of one, size 0,")
     assert not (tmp_path / "out" / "system-simulate.json").exists()
+    assert "system-simulate" not in (tmp_path / "out" / "README.txt").read_text()
     assert "PLACEHOLDERS" in (tmp_path / "out" / "network.yml").read_text()
 
 
-def test_links_are_told_apart_by_the_hosts_of_the_members(tmp_path: Path) -> None:
-    def group(instance: int, ranks: tuple[int, ...]) -> list[dict[str, object]]:
-        rows = collective([0] * len(ranks), [99] * len(ranks), instance=instance, node_id=instance)
-        return [row | {"rank": rank} for row, rank in zip(rows, ranks, strict=True)]
-
-    samples = [*group(0, (0, 1)), *group(1, (0, 2)), *group(2, (0, 1, 2))]
-    trace = TraceFacts(path="t", digest="00" * 32, ranks=4, nodes=3, communication_nodes=7)
-    run = write_run(tmp_path / "run", samples, trace=trace, topology={"host_index": [0, 0, 1, 1]})
-    found = observe(run)
-    assert {link: len(made) for link, made in found.by_link.items()} == {
-        LinkClass.WITHIN_HOST: 1,
-        LinkClass.BETWEEN_HOSTS: 1,
-    }
-    assert sum(found.left_out.values()) == 1
+def test_overlapping_collectives_are_in_the_notes_the_readme_and_the_facts(tmp_path: Path) -> None:
+    samples = [one for number in (1, 2) for one in collective([0, 0], [9000, 9000], node_id=number, instance=number)]
+    run = played(tmp_path, [comm(1), comm(2)], samples)
+    notes = write(run, tmp_path / "out")
+    expected = "2 of 4 communications overlap another one on their rank. ASTRA-sim runs one at a time per rank"
+    assert any(note.startswith(expected) for note in notes)
+    assert expected in (tmp_path / "out" / "README.txt").read_text()
+    facts = json.loads((tmp_path / "out" / "fit.json").read_text())
+    assert facts["overlapping_communications"] == {"overlapping": 2, "measured": 4}
 
 
-def test_equal_blocks_of_ranks_on_hosts_make_two_dimensions() -> None:
-    some = Fit(1.0, 1.0, (), True)
-    both = {LinkClass.WITHIN_HOST: some, LinkClass.BETWEEN_HOSTS: some}
-    assert [(one.ranks, one.link) for one in dimensions(4, [0, 0, 1, 1], both)] == [
-        (2, LinkClass.WITHIN_HOST),
-        (2, LinkClass.BETWEEN_HOSTS),
-    ]
-    assert [one.ranks for one in dimensions(4, [0, 1, 0, 1], both)] == [4]
-    assert [one.ranks for one in dimensions(4, [0, 0, 1, 1], {LinkClass.BETWEEN_HOSTS: some})] == [4]
-    assert fit([]) is None
+def test_the_facts_have_the_simulated_time_of_every_class(tmp_path: Path) -> None:
+    run = played(tmp_path, [comm(1)], collective([0, 0], [9000, 9000], node_id=1))
+    write(run, tmp_path / "out")
+    [observation] = json.loads((tmp_path / "out" / "fit.json").read_text())["dimensions"][0]["observations"]
+    assert (observation["collective"], observation["simulated_as"]) == ("all_reduce", "ring")
+    assert observation["simulated_ns"] == pytest.approx(9000, abs=1)
+    assert observation["simulated_residual_percent"] == pytest.approx(0, abs=0.1)
