@@ -1,4 +1,4 @@
-"""The measurements of a run, class by class: what exports are made of that know collectives but no trace."""
+"""The measurements of a run by class, for exports that have collectives but no trace."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class MeasuredClass:
         members: ranks in the group.
         size_bytes: as nccl-tests counts it.
         algorithm: "" for send and receive.
-        cct_ns: of the measured iterations, in the order they were played; negative ones are left out.
-        early: measurements whose payload ran ahead of a post.
+        cct_ns: times of the measured iterations, in the order they were played, without negative ones.
+        early: measurements whose payload arrived before a post.
     """
 
     kind: CommKind
@@ -44,7 +44,7 @@ class MeasuredClass:
 
     @property
     def busbw_factor(self) -> float | None:
-        """Bus bandwidth over algorithm bandwidth; None if the class has no speed."""
+        """Bus bandwidth over algorithm bandwidth; None if the class has no bandwidth."""
         return busbw_factor(self.kind, members=self.members) if self.size_bytes and not self.early else None
 
 

@@ -1,9 +1,9 @@
-"""A run as a time line for Perfetto (ui.perfetto.dev, trace_processor): a process per rank, and one for the job.
+"""A run as a timeline for Perfetto (ui.perfetto.dev, trace_processor): a process per rank, and one for the job.
 
-Under a rank: its iterations, when its device was busy, and a track per process group (more where its communications
-overlap). Under the job: a
-slice per iteration, from the first start to the last end, so that its duration is the JCT. Time stamps are those of the
-run folder, ns of the run's clock. What a slice cannot show stands in its arguments, under `debug`.
+A rank has its iterations, the spans in which its device was busy, and a track per process group (more if its
+communications overlap). The job has a slice per iteration, from the first start to the last end: its duration is the
+JCT. Timestamps are those of the run folder, ns of the run's clock. The arguments of a slice, under `debug`, hold its
+figures.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _USAGE = ("compute_ns", "communication_ns", "overlap_ns")
 
 
 def write(run: Run, target: Path) -> Sequence[str]:
-    """Write the time line.
+    """Write the timeline.
 
     Raises:
         HostError: it cannot be written.
@@ -57,7 +57,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
 
 
 def require() -> None:
-    """Check that the perfetto package is there.
+    """Check that the perfetto package is installed.
 
     Raises:
         HostError: it is missing.
@@ -75,7 +75,7 @@ def _builder(file: IO[bytes]) -> StreamingTraceProtoBuilder:
 
 
 class _TimeLine:
-    """Tracks, made when they are first used, and the slices on them."""
+    """Writes slices, and each track before its first slice."""
 
     def __init__(self, builder: StreamingTraceProtoBuilder) -> None:
         self._builder = builder
@@ -133,7 +133,7 @@ def _set(annotation: Any, name: str, value: Any) -> None:
 
 
 def _add_iterations(line: _TimeLine, run: Run) -> None:
-    """Slices of the job and of its ranks; the job's only of iterations that every rank completed."""
+    """Slices of the ranks, and of the job for iterations that every rank completed."""
     table = run.table(Part.ITERATIONS)
     columns = {name: to_ints(table[name]) for name in table.column_names}
     for iteration in np.unique(columns["iteration"]).tolist():
@@ -178,7 +178,7 @@ def _add_communications(line: _TimeLine, run: Run) -> None:
 
 
 def _samples(run: Run) -> Iterator[dict[str, Any]]:
-    """Rows in the order of their post, which the lanes need; one column of times is held for all rows."""
+    """Rows in the order of their post, as the lanes need them."""
     table = run.table(Part.SAMPLES, ["iteration", "rank", "group", "name", "kind", "post_ns", "done_ns", *_ARGUMENTS])
     order = np.argsort(to_ints(table["post_ns"]), kind="stable")
     for batch in table.take(order).to_batches(max_chunksize=10_000):
@@ -186,7 +186,7 @@ def _samples(run: Run) -> Iterator[dict[str, Any]]:
 
 
 class _Lanes:
-    """Places intervals that come in the order of their starts so that none of a lane overlap."""
+    """Assigns intervals, in the order of their starts, to lanes so that the intervals of a lane do not overlap."""
 
     def __init__(self) -> None:
         self._free: list[int] = []

@@ -14,7 +14,7 @@ from emulator.run_folder.stream import writing
 
 
 def write(run: Run, folder: Path) -> Sequence[str]:
-    """Write `<table>.csv` for every table of the run; an empty field is one that was not known.
+    """Write `<table>.csv` for every table of the run; an unknown value is an empty field.
 
     Raises:
         ResultError: a table is missing or damaged.

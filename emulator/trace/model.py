@@ -1,7 +1,7 @@
-"""What a trace is once read: columns of numbers for all nodes of a rank, objects only for its communication.
+"""A trace in memory: arrays for all nodes of a rank, and an object for each communication node.
 
-A rank may have millions of nodes, nearly all of them compute: those are rows of arrays. Communication nodes are few and
-rich, so each is an object. Nothing here knows how a file looks.
+A rank can have millions of nodes, nearly all of them compute, so they are rows of arrays. Communication nodes are few
+and have many attributes, so each is an object. Nothing here depends on the file format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NodeType(IntEnum):
 
 
 class CommKind(IntEnum):
-    """What a communication node does: Chakra's collective numbers, and two of ours for point to point."""
+    """What a communication node does: Chakra's collective numbers, and two more for point to point."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -67,10 +67,10 @@ class RawCommunication:
         row: row of the node in its RankTrace's columns.
         node_type: COMM_SEND, COMM_RECV or COMM_COLL.
         comm_type: the schema's collective number, unchecked.
-        comm_size: as recorded: bytes (or elements, where the trace counts those), unchecked.
-        pg_name: process group; "" where the attribute is there and empty.
-        group_ranks: ranks of the group where the node itself lists them.
-        root: world rank of the root where an attribute names it (`root_rank`, `comm_root`, `root`).
+        comm_size: as recorded: bytes, or elements if the trace counts elements; unchecked.
+        pg_name: process group; "" if the attribute is empty.
+        group_ranks: ranks of the group if the node lists them.
+        root: world rank of the root if an attribute names it (`root_rank`, `comm_root`, `root`).
         in_splits, out_splits: uneven all-to-all: what this rank sends to / receives from each member, in group order.
         duration_micros: recorded duration, 0 if none.
     """
@@ -97,9 +97,9 @@ class RankTrace:
     """One rank's trace: n nodes in file order, m dependencies.
 
     Attributes:
-        path: the file it came from, for messages.
-        rank: the rank the file's name says.
-        schema: the metadata's `schema` (or `version`), "" where absent; for people only.
+        path: the file it was read from, for messages.
+        rank: the rank in the file's name.
+        schema: the metadata's `schema` (or `version`), "" if absent; for display only.
         node_id: uint64, shape (n,), distinct.
         node_type: int8, shape (n,), NodeType numbers.
         is_cpu: bool, shape (n,); absent in the file = False.
@@ -111,7 +111,7 @@ class RankTrace:
         dep_id: uint64, shape (m,): node ids, unchecked: they may dangle.
         communications: every COMM_* node, in file order.
         groups: process groups that METADATA nodes of this rank define: name → world ranks, () = all.
-        attribute_names: attribute keys seen on communication nodes that nothing here understands → count.
+        attribute_names: unknown attribute keys on communication nodes → count.
     """
 
     path: str
@@ -147,7 +147,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """A communication node with its meaning settled: what an agent plays and a sample names.
+    """A communication node as an agent plays it, with group, size and peers resolved.
 
     Attributes:
         node_id, name: as in the file.
@@ -182,7 +182,7 @@ class Communication:
 
 
 class Resource(IntEnum):
-    """What a node occupies while it runs."""
+    """The resource that a node occupies while it runs."""
 
     NONE = 0
     CPU = 1
@@ -217,14 +217,14 @@ class RankProgram:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A trace set that was proven to finish.
+    """A trace set that is proven to finish.
 
     Attributes:
         programs: one per rank, index = rank.
         groups: distinct process groups; groups[0] is the world.
         instances: merged collectives plus send-receive pairs.
         window: nodes a rank must be able to hold at once so that the run can finish (see proof.py).
-        warnings: what is odd but playable: name → how many times (over all ranks).
+        warnings: unusual but playable: name → number of times, over all ranks.
         deducted_ns: per rank, duration removed because a parent's duration contained its children's.
         dropped: dangling dependencies dropped by `--lenient`.
     """

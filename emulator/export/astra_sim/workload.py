@@ -1,8 +1,8 @@
-"""The measured trace in the subset of Chakra that ASTRA-sim takes, one plain file per rank.
+"""The measured trace in the subset of Chakra that ASTRA-sim reads, one plain file per rank.
 
-ASTRA-sim stops at collectives it does not know, at communication on the CPU, at METADATA nodes and at dependencies that
-dangle; it takes process groups by positive integers. What is changed for it is counted, and the true type stays in an
-attribute. Source: ASTRA-sim, astra-sim/workload/Workload.cc.
+ASTRA-sim aborts on collectives it does not know, communication on the CPU, METADATA nodes and dangling dependencies. It
+identifies process groups by positive integers. Changes are counted, and an attribute keeps the true type.
+Source: ASTRA-sim, astra-sim/workload/Workload.cc.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from emulator.wire.trace.rewrite import write_trace
 
 PREFIX = "trace"
 TRUE_TYPE = "charkha.comm_type"
-"""The collective that a node is, where ASTRA-sim gets another one."""
+"""Attribute with the true collective of a node that ASTRA-sim gets as another one."""
 _KNOWN = (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL, CommKind.REDUCE_SCATTER, CommKind.BROADCAST)
 _SAME = {CommKind.REDUCE_SCATTER_BLOCK: CommKind.REDUCE_SCATTER}
 
@@ -42,7 +42,7 @@ class Played:
         size_bytes: as played, so after any scaling.
         group: number of its process group, 0 for all ranks.
         members: ranks in it.
-        peer: the other rank of a send or receive, -1 else.
+        peer: the other rank of a send or receive, else -1.
         pair: number of the pair of a send and its receive.
     """
 
@@ -56,7 +56,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Process groups by the numbers that ASTRA-sim is given, from 1; all ranks together have no number."""
+    """Process groups by their number for ASTRA-sim, from 1; the group of all ranks has no number."""
 
     ranks: Mapping[int, Sequence[int]]
 
@@ -69,7 +69,7 @@ def write_workload(run: Run, folder: Path) -> tuple[Groups, Mapping[str, int]]:
         folder: exists.
 
     Returns:
-        The process groups, and what was changed → on how many nodes.
+        The process groups, and change → number of nodes.
 
     Raises:
         ResultError: the samples are missing or damaged.
@@ -119,7 +119,7 @@ def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
 
 
 class _Encoder:
-    """Turns the nodes of one rank into those that ASTRA-sim takes; counts what it changes."""
+    """Converts the nodes of one rank for ASTRA-sim and counts the changes."""
 
     def __init__(
         self, rank: int, played: Mapping[int, Played], micros: Mapping[int, int], changes: Counter[str]
@@ -147,7 +147,7 @@ class _Encoder:
             dependencies[:] = there
 
     def _encode_compute(self, node: Node) -> None:
-        """Whatever is not traffic takes its time, as it was played, on the CPU or the device."""
+        """A node that is not traffic takes the time it was played with, on the CPU or the device."""
         is_cpu = is_cpu_op(node)
         if takes_time(node):
             self._changes["duration as played: without that of called operators, scaled"] += int(
@@ -166,7 +166,7 @@ class _Encoder:
         facts: dict[str, bool | int | str] = {"is_cpu_op": False, "comm_size": played.size_bytes}
         if played.group:
             facts["pg_name"] = str(played.group)
-        if kind not in _KNOWN or played.size_bytes < played.members:  # it waits for ever for shares of no bytes
+        if kind not in _KNOWN or played.size_bytes < played.members:  # it waits forever for shares of no bytes
             what = played.kind.label + (" of fewer bytes than ranks" if kind in _KNOWN else "")
             self._changes[f"{what}: a broadcast, whose measured duration is replayed"] += 1
             facts[TRUE_TYPE], kind = int(played.kind), CommKind.BROADCAST

@@ -1,7 +1,7 @@
-"""The records of a trace file as protobuf messages, and what tells a corrupt record from an unusual one.
+"""The records of a trace file as protobuf messages, and the checks that find a corrupt record.
 
-protobuf sets aside what it does not expect: a known field with the wrong wire type counts as absent there. Here that is
-an error; only fields that are not in the schema are let pass.
+protobuf treats a known field with the wrong wire type as unknown, so the field looks absent. Here that is an error.
+Only fields that are not in the schema are accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _parse_node = et_pb2.Node.FromString
 
 
 def open_batches(path: Path) -> Iterator[FrameBatch]:
-    """The records of a trace file in whatever form: GlobalMetadata first, then Nodes; at least one batch.
+    """The records of a trace file in any of its formats: GlobalMetadata first, then Nodes; at least one batch.
 
     Raises:
         TraceError: not readable, cut short or corrupt.
@@ -35,7 +35,7 @@ def open_batches(path: Path) -> Iterator[FrameBatch]:
 
 
 def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
-    """The nodes of a trace file in whatever form, one after another.
+    """The nodes of a trace file in any of its formats, one after another.
 
     Raises:
         TraceError: not readable, cut short or corrupt.
@@ -49,10 +49,10 @@ def read_nodes(path: Path) -> Iterator[et_pb2.Node]:
 
 
 def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
-    """The first record of a file, whose first batch this is.
+    """The first record of a file, from its first batch.
 
     Raises:
-        TraceError: it is not a GlobalMetadata; the wire format of before October 2023 is named.
+        TraceError: it is not a GlobalMetadata; the message names the wire format of before October 2023.
     """
     payload, offset = batch.payloads[0], batch.offset(0)
     wire_types = _wire_types(payload)
@@ -73,7 +73,7 @@ def parse_nodes(batch: FrameBatch, path: Path) -> list[et_pb2.Node]:
     """The records of a batch as nodes.
 
     Raises:
-        TraceError: one is not a node, or has a known field in the wrong wire type (which protobuf would set aside).
+        TraceError: one is not a node, or has a known field in the wrong wire type (protobuf would treat it as unknown).
     """
     try:
         nodes = list(map(_parse_node, batch.payloads))
@@ -87,7 +87,7 @@ def parse_nodes(batch: FrameBatch, path: Path) -> list[et_pb2.Node]:
 
 
 def check_attributes(node: et_pb2.Node, path: Path) -> None:
-    """Go over a node's attributes as `parse_nodes` goes over nodes: only worth its time where attributes matter.
+    """Check a node's attributes as `parse_nodes` checks nodes. It takes time: call it only if the attributes are used.
 
     Raises:
         TraceError: an attribute has a field in the wrong wire type.
@@ -99,9 +99,9 @@ def check_attributes(node: et_pb2.Node, path: Path) -> None:
 
 
 def _wire_types(payload: bytes) -> dict[int, int]:
-    """Field number → wire type of the top level of any message; empty if it is none."""
+    """Field number → wire type of the top level of a message; empty if the payload is not a message."""
     try:
-        message = Empty.FromString(payload)  # it knows no fields: all are unknown
+        message = Empty.FromString(payload)  # Empty has no fields, so all are unknown
     except DecodeError:
         return {}
     unknown = UnknownFieldSet(message)
@@ -114,7 +114,7 @@ def _first_bad_node(batch: FrameBatch, path: Path) -> TraceError:
         try:
             _parse_node(payload)
         except DecodeError as error:
-            found = TraceError("no Chakra node: the file is corrupt", path=path, offset=batch.offset(index))
+            found = TraceError("is not a Chakra node: the file is corrupt", path=path, offset=batch.offset(index))
             found.__cause__ = error
             return found
     raise AssertionError("a batch failed to parse whose records all parse")
@@ -125,4 +125,6 @@ def _check_wire_types(message: Message, unknown: UnknownFieldSet, **where: Any) 
     for number in (unknown[index].field_number for index in range(len(unknown))):
         if number in known:
             name, kind = known[number].name, message.DESCRIPTOR.name
-            raise TraceError(f"field {name} of a {kind} has the wrong wire type: the file is corrupt", **where)
+            article = "an" if kind[0] in "AEIOU" else "a"
+            problem = f"field {name} of {article} {kind} has the wrong wire type: the file is corrupt"
+            raise TraceError(problem, **where)

@@ -9,8 +9,6 @@ from emulator.statistics.summary import summarise
 from emulator.verdict.judge import judge
 from emulator.verdict.metrics import METRICS
 from emulator.verdict.rules import Bound, Rule, Rules, Selection
-from emulator.views.as_json.verdict import verdict_to_json
-from emulator.views.html.sections.verdict import answer, checks
 from emulator.views.terminal.verdict_table import metrics_table, render
 from tests.support.runs import collective, ranks, write_run
 
@@ -44,35 +42,3 @@ def test_without_rules_there_is_no_table(tmp_path: Path) -> None:
 def test_every_metric_is_in_the_list() -> None:
     listed = [line.split()[0] for line in metrics_table().splitlines()]
     assert listed == list(METRICS)
-
-
-def test_the_report_shows_the_answer_in_the_tone_of_the_outcome(tmp_path: Path) -> None:
-    found = answer(verdict(tmp_path, rule("jct", 10)))
-    assert (found.word, found.tone) == ("FAIL", "bad")
-    assert found.text.startswith("jct is 500 ns (at most 10)")
-    assert answer(verdict(tmp_path / "good", rule("jct", 900))).tone == "good"
-    assert answer(verdict(tmp_path / "open")).tone == "open"
-
-
-def test_the_report_has_a_section_only_if_there_were_rules(tmp_path: Path) -> None:
-    (section,) = checks(verdict(tmp_path, rule("jct", 10)))
-    assert section.title == "Verdict"
-    assert list(checks(verdict(tmp_path / "none"))) == []
-
-
-def test_json_has_every_check_with_unit_bound_and_class(tmp_path: Path) -> None:
-    document = verdict_to_json(verdict(tmp_path, rule("cct_p50", 10)))
-    assert document["outcome"] == "FAIL"
-    assert document["checks"] == [
-        {
-            "outcome": "FAIL",
-            "metric": "cct_p50",
-            "unit": "ns",
-            "device": None,
-            "class": {"collective": "all_reduce", "members": 2, "size_bytes": 1000, "algorithm": "ring", "where": ""},
-            "value": 100.0,
-            "bound": "at most",
-            "limit": 10,
-            "reason": "",
-        }
-    ]

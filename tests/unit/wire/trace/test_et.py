@@ -134,9 +134,9 @@ def test_the_longest_time_allowed_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        (b"\x08\x01\x12\x02\xff\xfe", "no Chakra node"),  # the name is not UTF-8
-        (b"\x08\x01\x12\x7fabc", "no Chakra node"),  # the name is longer than the record
-        (b"\x08", "no Chakra node"),
+        (b"\x08\x01\x12\x02\xff\xfe", "is not a Chakra node"),  # the name is not UTF-8
+        (b"\x08\x01\x12\x7fabc", "is not a Chakra node"),  # the name is longer than the record
+        (b"\x08", "is not a Chakra node"),
         (b"\x0a\x01a\x18\x04", "field id of a Node has the wrong wire type"),
         (b"\x08\x01\x1a\x01\x04", "field type of a Node has the wrong wire type"),
     ],
@@ -162,7 +162,7 @@ def test_an_attribute_with_a_wrong_wire_type_is_an_error_where_it_matters(tmp_pa
     record = collective(6).SerializeToString() + b"\x52" + frame(broken)
     path = tmp_path / "t.0.et"
     path.write_bytes(trace_bytes([]) + frame(record))
-    with pytest.raises(TraceError, match="node 6: field int64_val of a Attribute has the wrong wire type"):
+    with pytest.raises(TraceError, match="node 6: field int64_val of an Attribute has the wrong wire type"):
         read_rank(path, 0)
 
 

@@ -1,0 +1,40 @@
+"""A comparison writes the files that are requested, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from emulator.comparison.groups import RunGroup
+from emulator.comparison.verdicts import Comparison
+from emulator.views.comparison_files import write_comparison
+from tests.support.recorded import recorded
+from tests.unit.views.as_json.test_comparison import compared
+
+
+@pytest.fixture(scope="module")
+def same() -> Comparison:
+    runs = recorded("paced")
+    return compared(RunGroup("a", runs[0:4:2]), RunGroup("b", runs[1:4:2]))
+
+
+def test_nothing_is_written_if_nothing_is_requested(tmp_path: Path, same: Comparison) -> None:
+    write_comparison(same, html=None, junit=None, is_strict=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_names_both_groups(tmp_path: Path, same: Comparison) -> None:
+    write_comparison(same, html=tmp_path / "page.html", junit=None, is_strict=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
+def test_an_inconclusive_class_fails_only_if_strict(tmp_path: Path, same: Comparison) -> None:
+    failures = []
+    for is_strict in (False, True):
+        write_comparison(same, html=None, junit=tmp_path / "junit.xml", is_strict=is_strict)
+        failures.append(len(list(ElementTree.parse(tmp_path / "junit.xml").iter("failure"))))
+    assert failures[0] == 0
+    assert failures[1] > 0
