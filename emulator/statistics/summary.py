@@ -22,7 +22,10 @@ from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, 
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
+from emulator.statistics.worst_flows import WorstFlow, worst_flows
 from emulator.trace.model import CommKind
+
+WORST_FLOWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class TesterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Everything that the summary of a run shows."""
+    """Everything that the summary of a run shows; `worst_flows`: at most WORST_FLOWS, see worst_flows.py."""
 
     run_id: str
     status: str
@@ -96,6 +99,7 @@ class RunSummary:
     totals: Totals
     tester: TesterFacts
     warnings: Mapping[str, int]
+    worst_flows: tuple[WorstFlow, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -123,6 +127,7 @@ def summarise(run: Run) -> RunSummary:
         totals=_totals(run, samples, merged, iteration),
         tester=_tester_facts(manifest),
         warnings=manifest.warnings,
+        worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
     )
 
 

@@ -21,6 +21,7 @@ from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
 from emulator.views.html.sections.traffic import pairs_of, traffic
 from emulator.views.html.sections.verdict import answer, checks
+from emulator.views.html.sections.worst_flows import worst
 
 
 def run_page(facts: RunFacts) -> Page:
@@ -39,6 +40,7 @@ def run_page(facts: RunFacts) -> Page:
             iterations(facts),
             stragglers(facts),
             traffic(facts),
+            *worst(facts),
             device_counters(facts),
             description(facts),
         ],

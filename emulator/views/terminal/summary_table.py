@@ -26,11 +26,18 @@ from emulator.views.figures import (
 )
 from emulator.views.network_text import describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
+from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.visible import short, visible
 
-EXPLAIN = explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:")
+EXPLAIN = "\n\n".join(
+    (
+        explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
+        explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
+    )
+)
 _LONGEST_NAME = 100
 _NAMED_CLASSES = 4
+_WORST_FLOWS = 5
 
 
 def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
@@ -47,6 +54,11 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         parts.append(FittedTable(CLASS_COLUMNS, summary.classes[:limit], more=more))
     else:
         parts.append(Text("No collective was completed in a measured iteration."))
+    if summary.worst_flows:
+        shown = summary.worst_flows[:_WORST_FLOWS]
+        hidden = len(summary.worst_flows) - len(shown)
+        more = f"{count_of(hidden, 'more flow')} in the report and with --json." if hidden else ""
+        parts += [Text(), Text("Worst flows", style="bold"), FittedTable(WORST_FLOW_COLUMNS, shown, more=more)]
     return Group(*parts, Text(), facts_grid(_lines(summary)))
 
 

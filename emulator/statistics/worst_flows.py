@@ -1,0 +1,132 @@
+"""The flows of a run with the most trouble: which ranks, queue pair and ports, and what the device dropped there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from emulator.run_folder.manifest import Manifest
+from emulator.statistics.dut_counters import DROPS, counter_series
+from emulator.statistics.retransmissions import lost_packets
+from emulator.statistics.table_columns import to_ints
+
+EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks")
+INTEGRITY = ("dropped_header", "dropped_icrc", "dropped_payload")
+
+
+@dataclass(frozen=True, slots=True)
+class WorstFlow:
+    """A flow with events, over the whole run.
+
+    Attributes:
+        src, dst: ranks.
+        qpn: number of the receiving queue pair; None if the transport has none.
+        source_port: UDP source port, which selects the path; None: several.
+        source, destination: ports, `h0:eth0`; "" if the topology does not name them.
+        packets: sent, repeated ones included.
+        retransmissions: packets sent again.
+        lost: packets that no receiver reported, see retransmissions.py; None if the transport does not count them.
+        spurious: of the retransmissions, packets that had arrived (duplicates at the receiver).
+        timeouts, naks, out_of_order, ecn_marks: events.
+        damaged: packets refused because of a wrong header, ICRC or payload.
+        device_drops: frames that the device dropped at the two ports next to the flow's, whoever sent them; None if the
+            device was not monitored, or dropped frames that it does not attribute to a port.
+    """
+
+    src: int
+    dst: int
+    qpn: int | None
+    source_port: int | None
+    source: str
+    destination: str
+    packets: int
+    retransmissions: int
+    lost: int | None
+    spurious: int
+    timeouts: int
+    naks: int
+    out_of_order: int
+    ecn_marks: int
+    damaged: int
+    device_drops: int | None
+
+
+def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int) -> tuple[WorstFlow, ...]:
+    """The flows with the most retransmissions, then timeouts, then other events; those without events are left out.
+
+    Args:
+        flows, counters: tables of the run.
+        manifest: of the run.
+        most: how many at most.
+    """
+    names = (*EVENTS, *INTEGRITY)
+    columns = {name: to_ints(flows[name], null=0) for name in ("src", "dst", "packets", "duplicates", *names)}
+    events = np.sum([columns[name] for name in names], axis=0)
+    order = np.lexsort((-events, -columns["timeouts"], -columns["retransmits"]))
+    chosen = [int(row) for row in order if events[row]][:most]
+    if not chosen:
+        return ()
+    is_complete = not any(flows[name].null_count for name in ("retransmits", "duplicates", "out_of_order"))
+    counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
+    ports, drops = _ports_of_ranks(manifest), _drops_next_to(counters, manifest)
+    ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
+    found = []
+    for row in chosen:
+        value = counted[row]
+        source, destination = ports.get(value["src"], ""), ports.get(value["dst"], "")
+        near = {port for port in (source, destination) if port}
+        found.append(
+            WorstFlow(
+                value["src"],
+                value["dst"],
+                ids["qpn"][row],
+                ids["source_port"][row],
+                source,
+                destination,
+                packets=value["packets"],
+                retransmissions=value["retransmits"],
+                lost=lost_packets(counted[row], manifest) if is_complete else None,
+                spurious=value["duplicates"],
+                timeouts=value["timeouts"],
+                naks=value["naks"] + value["rnr_naks"],
+                out_of_order=value["out_of_order"],
+                ecn_marks=value["ecn_marks"],
+                damaged=sum(value[name] for name in INTEGRITY),
+                device_drops=None if drops is None else sum(drops.get(port, 0) for port in near),
+            )
+        )
+    return tuple(found)
+
+
+def _ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
+    """Rank -> `host:interface`; empty for runs that do not name them."""
+    hosts: Sequence[Mapping[str, object]] = manifest.topology.get("hosts") or ()
+    of_ranks: Sequence[int] = manifest.topology.get("host_index") or ()
+    numbers: Sequence[int] = manifest.topology.get("interface_index") or [0] * len(of_ranks)
+    found = {}
+    for rank, (host, number) in enumerate(zip(of_ranks, numbers, strict=True)):
+        interfaces = hosts[host].get("interfaces") if host < len(hosts) else None
+        if isinstance(interfaces, Sequence) and number < len(interfaces):
+            found[rank] = f"{hosts[host]['name']}:{interfaces[number]['name']}"
+    return found
+
+
+def _drops_next_to(counters: pa.Table, manifest: Manifest) -> Mapping[str, int] | None:
+    """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known."""
+    if not counters.num_rows:
+        return None
+    network = manifest.topology.get("network") or {}
+    peers = dict(tuple(link["ends"]) for link in network.get("links", ()))
+    peers |= {there: here for here, there in peers.items()}
+    dropped: dict[str, int] = {}
+    for name, readings in counter_series(counters).items():
+        if name.counter in DROPS and readings.increase:
+            if not name.interface:
+                return None
+            port = peers.get(f"{name.device}:{name.interface}")
+            if port is not None:
+                dropped[port] = dropped.get(port, 0) + readings.increase
+    return dropped

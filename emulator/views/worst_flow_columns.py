@@ -1,0 +1,45 @@
+"""Columns of the table of the worst flows."""
+
+from __future__ import annotations
+
+from emulator.statistics.worst_flows import WorstFlow
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE
+
+
+def _place(rank: int, port: str) -> str:
+    return f"{rank} ({port})" if port else str(rank)
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else f"{value:,}"
+
+
+WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
+    Column("from", "sending rank and its port", cell=lambda one: _place(one.src, one.source), is_number=False),
+    Column("to", "receiving rank and its port", cell=lambda one: _place(one.dst, one.destination), is_number=False),
+    Column("QP", "number of the receiving queue pair", cell=lambda one: NONE if one.qpn is None else str(one.qpn)),
+    Column(
+        "UDP\nport",
+        "UDP source port, which selects among equal-cost paths",
+        cell=lambda one: NONE if one.source_port is None else str(one.source_port),
+        sacrifice=2,
+    ),
+    Column("packets", "packets sent, repeated ones included", cell=lambda one: _count(one.packets), sacrifice=3),
+    Column(
+        "re-\ntransmitted", "packets sent again", cell=lambda one: _count(one.retransmissions), style=bold,
+        title="retransmitted",
+    ),
+    Column("lost", "packets that no receiver reported", cell=lambda one: _count(one.lost), style=bold),
+    Column("spurious", "packets sent again although they had arrived", cell=lambda one: _count(one.spurious)),
+    Column("timeouts", "no acknowledgement came in time", cell=lambda one: _count(one.timeouts)),
+    Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: _count(one.naks)),
+    Column("marked", "packets received with an ECN mark", cell=lambda one: _count(one.ecn_marks), sacrifice=4),
+    Column("damaged", "packets with a wrong header or ICRC", cell=lambda one: _count(one.damaged), sacrifice=5),
+    Column(
+        "device\ndrops",
+        "frames that the device dropped at the two ports next to the flow's; a dash: not attributed to ports",
+        cell=lambda one: _count(one.device_drops),
+        title="device drops",
+    ),
+)  # fmt: skip

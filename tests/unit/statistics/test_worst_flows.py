@@ -1,0 +1,84 @@
+"""The worst flows of a run: order, names, attribution of losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
+from emulator.statistics.worst_flows import WorstFlow, worst_flows
+from tests.support.runs import manifest
+
+NETWORK = {"links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
+HOSTS = [{"name": f"h{n}", "interfaces": [{"name": "eth0"}]} for n in range(2)]
+TOPOLOGY = {"hosts": HOSTS, "host_index": [0, 1, 1], "interface_index": [0, 0, 0], "network": NETWORK}
+RUN: Manifest = replace(manifest(), topology=TOPOLOGY)
+
+
+def flows(*rows: dict[str, Any]) -> pa.Table:
+    """Flows; counters that a row does not name are 0."""
+    names = [name for name in FLOWS_SCHEMA.names if name not in ("rtt_ns", "qpn", "source_port")]
+    columns = {name: [row.get(name, 0) for row in rows] for name in names}
+    columns |= {name: [row.get(name) for row in rows] for name in ("qpn", "source_port")}
+    return pa.Table.from_batches([to_batch(FLOWS_SCHEMA, columns)], FLOWS_SCHEMA)
+
+
+def counters(*rows: tuple[str, str, int]) -> pa.Table:
+    """Counters of sw0 that grow from 0: (interface, counter, value)."""
+    listed = [(at, "sw0", port, name, value * at) for port, name, value in rows for at in (0, 1)]
+    columns = {name: [row[place] for row in listed] for place, name in enumerate(COUNTERS_SCHEMA.names)}
+    return pa.Table.from_batches([to_batch(COUNTERS_SCHEMA, columns)] if rows else [], COUNTERS_SCHEMA)
+
+
+def found(*rows: dict[str, Any], drops: pa.Table | None = None, most: int = 5) -> tuple[WorstFlow, ...]:
+    return worst_flows(flows(*rows), counters() if drops is None else drops, RUN, most=most)
+
+
+def test_retransmissions_come_first_then_timeouts_and_quiet_flows_never() -> None:
+    rows = (
+        {"src": 0, "dst": 1, "packets": 9},
+        {"src": 1, "dst": 0, "timeouts": 3},
+        {"src": 2, "dst": 0, "retransmits": 5},
+        {"src": 0, "dst": 2, "retransmits": 5, "timeouts": 1},
+        {"src": 2, "dst": 1, "ecn_marks": 1},
+    )
+    assert [(one.src, one.dst) for one in found(*rows)] == [(0, 2), (2, 0), (1, 0), (2, 1)]
+    assert len(found(*rows, most=2)) == 2
+    assert found(rows[0]) == ()
+
+
+def test_a_flow_names_both_ports_its_queue_pair_and_its_path() -> None:
+    (one,) = found({"src": 0, "dst": 2, "retransmits": 1, "qpn": 17, "source_port": 49509})
+    assert (one.source, one.destination, one.qpn, one.source_port) == ("h0:eth0", "h1:eth0", 17, 49509)
+
+
+def test_lost_packets_are_those_that_no_receiver_reported() -> None:
+    (one,) = found({"src": 0, "dst": 1, "retransmits": 20, "duplicates": 5, "out_of_order": 12})
+    assert (one.lost, one.spurious) == (3, 5)
+    table = flows({"src": 0, "dst": 1, "retransmits": 20})
+    unknown = table.set_column(table.schema.get_field_index("duplicates"), "duplicates", pa.array([None], pa.int64()))
+    assert worst_flows(unknown, counters(), RUN, most=1)[0].lost is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "drops"),
+    [
+        ((("p1", "qdisc_drops", 7), ("p0", "rx_dropped", 1), ("p0", "rx_packets", 50)), 8),
+        ((("p1", "qdisc_drops", 7), ("", "profile_drops", 2)), None),
+        ((("p1", "tx_packets", 7),), 0),
+        ((), None),
+    ],
+    ids=["at both ports", "of the whole device", "none", "not monitored"],
+)
+def test_drops_of_the_device_are_those_next_to_the_flow(rows: Any, drops: int | None) -> None:
+    (one,) = found({"src": 0, "dst": 1, "retransmits": 1}, drops=counters(*rows))
+    assert one.device_drops == drops
+
+
+def test_runs_that_do_not_name_ports_have_ranks() -> None:
+    (one,) = worst_flows(flows({"src": 0, "dst": 1, "naks": 2, "rnr_naks": 1}), counters(), manifest(), most=3)
+    assert (one.source, one.destination, one.naks) == ("", "", 3)
