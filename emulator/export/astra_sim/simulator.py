@@ -63,6 +63,14 @@ class SimulatedPoint:
         return not self.algorithm or _NAMES.get(played) == self.algorithm
 
 
+def is_replayed(kind: CommKind, members: int, size: int) -> bool:
+    """Whether ASTRA-sim gets the collective as a broadcast, whose measured duration it replays.
+
+    It waits forever for shares of no bytes, so this includes collectives of fewer bytes than ranks.
+    """
+    return kind.is_collective and (_CANONICAL.get(kind, kind) not in SIMULATED or size < members)
+
+
 def chain(algorithm: str, kind: CommKind, members: int, size: int) -> tuple[int, int] | None:
     """(messages, bytes) of the longest chain of messages; None if the simulator does not have the algorithm.
 
@@ -102,6 +110,8 @@ def choose_algorithms(fits: Sequence[Fit]) -> Mapping[CommKind, str]:
     for one in fits:
         for point in one.points:
             kind = point.observation.collective
+            if is_replayed(kind, point.observation.members, point.observation.comm_size):
+                continue
             points.setdefault(_CANONICAL.get(kind, kind), []).append((one, point.observation))
     return {kind: _best(kind, points.get(kind, [])) for kind in SIMULATED}
 
@@ -133,6 +143,6 @@ def simulate(fitted: Fit, algorithms: Mapping[CommKind, str]) -> Sequence[Simula
         one = point.observation
         algorithm = algorithms.get(_CANONICAL.get(one.collective, one.collective), "")
         cost = chain(algorithm, one.collective, one.members, one.comm_size)
-        if cost is not None:
+        if cost is not None and not is_replayed(one.collective, one.members, one.comm_size):
             found.append(SimulatedPoint(point, algorithm, fitted.time_ns(*cost)))
     return found

@@ -110,3 +110,11 @@ def test_a_collective_that_was_not_measured_gets_ring_or_one_message_at_a_time()
 def test_a_broadcast_is_replayed_and_has_no_simulated_time() -> None:
     found = fitted(measured(CommKind.BROADCAST, "tree", 3, S, S))
     assert simulate(found, choose_algorithms([found])) == []
+
+
+def test_a_collective_of_fewer_bytes_than_ranks_is_replayed_and_has_no_part_in_the_choice() -> None:
+    small = Observation("4 B", 3, 12, 900_000, 5, CommKind.ALL_REDUCE, 8, 4, "recursive_doubling")
+    found = fitted(*all_reduces("ring", 14), small)
+    algorithms = choose_algorithms([found])
+    assert algorithms[CommKind.ALL_REDUCE] == "ring"
+    assert small not in [point.fitted.observation for point in simulate(found, algorithms)]
