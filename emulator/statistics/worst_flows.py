@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from emulator.statistics.retransmissions import lost_packets
 from emulator.statistics.table_columns import to_ints
 
 EVENTS = ("retransmits", "timeouts", "naks", "rnr_naks", "out_of_order", "ecn_marks")
+_LOSS_COLUMNS = ("retransmits", "duplicates", "out_of_order")
+FOCUS = 0.8
+"""Share of all lost packets from which on a port is named."""
 INTEGRITY = ("dropped_header", "dropped_icrc", "dropped_payload")
 
 
@@ -54,6 +58,53 @@ class WorstFlow:
     device_drops: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class LossFocus:
+    """Where most packets of a run were lost.
+
+    Attributes:
+        source, destination: ports of hosts; "": several.
+        lost: packets lost between them.
+        total: packets lost in all flows.
+    """
+
+    source: str
+    destination: str
+    lost: int
+    total: int
+
+
+def loss_focus(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
+    """The port, or the pair of ports, with most of the lost packets; None if there is none, or nothing was lost.
+
+    A pair is named if it has FOCUS of all losses, else a port that has that much in one direction.
+
+    Args:
+        flows: of the run.
+        manifest: of the run.
+    """
+    if any(flows[name].null_count for name in _LOSS_COLUMNS):
+        return None
+    ports, columns = _ports_of_ranks(manifest), {name: to_ints(flows[name]) for name in ("src", "dst", *_LOSS_COLUMNS)}
+    losses: Counter[tuple[str, str]] = Counter()
+    for row in range(flows.num_rows):
+        value = {name: int(column[row]) for name, column in columns.items()}
+        losses[ports.get(value["src"], ""), ports.get(value["dst"], "")] += lost_packets(value, manifest) or 0
+    total = losses.total()
+    if not total or ("", "") in losses:
+        return None
+    sources: Counter[tuple[str, str]] = Counter()
+    destinations: Counter[tuple[str, str]] = Counter()
+    for (source, destination), lost in losses.items():
+        sources[source, ""] += lost
+        destinations["", destination] += lost
+    for found in (losses, sources + destinations):
+        (source, destination), lost = found.most_common(1)[0]
+        if lost >= FOCUS * total:
+            return LossFocus(source, destination, lost, total)
+    return None
+
+
 def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int) -> tuple[WorstFlow, ...]:
     """The flows with the most retransmissions, then timeouts, then other events; those without events are left out.
 
@@ -69,7 +120,7 @@ def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most
     chosen = [int(row) for row in order if events[row]][:most]
     if not chosen:
         return ()
-    is_complete = not any(flows[name].null_count for name in ("retransmits", "duplicates", "out_of_order"))
+    is_complete = not any(flows[name].null_count for name in _LOSS_COLUMNS)
     counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
     ports, drops = _ports_of_ranks(manifest), _drops_next_to(counters, manifest)
     ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
@@ -109,7 +160,7 @@ def _ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
     found = {}
     for rank, (host, number) in enumerate(zip(of_ranks, numbers, strict=True)):
         interfaces = hosts[host].get("interfaces") if host < len(hosts) else None
-        if isinstance(interfaces, Sequence) and number < len(interfaces):
+        if isinstance(interfaces, Sequence) and number < len(interfaces) and "name" in interfaces[number]:
             found[rank] = f"{hosts[host]['name']}:{interfaces[number]['name']}"
     return found
 

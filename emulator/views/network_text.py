@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
+from emulator.statistics.worst_flows import LossFocus
 from emulator.units import format_size
 from emulator.views.figures import number_cell, percent_cell
 
@@ -13,6 +14,14 @@ def describe_network(network: NetworkTraffic) -> str:
         f"{format_size(network.payload_bytes)} of the payload of an iteration ({percent_cell(network.share, digits=0)})"
     )
     return part if network.busiest is None else f"{part}; {_describe_port(network.busiest)}"
+
+
+def describe_loss_focus(focus: LossFocus) -> str:
+    """`297 of 299 lost packets from h0:eth0 to h1:eth0`."""
+    words = [f"{focus.lost:,} of {focus.total:,} lost packets"]
+    words += [f"from {focus.source}"] if focus.source else []
+    words += [f"to {focus.destination}"] if focus.destination else []
+    return " ".join(words)
 
 
 def gbit_cell(bits_per_s: float) -> str:

@@ -24,7 +24,7 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.network_text import describe_network
+from emulator.views.network_text import describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.visible import short, visible
@@ -118,6 +118,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
         yield "Flows", describe_flow_counters(totals.counters)
+    if summary.loss_focus is not None:
+        yield "Lost", describe_loss_focus(summary.loss_focus)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device

@@ -10,7 +10,7 @@ import pytest
 
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
-from emulator.statistics.worst_flows import WorstFlow, worst_flows
+from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
 from tests.support.runs import manifest
 
 NETWORK = {"links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
@@ -82,3 +82,35 @@ def test_drops_of_the_device_are_those_next_to_the_flow(rows: Any, drops: int | 
 def test_runs_that_do_not_name_ports_have_ranks() -> None:
     (one,) = worst_flows(flows({"src": 0, "dst": 1, "naks": 2, "rnr_naks": 1}), counters(), manifest(), most=3)
     assert (one.source, one.destination, one.naks) == ("", "", 3)
+
+
+THREE: Manifest = replace(
+    RUN,
+    topology=TOPOLOGY | {"hosts": [*HOSTS, {"name": "h2", "interfaces": [{"name": "eth0"}]}], "host_index": [0, 1, 2]},
+)
+
+
+@pytest.mark.parametrize(
+    ("lost", "focus"),
+    [
+        ({(0, 1): 90, (1, 2): 10}, LossFocus("h0:eth0", "h1:eth0", 90, 100)),
+        ({(0, 2): 50, (1, 2): 40, (2, 0): 10}, LossFocus("", "h2:eth0", 90, 100)),
+        ({(1, 0): 50, (1, 2): 35, (2, 0): 15}, LossFocus("h1:eth0", "", 85, 100)),
+        ({(0, 1): 30, (1, 2): 40, (2, 0): 30}, None),
+        ({(0, 1): 0}, None),
+    ],
+    ids=["a pair", "to a port", "from a port", "everywhere", "nothing"],
+)
+def test_the_port_with_most_losses_is_named(lost: dict[tuple[int, int], int], focus: LossFocus | None) -> None:
+    rows = [
+        {"src": src, "dst": dst, "retransmits": 3 * count, "out_of_order": 2 * count}
+        for (src, dst), count in lost.items()
+    ]
+    assert loss_focus(flows(*rows), THREE) == focus
+
+
+def test_without_ports_or_counters_nothing_is_named() -> None:
+    table = flows({"src": 0, "dst": 1, "retransmits": 5})
+    assert loss_focus(table, manifest()) is None
+    unknown = table.set_column(table.schema.get_field_index("duplicates"), "duplicates", pa.array([None], pa.int64()))
+    assert loss_focus(unknown, RUN) is None

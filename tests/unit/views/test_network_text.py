@@ -1,5 +1,6 @@
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
-from emulator.views.network_text import describe_network, gbit_cell
+from emulator.statistics.worst_flows import LossFocus
+from emulator.views.network_text import describe_loss_focus, describe_network, gbit_cell
 
 
 def test_network_engineers_read_gigabits_and_percent_of_line_rate() -> None:
@@ -13,3 +14,8 @@ def test_unknown_figures_are_left_out() -> None:
     assert describe_network(NetworkTraffic(1.0, 4096, None, None)) == "4 KiB of the payload of an iteration (100 %)"
     assert "line rate" not in describe_network(NetworkTraffic(1.0, 4096, 1.0, PortLoad("a:b", "sent", 8e9, None)))
     assert gbit_cell(8e9) == "8.00 Gbit/s"
+
+
+def test_losses_name_one_end_or_both() -> None:
+    assert describe_loss_focus(LossFocus("a:1", "b:2", 9, 10)) == "9 of 10 lost packets from a:1 to b:2"
+    assert describe_loss_focus(LossFocus("", "b:2", 9, 10)) == "9 of 10 lost packets to b:2"

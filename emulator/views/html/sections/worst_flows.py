@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from emulator.statistics.summary import WORST_FLOWS
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
+from emulator.views.network_text import describe_loss_focus
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 
 _ABOUT = (
@@ -18,4 +19,6 @@ def worst(facts: RunFacts) -> Iterator[Section]:
     """The section, if any flow had events."""
     if facts.summary.worst_flows:
         table = table_of("worst-flows", "Worst flows", list(WORST_FLOW_COLUMNS), facts.summary.worst_flows)
-        yield Section("worst", "Worst flows", [table], _ABOUT)
+        focus = facts.summary.loss_focus
+        about = _ABOUT if focus is None else f"{_ABOUT} {describe_loss_focus(focus).capitalize()}."
+        yield Section("worst", "Worst flows", [table], about)
