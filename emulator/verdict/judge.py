@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -57,10 +58,16 @@ class Finding:
 
     @property
     def distance(self) -> float:
-        """How far the value is from its limit, relative to the limit; 0 if it was not measured."""
+        """How far the value is from its limit, relative to the limit; 0 if it was not measured.
+
+        From a limit of 0 every other value is equally far: then the order of the rules decides, not the larger counter.
+        """
         if self.value is None:
             return 0.0
-        return abs(self.value - self.rule.bound.limit) / max(self.rule.bound.limit, 1e-9)
+        limit = self.rule.bound.limit
+        if not limit:
+            return math.inf if self.value else 0.0
+        return abs(self.value - limit) / limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,13 @@ def test_of_several_failures_the_one_farthest_from_its_limit_comes_first(summary
     assert verdict.decisive.rule.metric.name == "cct_p50"
 
 
+def test_of_counters_that_should_be_zero_the_first_rule_decides_not_the_largest_counter(summary: RunSummary) -> None:
+    counters = {"retransmits": 5, "out_of_order": 90_000}
+    lossy = replace(summary, totals=replace(summary.totals, counters=counters))
+    verdict = judged(lossy, rule("retransmissions", "at most", 0), rule("out_of_order", "at most", 0))
+    assert [one.rule.metric.name for one in verdict.findings] == ["retransmissions", "out_of_order"]
+
+
 def test_what_was_not_measured_is_undecided_and_never_passes(summary: RunSummary) -> None:
     for one in (rule("device_drops", "at most", 0), rule("jct_to_ideal", "at most", 1.05)):
         verdict = judged(summary, rule("jct", "at most", 500), one)
