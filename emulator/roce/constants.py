@@ -8,6 +8,9 @@ from __future__ import annotations
 UDP_PORT = 4791
 """UDP destination port of RoCEv2. Source: IANA; InfiniBand Architecture Specification, annex A17."""
 
+FIRST_SOURCE_PORT = 0xC000
+"""Source ports are of the ephemeral range: 49152 … 65535. Source: IBTA annex A17; RFC 6335."""
+
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 """Payload of a full packet, bytes. Source: IBTA volume 1, section 9.4."""
 

@@ -111,41 +111,42 @@ class Framing:
         _pack_icrc(shape.datagram, shape.end, shape.icrc(header))
         return shape.datagram
 
-    def write(self, psn: int, message: Message, rkey: int) -> Buffer:
+    def write(self, psn: int, message: Message) -> Buffer:
         """A WRITE of one packet with immediate data; like every packet that ends a message, it requests an ACK."""
         size = message.size
         shape = self._shapes.get(size << 8 | BTH_RETH_IMM.size) or self._make_shape(BTH_RETH_IMM.size, size)
         _pack_write(
             shape.datagram, 0, _ONLY_IMM, (-size & 3) << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn, message.address,
-            rkey, size, message.imm,
+            message.rkey, size, message.imm,
         )  # fmt: skip
         _pack_icrc(shape.datagram, shape.end, shape.icrc(shape.header))
         return shape.datagram
 
-    def write_without_imm(self, psn: int, message: Message, rkey: int) -> Buffer:
+    def write_without_imm(self, psn: int, message: Message) -> Buffer:
         """A WRITE of one packet without immediate data."""
         size, word = message.size, ACK_REQUEST | psn
-        header = BTH_RETH.pack(_ONLY, (-size & 3) << 4, _P_KEY, self.dest_qp, word, message.address, rkey, size)
+        flags, to = (-size & 3) << 4, self.dest_qp
+        header = BTH_RETH.pack(_ONLY, flags, _P_KEY, to, word, message.address, message.rkey, size)
         return self.packet(header, size)
 
-    def writes(self, psn: Psn, message: Message, most: int, rkey: int) -> tuple[GsoBatch, int]:
+    def writes(self, psn: Psn, message: Message, most: int) -> tuple[GsoBatch, int]:
         """WRITEs of one packet back to back, equal but for their PSNs: `most`, or as many as one call carries.
 
         Returns:
             The batch, which holds as `packet` does, and how many packets it has.
         """
         batch = self._payload.batch(BTH_RETH_IMM.size, message.size)
-        packet = self.write(0, message, rkey)
+        packet = self.write(0, message)
         (icrc,) = ICRC.unpack_from(packet, len(packet) - ICRC_BYTES)
         count, template = min(most, batch.packets), Template(bytes(packet[: BTH_RETH_IMM.size]), icrc, len(packet))
         numbered = ip_id_changes(len(packet))[:count] if self.path.is_v4 else None
         build(template, psn, batch.columns, 0, count, numbered)
         return batch, count
 
-    def first(self, psn: int, message: Message, rkey: int, *, ack_request: bool) -> Buffer:
+    def first(self, psn: int, message: Message, *, ack_request: bool) -> Buffer:
         """The FIRST packet of a WRITE."""
         word = ACK_REQUEST | psn if ack_request else psn
-        header = BTH_RETH.pack(_FIRST, 0, _P_KEY, self.dest_qp, word, message.address, rkey, message.size)
+        header = BTH_RETH.pack(_FIRST, 0, _P_KEY, self.dest_qp, word, message.address, message.rkey, message.size)
         return self.packet(header, self._payload.path_mtu)
 
     def last(self, psn: int, size: int, *, slot: int, imm: int | None) -> Buffer:

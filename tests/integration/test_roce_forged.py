@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents.transports.roce.channel import Channel
-from agents.transports.roce.system_calls import cut_message
+from agents.nic.channel import Channel
+from agents.nic.system_calls import cut_message
 from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
 from emulator.roce.opcodes import Opcode
@@ -52,15 +52,15 @@ class Forgery:
         return packet + pack_icrc(icrc(self._path, packet, ip_id=ip_id) ^ flipped)
 
     def middle(self, psn: Psn, payload: bytes, *, channel: Channel | None = None, **fields: int) -> bytes:
-        number = (channel or self.channel()).connection.own_qpn
+        number = (channel or self.channel()).facts.qpn
         p_key = fields.pop("p_key", 0xFFFF)
         return self.packet(Bth(Opcode.RC_WRITE_MIDDLE, psn, number, p_key=p_key), payload=payload, **fields)
 
     def first(self, packets: int, *, channel: Channel | None = None) -> bytes:
         channel = channel or self.channel()
-        reth = Reth(TOLD, self.context.rkey, packets * PATH_MTU)
+        reth = Reth(TOLD, channel.facts.rkey, packets * PATH_MTU)
         psn = channel.pair.responder.expected
-        return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.connection.own_qpn), reth, payload=self.content(0))
+        return self.packet(Bth(Opcode.RC_WRITE_FIRST, psn, channel.facts.qpn), reth, payload=self.content(0))
 
     def send(self, *datagrams: bytes, traffic_class: int | None = None) -> None:
         """Send packets one by one."""
@@ -106,7 +106,7 @@ def test_wrong_bytes_are_not_delivered_in_turn_or_early(receiver: str, payload: 
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
             due, responder = forged.due, forged.channel().pair.responder
-            last = Bth(Opcode.RC_WRITE_LAST_IMM, add(due, 3), forged.channel().connection.own_qpn)
+            last = Bth(Opcode.RC_WRITE_LAST_IMM, add(due, 3), forged.channel().facts.qpn)
             arrived = forged.b.arrivals(0)
             forged.send(
                 forged.first(4),
@@ -145,8 +145,8 @@ def test_wrong_bytes_with_a_correct_icrc_are_found_in_every_single_packet() -> N
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
-            reth, bth = Reth(TOLD, forged.context.rkey, PATH_MTU), Bth(Opcode.RC_WRITE_ONLY_IMM, forged.due, 0)
-            bth.dest_qp = forged.channel().connection.own_qpn
+            reth, bth = Reth(TOLD, forged.channel().facts.rkey, PATH_MTU), Bth(Opcode.RC_WRITE_ONLY_IMM, forged.due, 0)
+            bth.dest_qp = forged.channel().facts.qpn
             arrived = forged.b.arrivals(0)
             forged.send(*20 * [forged.packet(bth, reth, ImmDt(1), payload=b"\xee" * PATH_MTU)])
             await forged.until_dropped(payload=20)
@@ -234,7 +234,7 @@ def test_a_malformed_cnp_does_not_reduce_the_rate(becn: bool, psn: int, payload:
     async def scenario(bed: RoceBed) -> None:
         with at(PEER) as sender:
             forged = await forgery(bed, sender)
-            number, pair = forged.channel().connection.own_qpn, forged.channel().pair
+            number, pair = forged.channel().facts.qpn, forged.channel().pair
             forged.send(forged.packet(Bth(Opcode.CNP, Psn(psn), number, becn=becn), payload=payload))
             await forged.until_dropped(**{reason: 1})
             assert pair.cnps_received == 0
@@ -264,7 +264,7 @@ def test_a_response_without_a_request_is_refused() -> None:
             bth = Bth(
                 Opcode.RC_ACK,
                 add(forged.channel().pair.requester.initial_psn, 3),
-                forged.channel().connection.own_qpn,
+                forged.channel().facts.qpn,
             )
             forged.send(forged.packet(bth, Aeth(0x1F, 1)))
             await forged.until_dropped(refused=1)

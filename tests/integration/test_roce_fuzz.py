@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
+from agents.nic.channel import Channel
+from agents.nic.context import Context
+from agents.nic.system_calls import cut_message
 from agents.transports.base import FlowCounters
-from agents.transports.roce.channel import Channel
-from agents.transports.roce.context import Context
-from agents.transports.roce.system_calls import cut_message
 from emulator.roce.framing import Framing
 from emulator.roce.headers import Aeth, Bth, Extension, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
@@ -49,7 +49,7 @@ class Forger:
     """
 
     def __init__(self, random: Random, channel: Channel, *, port: int, context: Context) -> None:
-        self._random, self._channel, self._rkey = random, channel, context.rkey
+        self._random, self._channel, self._rkey = random, channel, channel.facts.rkey
         self._payload = bytes(context.payload.take(0, PATH_MTU))
         self._path = UdpPath.between(PEER, TARGET, source_port=port)
         self._kinds = (
@@ -130,7 +130,7 @@ class Forger:
             psn = add(self._sent() if is_answer else self._channel.pair.responder.expected, far)
         if payload is None:
             payload = self._payload if opcode in WRITES else b""
-        bth = Bth(opcode, psn, qp or self._channel.connection.own_qpn, version=version, p_key=p_key)
+        bth = Bth(opcode, psn, qp or self._channel.facts.qpn, version=version, p_key=p_key)
         bth.pad = pad_bytes(len(payload))
         packet = pack_packet(bth, *self._extensions(opcode, rkey), payload=payload)
         return packet + pack_icrc(icrc(self._path, packet))
@@ -272,7 +272,7 @@ def test_any_number_of_full_calls_of_a_stranger_is_dropped() -> None:
         with peer, stranger:
             stranger.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, context.options.traffic_class)
             path = UdpPath.between(STRANGER, TARGET, source_port=stranger.getsockname()[1])
-            framing = Framing(path, channel.connection.own_qpn, context.payload)
+            framing = Framing(path, channel.facts.qpn, context.payload)
             framing.middles(context.staging, due, 0, 4 * count, ack_request=False, ends=False, are_cut=True)
             calls = [context.staging.pieces(slot * count, count) for slot in (0, 0, 1, 2, 3)]
             for pieces in calls:

@@ -31,7 +31,7 @@ def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
 ) -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b, c = await bed.connected(3)
-        catch_up, rounds = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
+        catch_up, rounds = b.endpoint.nic.catch_up, 0  # type: ignore[attr-defined]
 
         def interrupted() -> None:
             nonlocal rounds
@@ -42,10 +42,10 @@ def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
                 c.send(1, [(100 + rounds, size)])
             catch_up()
 
-        b.endpoint.catch_up = interrupted  # type: ignore[attr-defined]
+        b.endpoint.nic.catch_up = interrupted  # type: ignore[attr-defined]
         a.send(1, [(1, 6 << 20)])
         await bed.until(lambda: a.acknowledgements(1)[:1] == [1])
-        b.endpoint.catch_up = catch_up  # type: ignore[attr-defined]
+        b.endpoint.nic.catch_up = catch_up  # type: ignore[attr-defined]
         expected = [1, *range(101, 101 + rounds)]
         await bed.until(lambda: a.acknowledgements(1) == expected and c.acknowledgements(1) == expected[1:])
         assert rounds >= (3 if when == "any time" else 1)
@@ -61,7 +61,7 @@ def test_replies_of_a_local_peer_neither_overtake_nor_damage_packets_being_sent(
 def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b, c, d = await bed.connected(4)
-        catch_up, failures = b.endpoint.catch_up, 0  # type: ignore[attr-defined]
+        catch_up, failures = b.endpoint.nic.catch_up, 0  # type: ignore[attr-defined]
 
         def failing() -> None:
             nonlocal failures
@@ -70,7 +70,7 @@ def test_a_failure_while_a_local_peer_catches_up_stalls_no_other_rank() -> None:
                 raise LookupError("of the player")
             catch_up()
 
-        b.endpoint.catch_up = failing  # type: ignore[attr-defined]
+        b.endpoint.nic.catch_up = failing  # type: ignore[attr-defined]
         errors: list[object] = []
         loop = asyncio.get_running_loop()
         handler = loop.get_exception_handler()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.transports.roce.reader import ControlFacts, Reader, ReceiveBatch, read_control, socket_name
-from agents.transports.roce.system_calls import (
+from agents.nic.reader import ControlFacts, Reader, ReceiveBatch, read_control, socket_name
+from agents.nic.system_calls import (
     IPV6_TCLASS,
     SO_RXQ_OVFL,
     UDP_GRO,

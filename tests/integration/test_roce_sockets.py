@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from agents.transports.roce.send_batch import SendBatch
-from agents.transports.roce.sockets import Sender
+from agents.nic.send_batch import SendBatch
+from agents.nic.sockets import Sender
 from emulator.roce.payload import Payload, Staging
 
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from agents.transports.roce.send_batch import SendBatch
-from agents.transports.roce.sockets import Sender
-from agents.transports.roce.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress, cut_message
+from agents.nic.send_batch import SendBatch
+from agents.nic.sockets import Sender
+from agents.nic.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress, cut_message
 from emulator.control.observations import join_ends
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
@@ -119,7 +119,7 @@ def test_payload_lost_in_the_kernel_is_retransmitted() -> None:
     async def scenario(bed: RoceBed) -> None:
         a, b = await bed.connected(2)
         for listener in (a, b):
-            listener.endpoint._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8000)  # type: ignore[attr-defined]
+            listener.endpoint.nic._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8000)  # type: ignore[attr-defined]
         a.send(1, [(tag, 50_000) for tag in range(20)])
         b.send(0, [(tag, 50_000) for tag in range(20)])
         await bed.until(lambda: len(a.acknowledgements(1)) + len(b.acknowledgements(0)) == 40)
@@ -257,11 +257,11 @@ def test_merged_datagrams_shorter_than_a_packet_are_dropped() -> None:
         a, b = await bed.connected(2)
         a.send(1, [(4, 256)])
         await bed.until(lambda: a.acknowledgements(1) == [4])
-        peer, context = bed.transports[0], bed.transports[1].context
+        peer = bed.transports[0]
         expected = b.endpoint._links[0].channel(1).pair.responder.expected  # type: ignore[attr-defined]
-        own = a.endpoint._links[1].channel(1).connection  # type: ignore[attr-defined]
+        own = a.endpoint._links[1].channel(1).facts  # type: ignore[attr-defined]
         ahead, header = (
-            BTH_RETH_IMM.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | psn, 4, context.rkey, 4, 1)
+            BTH_RETH_IMM.pack(Opcode.RC_WRITE_ONLY_IMM, 0, 0xFFFF, own.peer_qpn, 1 << 31 | psn, 4, own.rkey, 4, 1)
             for psn in (expected + 5, expected)
         )
         (sender,) = peer.context.senders._senders[f"{NET}.1"].values()
@@ -350,7 +350,7 @@ def test_facts_report_granted_buffers_and_drops() -> None:
         await bed.until(lambda: bed.transports[1].drops["stranger"] == 1)
         facts = bed.transports[1].facts()
         assert facts["receive_buffer_asked"] == Parameter(RECEIVE_BUFFER_BYTES, "bytes")
-        granted = b.endpoint._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)  # type: ignore[attr-defined]
+        granted = b.endpoint.nic._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)  # type: ignore[attr-defined]
         assert facts["receive_buffer_granted"] == Parameter(granted // 2, "bytes")
         assert facts["window"] == Parameter(64 << 10, "bytes")
         assert facts["verified_share"].value == 1 / 8
@@ -420,7 +420,7 @@ def test_ranks_of_one_agent_read_before_many_packets_wait(
     async def scenario(bed: RoceBed) -> None:
         ranks = await bed.connected(2)
         for rank in ranks:
-            sockets[rank.endpoint.address.host] = cast(Any, rank.endpoint)._socket
+            sockets[rank.endpoint.address.host] = cast(Any, rank.endpoint).nic._socket
         for rank in ranks:
             rank.send(1 - rank.endpoint.rank, transfers)
         await bed.until(lambda: all(len(rank.acknowledgements(1 - rank.endpoint.rank)) == 3 for rank in ranks))
@@ -442,16 +442,19 @@ def test_in_traffic_only_ranks_without_unread_data_are_timed_out(
         for rank in (a, c):  # b never reads
             rank.connect(directory([a, b, c]))
             rank.send(1, [(1, 1000)])
-        channels = {channel.connection.rank: channel.pair.requester for channel in transport.passes.agenda.active}
+        channels = {
+            int(channel.facts.host.rpartition(".")[2]) - 1: channel.pair.requester
+            for channel in transport.passes.agenda.active
+        }
         assert set(channels) == {0, 2}
         assert not deaf.passes.agenda.active
-        unread = [fd for fd, endpoint in transport.passes._endpoints.items() if endpoint.rank == 0]
+        unread = [fd for fd, nic in transport.passes._nics.items() if nic.host == bed.host(0)]
         sent = {rank: requester.sent_packets for rank, requester in channels.items()}
         time.sleep(0.02)  # noqa: ASYNC251 the timeout is 8 ms, and the loop must not run
         transport.passes._suspected_ns = 1
         transport.passes._time_out(unread=unread)
         assert {rank: requester.sent_packets - sent[rank] for rank, requester in channels.items()} == {0: 0, 2: 1}
-        monkeypatch.setattr("agents.transports.roce.passes.LONGEST_DOUBT_NS", 0)
+        monkeypatch.setattr("agents.nic.passes.LONGEST_DOUBT_NS", 0)
         transport.passes._suspected_ns = 1
         transport.passes._time_out(unread=unread)
         assert channels[0].sent_packets - sent[0] == 1, "an answer that is never read is none"

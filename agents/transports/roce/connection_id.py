@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 
+from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.psn import Psn
+from emulator.roce.qp_facts import QpFacts
 
 FIRST_QPN = 16
-EPHEMERAL = 0xC000
 PORTS_PER_MESSAGE = 16
 """Source ports that a queue pair uses in turn, with one port per message."""
 
@@ -61,7 +60,7 @@ def folded_port(own_qpn: int, peer_qpn: int) -> int:
     product ^= product >> 20
     product ^= product >> 40
     label = product & 0xFFFFF
-    return EPHEMERAL | (label & 0x3FFF ^ label >> 14)
+    return FIRST_SOURCE_PORT | (label & 0x3FFF ^ label >> 14)
 
 
 def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequence[int]:
@@ -73,14 +72,30 @@ def source_ports(policy: str, connection: ConnectionId, *, seed: int) -> Sequenc
         seed: random seed.
     """
     if policy == "fixed":
-        return (EPHEMERAL,)
+        return (FIRST_SOURCE_PORT,)
     if policy == "fold":
         return (folded_port(connection.own_qpn, connection.peer_qpn),)
     random = Random(f"{seed}/{connection.rank}/{connection.peer}/{connection.index}/port")
-    return [EPHEMERAL | random.getrandbits(14) for _ in range(PORTS_PER_MESSAGE if policy == "message" else 1)]
+    return [FIRST_SOURCE_PORT | random.getrandbits(14) for _ in range(PORTS_PER_MESSAGE if policy == "message" else 1)]
 
 
-@lru_cache(maxsize=1 << 16)
-def packed(host: str) -> bytes:
-    """An address as bytes, as in an IP header."""
-    return ipaddress.ip_address(host).packed
+def qp_facts(connection: ConnectionId, *, port_policy: str, seed: int, rkey: int) -> QpFacts:
+    """The facts of a queue pair between two ranks.
+
+    Args:
+        connection: both ends.
+        port_policy: see `source_ports`.
+        seed: of the run, the same at both ends.
+        rkey: of the run.
+    """
+    rank, peer, index = connection.rank, connection.peer, connection.index
+    return QpFacts(
+        host=connection.host,
+        peer_host=connection.peer_host,
+        qpn=connection.own_qpn,
+        peer_qpn=connection.peer_qpn,
+        psn=first_psn(rank, peer, index=index, seed=seed),
+        peer_psn=first_psn(peer, rank, index=index, seed=seed),
+        rkey=rkey,
+        source_ports=source_ports(port_policy, connection, seed=seed),
+    )

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from agents.nic.channel import Channel, Owner
 from agents.transports.base import EndpointEvents, FlowCounters
-from agents.transports.roce.channel import Channel, Owner
 from agents.transports.roce.counters import received, sent
 from agents.transports.roce.transfers import Incoming, Outgoing
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
@@ -22,7 +22,8 @@ class Link(Owner):
     """A rank and one of its peers.
 
     Args:
-        peer: its rank.
+        rank, peer: both ends.
+        rkey: memory key of the peer.
         qps: queue pairs that carry payload; an additional one carries control.
         settings: of every queue pair.
         message_bytes: maximum payload per message.
@@ -33,8 +34,10 @@ class Link(Owner):
 
     def __init__(
         self,
+        rank: int,
         peer: int,
         *,
+        rkey: int,
         qps: int,
         settings: ConnectionSettings,
         message_bytes: int,
@@ -42,11 +45,12 @@ class Link(Owner):
         events: EndpointEvents,
         fail: Callable[[str], None],
     ) -> None:
-        self.peer, self._events, self._make_channel, self._fail = peer, events, make_channel, fail
+        self.rank, self.peer, self._rkey = rank, peer, rkey
+        self._events, self._make_channel, self._fail = events, make_channel, fail
         self.is_dirty = self.is_broken = False
         self._channels: list[Channel | None] = [None] * (qps + 1)
         room_bytes = settings.window_packets * settings.path_mtu + message_bytes
-        self._outgoing = Outgoing(qps=qps, message_bytes=message_bytes, room_bytes=room_bytes)
+        self._outgoing = Outgoing(qps=qps, message_bytes=message_bytes, room_bytes=room_bytes, rkey=rkey)
         self._incoming = Incoming(qps=qps)
         self._largest_single = settings.path_mtu if qps == 1 else 0
 
@@ -60,7 +64,7 @@ class Link(Owner):
             self._outgoing.post(tag, size)
             return True
         channel = self._channels[index] or self.channel(index)
-        return not channel.post_single(Message(_WRITE_IMM, size, tag, index), ready, time.monotonic_ns())
+        return not channel.post_single(Message(_WRITE_IMM, size, tag, index, self._rkey), ready, time.monotonic_ns())
 
     def send(self, now: int) -> None:
         """Send what the windows allow, control first."""
@@ -99,8 +103,8 @@ class Link(Owner):
 
     def counters(self) -> Iterator[FlowCounters]:
         """Rows for every queue pair: what it has sent, if anything, and what it has received."""
-        yield from (sent(channel) for channel in self.channels if channel.posted_messages)
-        yield from map(received, self.channels)
+        yield from (sent(channel, self.rank, self.peer) for channel in self.channels if channel.posted_messages)
+        yield from (received(channel, self.rank, self.peer) for channel in self.channels)
 
     def close(self) -> None:
         """Stop sending and delivering."""

@@ -28,11 +28,13 @@ class Outgoing:
         qps: queue pairs that carry payload.
         message_bytes: maximum payload per message.
         room_bytes: unacknowledged payload that a queue pair may hold, enough to keep it busy.
+        rkey: memory key of the peer.
     """
 
     qps: int
     message_bytes: int
     room_bytes: int
+    rkey: int = 0
     _transfers: deque[tuple[int, int]] = field(default_factory=deque)  # tag, size
     _left: int = 0  # bytes of the first transfer that are not yet in messages
     _dealt: int = 0  # messages so far
@@ -78,12 +80,12 @@ class Outgoing:
         self._left -= piece
         self._dealt += 1
         if self._left:
-            return Message(Verb.WRITE, piece, address=tag)
+            return Message(Verb.WRITE, piece, address=tag, rkey=self.rkey)
         self._transfers.popleft()
         self._left = self._transfers[0][1] if self._transfers else 0
         if self.qps > 1:
             self._unacknowledged.append((self._dealt - 1, tag))
-        return Message(Verb.WRITE_IMM, piece, address=tag, imm=-(-size // most) & 0xFFFFFFFF)
+        return Message(Verb.WRITE_IMM, piece, address=tag, imm=-(-size // most) & 0xFFFFFFFF, rkey=self.rkey)
 
     def _message_size(self, transfer_bytes: int) -> int:
         if self.qps == 1:

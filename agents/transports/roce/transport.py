@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
 
+from agents.nic.context import make_context
+from agents.nic.passes import Passes
+from agents.nic.port import PortPacer
+from agents.nic.sockets import Listener, Senders
 from agents.transports.base import Port, Silence, Transport
-from agents.transports.roce.context import make_context
 from agents.transports.roce.endpoint import RoceEndpoint
-from agents.transports.roce.passes import Passes
-from agents.transports.roce.port import PortPacer
-from agents.transports.roce.sockets import Listener, Senders
 from emulator.control.parameter import Parameter
 from emulator.errors import LocalProtocolError
 from emulator.host.timer import TimerfdClock
@@ -56,12 +56,11 @@ class RoceTransport(Transport):
         self._pacers: dict[int, PortPacer] = {}
         self._clock = TimerfdClock(asyncio.get_running_loop())
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
+        self._seed, self._rkey = digest, digest & 0xFFFFFFFF
         self.context = make_context(
             options=options,
             clock=self._clock,
             senders=Senders(traffic_class=options.traffic_class, devices=devices),
-            seed=digest,
-            rkey=digest & 0xFFFFFFFF,
             payload_seed=seed if options.payload == "random" else None,
         )
         self._endpoints: dict[int, RoceEndpoint] = {}
@@ -80,7 +79,7 @@ class RoceTransport(Transport):
         "queue" counts receptions that the kernel dropped before a receiving socket: one packet, or up to 64 merged.
         """
         drops = sum((endpoint.drops for endpoint in self._endpoints.values()), Counter(self.context.drops))
-        drops["queue"] += sum(endpoint.queue_drops for endpoint in self._endpoints.values())
+        drops["queue"] += sum(endpoint.nic.queue_drops for endpoint in self._endpoints.values())
         drops["send"] += self.context.senders.drops
         return +drops
 
@@ -90,8 +89,8 @@ class RoceTransport(Transport):
 
     def facts(self) -> Mapping[str, Parameter]:
         """Granted buffers, the smallest window, offloads, the verified share, and drops by reason."""
-        granted = [endpoint.buffer_bytes for endpoint in self._endpoints.values()]
-        is_merging = all(endpoint.is_merging for endpoint in self._endpoints.values())
+        granted = [endpoint.nic.buffer_bytes for endpoint in self._endpoints.values()]
+        is_merging = all(endpoint.nic.is_merging for endpoint in self._endpoints.values())
         checked = 1.0 if self.options.payload == "random" else 1 / self.options.verify_every
         return {
             "receive_buffer_asked": Parameter(RECEIVE_BUFFER_BYTES, "bytes"),
@@ -110,11 +109,7 @@ class RoceTransport(Transport):
 
     def silence(self) -> Silence | None:
         """See Transport."""
-        found = (
-            Silence(channel.connection.rank, channel.connection.peer, channel.pair.requester.silent_since_ns)
-            for channel in self.passes.agenda.active
-            if channel.pair.requester.in_flight
-        )
+        found = (silence for endpoint in self._endpoints.values() for silence in endpoint.silences())
         return min(found, key=lambda silence: silence.since_ns, default=None)
 
     async def open(self, rank: int, host: str) -> RoceEndpoint:
@@ -135,6 +130,8 @@ class RoceTransport(Transport):
             self.passes,
             local=self._endpoints,
             message_bytes=self.message_bytes,
+            seed=self._seed,
+            rkey=self._rkey,
             line_rate_bps=place.line_rate_bps,
             port=self._pacer_of(place, is_v6=listener.is_v6),
         )

@@ -55,13 +55,15 @@ def checked(made: Framing, data: bytes, *, header_bytes: int, size: int, slot: i
 def test_a_write_of_one_packet(path: UdpPath, size: int, seed: int | None) -> None:
     made = framing(path, seed)
     for psn, address, imm in ((0, 0, 0), (0xFFFFFF, 2**64 - 1, 2**32 - 1), (77, 1 << 62 | 5, 1)):
-        data = made.write(psn, Message(Verb.WRITE_IMM, size, address, imm), RKEY)
+        data = made.write(psn, Message(Verb.WRITE_IMM, size, address, imm, RKEY))
         packet = checked(made, data, header_bytes=BTH_RETH_IMM.size, size=size)
         assert (packet.bth.opcode, packet.bth.psn) == (Opcode.RC_WRITE_ONLY_IMM, psn)
         assert packet.bth.ack_request
         assert packet.extensions == (Reth(address, RKEY, size), ImmDt(imm))
         assert packet.payload == content(seed, size)
-    packet = checked(made, made.write_without_imm(9, Message(Verb.WRITE, size, ADDRESS), 6), header_bytes=28, size=size)
+    packet = checked(
+        made, made.write_without_imm(9, Message(Verb.WRITE, size, ADDRESS, rkey=6)), header_bytes=28, size=size
+    )
     assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_ONLY, 9, True)
     assert packet.extensions == (Reth(ADDRESS, 6, size),)
     assert packet.payload == content(seed, size)
@@ -72,7 +74,7 @@ def test_a_write_of_one_packet(path: UdpPath, size: int, seed: int | None) -> No
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_first_packet(path: UdpPath, *, seed: int | None, asks: bool) -> None:
     made = framing(path, seed)
-    data = made.first(77, Message(Verb.WRITE, 1 << 20, ADDRESS), 6, ack_request=asks)
+    data = made.first(77, Message(Verb.WRITE, 1 << 20, ADDRESS, rkey=6), ack_request=asks)
     packet = checked(made, data, header_bytes=12 + RETH_BYTES, size=MTU)
     assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_FIRST, 77, asks)
     assert packet.extensions == (Reth(ADDRESS, 6, 1 << 20),)
@@ -106,7 +108,7 @@ def test_an_ack_and_a_notification(path: UdpPath) -> None:
 @PATHS
 def test_a_packet_is_intact_with_any_ip_id_and_damaged_with_none(path: UdpPath) -> None:
     made = framing(path)
-    data = bytearray(made.write(9, Message(Verb.WRITE_IMM, 100, 5, 1), RKEY))
+    data = bytearray(made.write(9, Message(Verb.WRITE_IMM, 100, 5, 1, RKEY)))
     assert made.is_intact_in_full(memoryview(data))
     data[-4:] = ICRC.pack(icrc(path, bytes(data[:-4])) ^ made.ip_id_change(len(data), 9))
     assert made.is_intact_in_full(memoryview(data))
@@ -121,7 +123,7 @@ def test_a_gso_batch_is_writes_that_the_kernel_numbers(path: UdpPath, size: int,
     made = framing(path, seed)
     message = Message(Verb.WRITE_IMM, size, address=1 << 62 | 5, imm=9)
     for psn, count in ((0, 1), (0x12FFF0, 16), (0x12FFF0, 30), (0xFFFFFE, 4), (77, 40)):
-        batch, packets = made.writes(Psn(psn), message, count, RKEY)
+        batch, packets = made.writes(Psn(psn), message, count)
         data, stride = bytes(batch.calls[count]), batch.packet_bytes
         assert (packets, len(data)) == (count, count * stride)
         for place in range(count):
@@ -129,14 +131,14 @@ def test_a_gso_batch_is_writes_that_the_kernel_numbers(path: UdpPath, size: int,
             packet = parsed(single)
             assert packet.icrc == icrc(path, single[:-4], ip_id=place)
             assert packet.icrc == made.icrc(single[: BTH_RETH_IMM.size], size) ^ made.ip_id_change(stride, place)
-            assert single[:-4] == bytes(made.write((psn + place) % (1 << 24), message, RKEY))[:-4]
+            assert single[:-4] == bytes(made.write((psn + place) % (1 << 24), message))[:-4]
         assert follows_first(data, count, stride, header_bytes=BTH_RETH_IMM.size, is_numbered=path.is_v4)
 
 
 def test_a_gso_batch_has_no_more_packets_than_a_call_carries() -> None:
     made, message = framing(), Message(Verb.WRITE_IMM, 1024, 5, 1)
-    assert made.writes(Psn(0), message, 1000, RKEY)[1] == 65_507 // (32 + 1024 + 4)
-    assert made.writes(Psn(0), Message(Verb.WRITE_IMM, 0, 5, 1), 1000, RKEY)[1] == 64
+    assert made.writes(Psn(0), message, 1000)[1] == 65_507 // (32 + 1024 + 4)
+    assert made.writes(Psn(0), Message(Verb.WRITE_IMM, 0, 5, 1, RKEY), 1000)[1] == 64
 
 
 def run(

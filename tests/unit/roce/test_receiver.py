@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from emulator.roce.framing import ICRC, Framing
 from emulator.roce.headers import Bth
@@ -229,7 +230,7 @@ def test_a_packet_far_behind_the_first_of_a_reception_is_looked_at_like_any_othe
 
 # Packets that come alone.
 
-MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1)
+MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1, rkey=RKEY)
 
 
 def idle(**options: object) -> End:
@@ -239,7 +240,7 @@ def idle(**options: object) -> End:
 def test_a_write_of_one_packet_is_delivered_with_any_ip_id() -> None:
     end = idle()
     for psn, ip_id in ((PSN - 1, 0), (PSN, 40_000)):
-        packet = reseal(bytearray(end.framing.write(psn, MESSAGE, RKEY)), ip_id)
+        packet = reseal(bytearray(end.framing.write(psn, MESSAGE)), ip_id)
         end.receive(packet, len(packet))
     assert [(one.address, one.size, one.imm) for one in end.responder.delivered] == 2 * [(5, 100, 1)]
 
@@ -262,7 +263,7 @@ Change = Callable[[bytearray], object]
 )
 def test_a_packet_with_a_right_icrc_is_dropped_for_what_is_wrong(reason: str, change: Change) -> None:
     end = idle(verify_every=1)
-    packet = bytearray(end.framing.write(PSN - 1, MESSAGE, RKEY))
+    packet = bytearray(end.framing.write(PSN - 1, MESSAGE))
     change(packet)
     reseal(packet)
     end.receive(packet, len(packet))
@@ -273,7 +274,7 @@ def test_a_packet_with_a_right_icrc_is_dropped_for_what_is_wrong(reason: str, ch
 @pytest.mark.parametrize("at", [10, 30, 133, 135])
 def test_a_packet_with_a_wrong_icrc_is_dropped(at: int) -> None:
     end = idle(verify_every=1)
-    packet = bytearray(end.framing.write(PSN - 1, MESSAGE, RKEY))
+    packet = bytearray(end.framing.write(PSN - 1, MESSAGE))
     packet[at] ^= 0x10
     end.receive(packet, len(packet))
     assert end.pair.drops == {"icrc": 1}
@@ -288,7 +289,7 @@ def test_a_send_is_not_part_of_the_profile() -> None:
 
 def test_marks_are_not_covered_by_the_icrc() -> None:
     end = idle()
-    packet = bytearray(end.framing.write(PSN - 1, MESSAGE, RKEY))
+    packet = bytearray(end.framing.write(PSN - 1, MESSAGE))
     packet[4] |= 0x80
     end.receive(packet, len(packet))
     assert len(end.responder.delivered) == 1
@@ -324,7 +325,7 @@ def test_a_cnp_is_counted_and_what_is_not_quite_one_dropped() -> None:
 
 
 def batch(end: End, count: int, size: int = 100) -> tuple[bytearray, int]:
-    made, _ = end.framing.writes(add(PSN, -1), Message(Verb.WRITE_IMM, size, 5, 1), count, RKEY)
+    made, _ = end.framing.writes(add(PSN, -1), Message(Verb.WRITE_IMM, size, 5, 1, RKEY), count)
     return bytearray(made.calls[count]), made.packet_bytes
 
 
@@ -351,14 +352,14 @@ def test_of_writes_that_came_together_only_the_damaged_one_is_dropped(at: int) -
 
 def test_writes_of_another_key_are_dropped_each() -> None:
     end = idle()
-    made, _ = end.framing.writes(add(PSN, -1), MESSAGE, 4, RKEY + 1)
+    made, _ = end.framing.writes(add(PSN, -1), replace(MESSAGE, rkey=RKEY + 1), 4)
     end.receive(bytes(made.calls[4]), made.packet_bytes)
     assert end.pair.drops == {"rkey": 4}
 
 
 def test_writes_between_the_packets_of_a_message_break_the_connection() -> None:
     end = End()
-    made, _ = end.framing.writes(PSN, MESSAGE, 4, RKEY)
+    made, _ = end.framing.writes(PSN, MESSAGE, 4)
     end.receive(bytes(made.calls[4]), made.packet_bytes)
     assert end.responder.is_broken
 
@@ -367,7 +368,7 @@ def test_a_peer_may_use_many_source_ports() -> None:
     end = idle()
     for index in range(200):
         framing = Framing(dataclasses.replace(PATH, source_port=50_000 + index), QPN, end.payload)
-        packet = bytes(framing.write(add(PSN, index - 1), MESSAGE, RKEY))
+        packet = bytes(framing.write(add(PSN, index - 1), MESSAGE))
         end.receiver.receive(memoryview(packet), len(packet), 50_000 + index, 0)
     assert len(end.responder.delivered) == 200
     assert len(end.receiver._framings) <= KNOWN_PORTS

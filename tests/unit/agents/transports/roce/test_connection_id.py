@@ -1,4 +1,4 @@
-from agents.transports.roce.connection_id import ConnectionId, first_psn, folded_port, qpn, source_ports
+from agents.transports.roce.connection_id import ConnectionId, folded_port, qp_facts
 
 
 def test_both_ends_compute_the_same_numbers() -> None:
@@ -25,3 +25,13 @@ def test_source_ports() -> None:
         assert len(ports) == count
         assert all(0xC000 <= port <= 0xFFFF for port in ports)
     assert source_ports("random", ends, seed=5) != source_ports("random", ends, seed=6)
+
+
+def test_the_facts_of_both_ends_fit_each_other() -> None:
+    here, there = ConnectionId(3, "192.0.2.4", 5, "192.0.2.6", 1, 2), ConnectionId(5, "192.0.2.6", 3, "192.0.2.4", 1, 2)
+    own, peer = (qp_facts(one, port_policy="fold", seed=9, rkey=77) for one in (here, there))
+    assert (own.host, own.qpn, own.psn) == (peer.peer_host, peer.peer_qpn, peer.peer_psn)
+    assert (peer.host, peer.qpn, peer.psn) == (own.peer_host, own.peer_qpn, own.peer_psn)
+    assert own.psn != peer.psn
+    assert own.rkey == peer.rkey == 77
+    assert list(own.source_ports) == [folded_port(own.qpn, own.peer_qpn)]

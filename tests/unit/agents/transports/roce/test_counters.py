@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from agents.transports.roce.connection_id import ConnectionId
+from agents.transports.roce.connection_id import ConnectionId, qp_facts
 from agents.transports.roce.counters import HEADER_DROPS, received, sent
 from emulator.roce.headers import Syndrome
 from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
@@ -13,11 +13,16 @@ from emulator.roce.opcodes import Opcode
 from emulator.roce.psn import Psn
 from emulator.roce.queue_pair import QueuePair
 
-CONNECTION = ConnectionId(rank=1, host="192.0.2.2", peer=4, peer_host="192.0.2.5", index=1, qps=1)
+FACTS = qp_facts(
+    ConnectionId(rank=1, host="192.0.2.2", peer=4, peer_host="192.0.2.5", index=1, qps=1),
+    port_policy="fold",
+    seed=0,
+    rkey=0,
+)
 
 
 def channel(pair: QueuePair) -> Any:
-    return SimpleNamespace(pair=pair, connection=CONNECTION, posted_bytes=5000, posted_messages=2, source_port=50_001)
+    return SimpleNamespace(pair=pair, facts=FACTS, posted_bytes=5000, posted_messages=2, source_port=50_001)
 
 
 def test_the_sending_end_counts_packets_sent_and_responses() -> None:
@@ -31,8 +36,8 @@ def test_the_sending_end_counts_packets_sent_and_responses() -> None:
         pass
     pair.acknowledge(Psn(4), 0x1F, 300)
     pair.notified(400)
-    row = sent(channel(pair))
-    assert (row.src, row.dst, row.qpn, row.source_port) == (1, 4, CONNECTION.peer_qpn, 50_001)
+    row = sent(channel(pair), 1, 4)
+    assert (row.src, row.dst, row.qpn, row.source_port) == (1, 4, FACTS.peer_qpn, 50_001)
     assert (row.bytes, row.messages, row.packets, row.retransmits) == (5000, 2, 8, 3)
     assert (row.naks, row.cnps_received, row.timeouts, row.rnr_naks) == (1, 1, 0, 0)
     assert row.rtt_ns is None or row.rtt_ns >= 0
@@ -47,8 +52,8 @@ def test_the_receiving_end_counts_packets_and_drops_by_reason() -> None:
         if reason != "refused":  # counted by requester and responder
             pair.drop(reason, number)
     pair.marked(7, 0)
-    row = received(channel(pair))
-    assert (row.src, row.dst, row.qpn) == (4, 1, CONNECTION.own_qpn)
+    row = received(channel(pair), 1, 4)
+    assert (row.src, row.dst, row.qpn) == (4, 1, FACTS.qpn)
     assert (row.duplicates, row.out_of_order, row.largest_displacement) == (1, 1, 8)
     assert (row.ecn_marks, row.cnps_sent) == (7, 1)
     counted = {reason: number for number, reason in enumerate(HEADER_DROPS, start=1) if reason != "refused"}

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from agents.nic.channel import Agenda
+from agents.nic.context import Context, make_context
+from agents.nic.port import PortPacer
+from agents.nic.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress
 from agents.transports.base import Address
-from agents.transports.roce.channel import Agenda
 from agents.transports.roce.connection_id import FIRST_QPN
-from agents.transports.roce.context import Context, make_context
 from agents.transports.roce.endpoint import RoceEndpoint
-from agents.transports.roce.port import PortPacer
-from agents.transports.roce.system_calls import UDP_SEGMENT, ControlMessages, SocketAddress
 from emulator.errors import LocalProtocolError
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.options import RoceOptions
@@ -177,9 +177,7 @@ class World:
 
     def _add(self, number: int) -> None:
         senders = cast(Any, MemorySenders(self.network))
-        context = make_context(
-            options=self.options, clock=self.clock, senders=senders, seed=1, rkey=7, payload_seed=None
-        )
+        context = make_context(options=self.options, clock=self.clock, senders=senders, payload_seed=None)
         if self.local is not None and self.contexts:
             context = self.contexts[0]
         self.contexts.append(context)
@@ -192,6 +190,8 @@ class World:
             cast(Any, self.passes[number]),
             local={} if self.local is None else self.local,
             message_bytes=4 * PATH_MTU,
+            seed=1,
+            rkey=7,
             port=port,
         )
         self.ends.append(end)
@@ -203,7 +203,7 @@ class World:
         while True:
             before = self.network.datagrams
             for end, passes in zip(self.ends, self.passes, strict=True):
-                end.catch_up()
+                end.nic.catch_up()
                 while passes.soon:
                     passes.soon.popleft()()
                 for _ in range(len(passes.agenda.unfinished)):
@@ -333,7 +333,7 @@ def test_before_a_rank_is_connected_packets_wait_in_its_socket() -> None:
     world.ends[0].connect(world.directory, world.ranks[0])
     world.ends[0].post(1, 7, 100)
     world.ends[0].flush()
-    world.ends[1].catch_up()
+    world.ends[1].nic.catch_up()
     assert world.ranks[1].arrivals == []
     world.ends[1].connect(world.directory, world.ranks[1])
     world.run()

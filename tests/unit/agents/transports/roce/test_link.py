@@ -65,7 +65,9 @@ class Rank:
         self.channels: dict[int, ChannelDouble] = {}
         self.ready: list[Any] = []
         self.link = Link(
+            1,
             PEER,
+            rkey=5,
             qps=qps,
             settings=SETTINGS,
             message_bytes=message_bytes,

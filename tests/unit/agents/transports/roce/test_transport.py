@@ -33,8 +33,8 @@ def on_a_loop(test: Callable[[], None]) -> None:
 def test_agents_of_a_run_have_the_same_key_and_those_of_other_runs_do_not() -> None:
     def key(run: str, seed: int) -> int:
         with opened(RoceTransport(run=run, seed=seed)) as one:
-            assert one.context.rkey == one.context.seed & 0xFFFFFFFF
-            return one.context.seed
+            assert one._rkey == one._seed & 0xFFFFFFFF
+            return one._seed
 
     def test() -> None:
         assert key("a", 1) == key("a", 1)

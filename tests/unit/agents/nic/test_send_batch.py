@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 import pytest
 
-from agents.transports.roce import send_batch
-from agents.transports.roce.send_batch import SendBatch
-from agents.transports.roce.system_calls import MESSAGE, PIECE, control_bytes, cut_message, socket_address
+from agents.nic import send_batch
+from agents.nic.send_batch import SendBatch
+from agents.nic.system_calls import MESSAGE, PIECE, control_bytes, cut_message, socket_address
 from emulator.roce.payload import Payload, Staging
 
 NAME = socket_address("192.0.2.1", 4791)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from agents.transports.roce.system_calls import (
+from agents.nic.system_calls import (
     CONTROL_HEADER,
     IPV6_TCLASS,
     MESSAGE,

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from agents.transports.roce.reader import ControlFacts, read_control, socket_name
-from agents.transports.roce.system_calls import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO
+from agents.nic.reader import ControlFacts, read_control, socket_name
+from agents.nic.system_calls import IPV6_TCLASS, SO_RXQ_OVFL, UDP_GRO
 
 
 def number(value: int) -> bytes:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
-from agents.transports.roce.passes import Passes
+from agents.nic.passes import Passes
 from emulator.roce.tuning import ROUNDS_PER_PASS, SWEEP_NS
 from tests.support.virtual_clock import VirtualClock
 
@@ -19,8 +19,8 @@ PAST, FUTURE = 0, 1 << 62
 class Endpoint:
     """Reads one byte a drain from a pipe."""
 
-    def __init__(self, rank: int = 0) -> None:
-        self.rank, self.port, self.drains = rank, None, 0
+    def __init__(self) -> None:
+        self.host, self.port, self.drains = "192.0.2.1", None, 0
         self.fd, self._write = os.pipe()
         self.on_drain: Callable[[], None] = lambda: None
 
@@ -43,12 +43,12 @@ class Endpoint:
 class ChannelDouble:
     """A queue pair with something in flight, or a reply to send."""
 
-    def __init__(self, *, deadline_ns: int = FUTURE, rank: int = 0) -> None:
+    def __init__(self, *, deadline_ns: int = FUTURE) -> None:
         self.deferred: list[int] = []
         requester = SimpleNamespace(
             is_idle=False, deadline_ns=deadline_ns, defer_timeout=lambda late, now: self.deferred.append(late)
         )
-        self.pair, self.connection = SimpleNamespace(requester=requester), SimpleNamespace(rank=rank)
+        self.pair, self.facts = SimpleNamespace(requester=requester), SimpleNamespace(host="192.0.2.1")
         self.is_dead, self.owed_since, self.local_peer = False, 0, None
         self.timeouts = self.replies = 0
         self.turns: list[int] = []

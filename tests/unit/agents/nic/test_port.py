@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.transports.roce.port import PortPacer
+from agents.nic.port import PortPacer
 from emulator.planner.network.header_overhead import roce_packet_bytes
 from emulator.roce.messages import Message, Run, Verb
 from emulator.roce.psn import Psn

@@ -11,7 +11,7 @@ import select
 import time
 from collections.abc import Callable, Collection
 
-from agents.transports.roce.channel import Agenda, LocalPeer
+from agents.nic.channel import Agenda, LocalPeer
 from emulator.host.clock import Clock
 from emulator.roce.tuning import (
     LONGEST_DOUBT_NS,
@@ -26,7 +26,7 @@ from emulator.roce.tuning import (
 
 
 class Passes:
-    """Drives the endpoints of one agent on the running event loop.
+    """Drives the NICs of one process on the running event loop.
 
     Args:
         clock: for alarms that look for overdue acknowledgements.
@@ -40,7 +40,7 @@ class Passes:
     def __init__(self, clock: Clock, *, timeout_ns: int) -> None:
         self.agenda, self.singles_per_turn, self.is_closed = Agenda(), 1, False
         self._loop, self._clock, self._epoll = asyncio.get_running_loop(), clock, select.epoll()
-        self._endpoints: dict[int, LocalPeer] = {}  # by descriptor of their sockets
+        self._nics: dict[int, LocalPeer] = {}  # by descriptor of their sockets
         self._longest_unacknowledged_ns = min(LONGEST_NS_UNACKNOWLEDGED, timeout_ns >> 3)
         self._sweep_ns = min(max(timeout_ns >> 2, SWEEP_NS[0]), SWEEP_NS[1])
         self._has_sweep = self._is_scheduled = False
@@ -48,14 +48,14 @@ class Passes:
         self._suspected_ns = 0  # when a sweep last requested timeouts; 0: handled
         self._loop.add_reader(self._epoll.fileno(), self._pass)
 
-    def listen(self, endpoint: LocalPeer, fd: int) -> None:
-        """Drain an endpoint whenever its socket is readable."""
-        self._endpoints[fd] = endpoint
+    def listen(self, nic: LocalPeer, fd: int) -> None:
+        """Drain a NIC whenever its socket is readable."""
+        self._nics[fd] = nic
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
         """Stop watching a socket."""
-        if self._endpoints.pop(fd, None) is not None:
+        if self._nics.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -87,9 +87,9 @@ class Passes:
                 self._time_out()
                 break
             for fd, _ in ready:
-                endpoint = self._endpoints.get(fd)
-                if endpoint is not None:
-                    endpoint.drain()
+                nic = self._nics.get(fd)
+                if nic is not None:
+                    nic.drain()
             self._go_on()
         else:
             now = time.monotonic_ns()
@@ -97,7 +97,7 @@ class Passes:
             if owing and now - owing[0].owed_since > self._longest_unacknowledged_ns:
                 self.agenda.reply()
             if self._suspected_ns and now - self._suspected_ns > LONGEST_SUSPICION_NS:
-                self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._endpoints) or 1)])
+                self._time_out(unread=[fd for fd, _ in self._epoll.poll(0, len(self._nics) or 1)])
             self._pass_again()
         self.watch()
 
@@ -140,12 +140,12 @@ class Passes:
             return
         self._suspected_ns = 0
         now = time.monotonic_ns()
-        doubtful = {self._endpoints[fd].rank for fd in unread if fd in self._endpoints}
+        doubtful = {self._nics[fd].host for fd in unread if fd in self._nics}
         for channel in list(self.agenda.active):
             requester = channel.pair.requester
             if requester.is_idle or channel.is_dead:
                 self.agenda.active.discard(channel)
             elif requester.deadline_ns <= now and (
-                channel.connection.rank not in doubtful or now - requester.deadline_ns > LONGEST_DOUBT_NS
+                channel.facts.host not in doubtful or now - requester.deadline_ns > LONGEST_DOUBT_NS
             ):
                 channel.handle_timer(now)

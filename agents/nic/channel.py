@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.transports.roce.connection_id import ConnectionId, packed
-from agents.transports.roce.context import Context
-from agents.transports.roce.port import PortPacer
-from agents.transports.roce.transmitter import Transmitter, send_problem
+from agents.nic.context import Context
+from agents.nic.port import PortPacer
+from agents.nic.transmitter import Transmitter, send_problem
 from emulator.errors import HostError
 from emulator.roce.messages import Delivered, Message
 from emulator.roce.psn import ZERO_PSN, Psn
+from emulator.roce.qp_facts import QpFacts, packed
 from emulator.roce.queue_pair import QueuePair
 from emulator.roce.receiver import Receiver
 from emulator.roce.requester import NEVER
@@ -23,7 +23,7 @@ _PROBLEMS = (OSError, HostError)
 
 
 class Owner(Protocol):
-    """Receives the events of a queue pair; `index` is that of the queue pair."""
+    """Receives the events of queue pairs; `index` is the one that the owner gave the queue pair."""
 
     def delivered(self, index: int, delivered: Delivered, now: int) -> None:
         """Messages from the peer are complete."""
@@ -39,9 +39,9 @@ class Owner(Protocol):
 
 
 class LocalPeer(Protocol):
-    """The endpoint of a rank of the same process."""
+    """A NIC of the same process."""
 
-    rank: int
+    host: str
     port: PortPacer | None
 
     def drain(self) -> None:
@@ -49,13 +49,13 @@ class LocalPeer(Protocol):
         ...
 
     def catch_up(self) -> None:
-        """Receive what waits in the socket, if the endpoint is connected."""
+        """Receive what waits in the socket, once the NIC has started."""
         ...
 
 
 @dataclass(slots=True)
 class Agenda:
-    """The work of the passes of a transport.
+    """The work of the passes of a process.
 
     Attributes:
         active: queue pairs with packets in flight.
@@ -77,13 +77,15 @@ class Agenda:
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """One queue pair between two ranks.
+    """One queue pair.
 
     Attributes:
-        context, agenda: of the transport.
+        context, agenda: of the process.
         owner: receives the events.
-        connection: both ends.
+        facts: both ends.
         pair: the protocol.
+        index: the owner's name for it.
+        is_control: what it sends does not wait for the port.
         port: paces what is sent; None: no pacing.
         local_peer: the peer, if it is in the same process and no port paces.
         calls_at_once: full calls to receive together, few enough that an acknowledgement does not wait for more.
@@ -92,8 +94,10 @@ class Channel:
     context: Context
     agenda: Agenda
     owner: Owner
-    connection: ConnectionId
+    facts: QpFacts
     pair: QueuePair
+    index: int = 0
+    is_control: bool = False
     port: PortPacer | None = None
     local_peer: LocalPeer | None = None
     calls_at_once: int = field(init=False)
@@ -112,15 +116,15 @@ class Channel:
     _ready_psn: Psn = ZERO_PSN
 
     def __post_init__(self) -> None:
-        context, connection = self.context, self.connection
-        self._transmitter = Transmitter(context, connection)
+        context, facts = self.context, self.facts
+        self._transmitter = Transmitter(context, facts)
         self._receiver = Receiver(
             self.pair,
             context.payload,
-            source=packed(connection.peer_host),
-            destination=packed(connection.host),
-            qpn=connection.own_qpn,
-            rkey=context.rkey,
+            source=packed(facts.peer_host),
+            destination=packed(facts.host),
+            qpn=facts.qpn,
+            rkey=facts.rkey,
             verify_every=context.options.verify_every,
         )
         self.calls_at_once = max(1, min(CALLS_AT_ONCE, self.pair.settings.ack_interval // context.payload.per_call))
@@ -246,7 +250,7 @@ class Channel:
 
     def _send_paced(self, port: PortPacer, now: int) -> None:
         """Send while the port is free; control does not wait for it."""
-        is_control, most = self.connection.index == 0, min(self.context.payload.slots, port.most_packets)
+        is_control, most = self.is_control, min(self.context.payload.slots, port.most_packets)
         while is_control or port.is_free(now):
             run = self.pair.next_run(now, most)
             if run is None:
@@ -332,7 +336,7 @@ class Channel:
             self.agenda.reply()
         if responder.delivered:
             delivered, responder.delivered = responder.delivered, []
-            deliver, index = self.owner.delivered, self.connection.index
+            deliver, index = self.owner.delivered, self.index
             for one in delivered:
                 deliver(index, one, now)
         if responder.is_broken:  # reported at this end as well: a peer with nothing in flight ignores the NAK
@@ -351,7 +355,7 @@ class Channel:
     def _answered(self, completed: Sequence[Message], now: int) -> None:
         requester = self.pair.requester
         if completed:
-            self.owner.completed(self.connection.index, completed, now)
+            self.owner.completed(self.index, completed, now)
         if requester.failure is not None:
             self.owner.broke(requester.failure)
         elif requester.backlog and not requester.is_full:

@@ -1,13 +1,13 @@
-"""The options, sockets, buffers and keys that all queue pairs of a transport share."""
+"""The options, sockets and buffers that all queue pairs of a process share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agents.transports.roce.reader import ReceiveBatch
-from agents.transports.roce.send_batch import SendBatch
-from agents.transports.roce.sockets import Senders
+from agents.nic.reader import ReceiveBatch
+from agents.nic.send_batch import SendBatch
+from agents.nic.sockets import Senders
 from emulator.host.clock import Clock
 from emulator.roce.options import RoceOptions
 from emulator.roce.payload import Payload, Staging
@@ -16,12 +16,11 @@ from emulator.roce.tuning import CALLS_AT_ONCE, LARGEST_CALL_BYTES
 
 @dataclass(slots=True)
 class Context:
-    """The state that all queue pairs of a transport share.
+    """The state that all queue pairs of a process share.
 
     Attributes:
         buffer: receives every datagram; those of one system call are stored one after the other.
         drops: packets for no known queue pair, by reason.
-        seed, rkey: of the run.
         is_cutting: whether the kernel cuts calls into packets; False once it has refused.
     """
 
@@ -30,8 +29,6 @@ class Context:
     senders: Senders
     payload: Payload
     staging: Staging
-    seed: int
-    rkey: int
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray((CALLS_AT_ONCE + 1) * LARGEST_CALL_BYTES)))
     drops: Counter[str] = field(default_factory=Counter)
     is_cutting: bool = True
@@ -59,9 +56,7 @@ class Context:
         return batch
 
 
-def make_context(
-    *, options: RoceOptions, clock: Clock, senders: Senders, seed: int, rkey: int, payload_seed: int | None
-) -> Context:
-    """The context of a transport; `payload_seed` None means constant payload."""
+def make_context(*, options: RoceOptions, clock: Clock, senders: Senders, payload_seed: int | None) -> Context:
+    """The context of a process; `payload_seed` None means constant payload."""
     payload = Payload(path_mtu=options.path_mtu, seed=payload_seed, call_bytes=options.call_bytes)
-    return Context(options, clock, senders, payload, Staging(payload), seed, rkey)
+    return Context(options, clock, senders, payload, Staging(payload))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.transports.roce.connection_id import ConnectionId, packed
-from agents.transports.roce.context import Context, make_context
-from agents.transports.roce.sockets import Sender, Senders
-from agents.transports.roce.transmitter import Transmitter
+from agents.nic.context import Context, make_context
+from agents.nic.sockets import Sender, Senders
+from agents.nic.transmitter import Transmitter
+from agents.transports.roce.connection_id import ConnectionId, qp_facts
 from emulator.host.clock import Clock
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
@@ -16,9 +16,10 @@ from emulator.roce.messages import Message, Run, Verb
 from emulator.roce.options import RoceOptions
 from emulator.roce.payload import Staging
 from emulator.roce.psn import Psn, add
+from emulator.roce.qp_facts import packed
 from tests.support.virtual_clock import VirtualClock
 
-CONNECTION = ConnectionId(0, "127.0.0.1", 1, "127.0.0.2", 1, 1)
+FACTS = qp_facts(ConnectionId(0, "127.0.0.1", 1, "127.0.0.2", 1, 1), port_policy="fold", seed=0, rkey=0)
 PSN, TURNS = Psn(1000), 3
 
 
@@ -26,7 +27,7 @@ PSN, TURNS = Psn(1000), 3
 def context() -> Iterator[Context]:
     clock: Clock = VirtualClock()
     senders = Senders(traffic_class=0)
-    yield make_context(options=RoceOptions(), clock=clock, senders=senders, seed=0, rkey=0, payload_seed=None)
+    yield make_context(options=RoceOptions(), clock=clock, senders=senders, payload_seed=None)
     senders.close()
 
 
@@ -38,7 +39,7 @@ class Network:
         self.alone: list[bytes] = []
         self.whole: list[bytes] = []
         self.refuses_after = TURNS
-        self.context, self.transmitter = context, Transmitter(context, CONNECTION)
+        self.context, self.transmitter = context, Transmitter(context, FACTS)
         self.turn = context.payload.slots
         monkeypatch.setattr(Sender, "send_cut", lambda _, batch, slot, count, to: self._cut(count))
         monkeypatch.setattr(
@@ -66,9 +67,9 @@ class Network:
         """The packets of the run from one packet on, as each is sent alone."""
         port = self.transmitter.source_port
         assert port is not None
-        path = UdpPath(packed(CONNECTION.host), packed(CONNECTION.peer_host), port)
+        path = UdpPath(packed(FACTS.host), packed(FACTS.peer_host), port)
         staging = Staging(self.context.payload)
-        framing, packets = Framing(path, CONNECTION.peer_qpn, self.context.payload), range(first, TURNS * self.turn)
+        framing, packets = Framing(path, FACTS.peer_qpn, self.context.payload), range(first, TURNS * self.turn)
         found = []
         for packet in packets:
             framing.middles(staging, add(PSN, packet), 0, 1, False, False, are_cut=False)

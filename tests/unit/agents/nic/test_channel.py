@@ -4,23 +4,24 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agents.transports.roce.channel import Agenda, Channel
-from agents.transports.roce.connection_id import ConnectionId, packed
-from agents.transports.roce.context import Context, make_context
-from agents.transports.roce.sockets import Senders
-from agents.transports.roce.transmitter import Transmitter
+from agents.nic.channel import Agenda, Channel
+from agents.nic.context import Context, make_context
+from agents.nic.sockets import Senders
+from agents.nic.transmitter import Transmitter
+from agents.transports.roce.connection_id import ConnectionId, qp_facts
 from emulator.host.clock import Clock
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
 from emulator.roce.messages import Delivered, Message, Reply, Verb
 from emulator.roce.options import RoceOptions
 from emulator.roce.psn import Psn, add
+from emulator.roce.qp_facts import packed
 from emulator.roce.queue_pair import QueuePair
 from tests.support.virtual_clock import VirtualClock
 
 PORT, PSN, WINDOW = 50_000, Psn(9), 20
-CONNECTION = ConnectionId(1, "192.0.2.2", 0, "192.0.2.1", 1, 1)
-MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1)
+FACTS = qp_facts(ConnectionId(1, "192.0.2.2", 0, "192.0.2.1", 1, 1), port_policy="fold", seed=0, rkey=7)
+MESSAGE = Message(Verb.WRITE_IMM, 100, address=5, imm=1, rkey=7)
 
 
 class Events:
@@ -45,7 +46,7 @@ class Events:
 def context() -> Iterator[Context]:
     clock: Clock = VirtualClock()
     senders = Senders(traffic_class=0)
-    yield make_context(options=RoceOptions(), clock=clock, senders=senders, seed=0, rkey=7, payload_seed=None)
+    yield make_context(options=RoceOptions(), clock=clock, senders=senders, payload_seed=None)
     senders.close()
 
 
@@ -60,9 +61,9 @@ class End:
         monkeypatch.setattr(Transmitter, "notify", lambda _: self._notify())
         settings = context.options.connection(window_packets=WINDOW, smallest_run=1)
         pair = QueuePair(settings, expect_psn=PSN)
-        self.channel = Channel(context, self.agenda, self.events, CONNECTION, pair)
-        path = UdpPath(packed(CONNECTION.peer_host), packed(CONNECTION.host), PORT)
-        self.framing = Framing(path, CONNECTION.own_qpn, context.payload)
+        self.channel = Channel(context, self.agenda, self.events, FACTS, pair)
+        path = UdpPath(packed(FACTS.peer_host), packed(FACTS.host), PORT)
+        self.framing = Framing(path, FACTS.qpn, context.payload)
 
     def _notify(self) -> None:
         self.notifications += 1
@@ -71,7 +72,7 @@ class End:
         assert self.channel.receive(memoryview(packet), len(packet), PORT, 5, is_marked=is_marked) == ()
 
     def write(self, psn: int = PSN) -> bytes:
-        return bytes(self.framing.write(psn, MESSAGE, self.context.rkey))
+        return bytes(self.framing.write(psn, MESSAGE))
 
 
 @pytest.fixture

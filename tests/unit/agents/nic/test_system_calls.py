@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from agents.transports.roce.system_calls import (
+from agents.nic.system_calls import (
     CONTROL_HEADER,
     MESSAGE,
     PIECE,

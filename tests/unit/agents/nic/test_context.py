@@ -6,16 +6,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from agents.transports.roce.context import Context, make_context
+from agents.nic.context import Context, make_context
 from emulator.roce.options import RoceOptions
 from tests.support.virtual_clock import VirtualClock
 
 
 def context(*, payload_seed: int | None = None) -> Context:
     senders = cast(Any, None)  # opened on first use
-    return make_context(
-        options=RoceOptions(), clock=VirtualClock(), senders=senders, seed=5, rkey=7, payload_seed=payload_seed
-    )
+    return make_context(options=RoceOptions(), clock=VirtualClock(), senders=senders, payload_seed=payload_seed)
 
 
 def test_batches_are_made_once_per_address_family() -> None:

@@ -8,16 +8,16 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from agents.transports.roce.connection_id import EPHEMERAL, ConnectionId, packed, source_ports
-from agents.transports.roce.context import Context
-from agents.transports.roce.sockets import Sender, Senders, traffic_class_message
-from agents.transports.roce.system_calls import cut_message
+from agents.nic.context import Context
+from agents.nic.sockets import Sender, Senders, traffic_class_message
+from agents.nic.system_calls import cut_message
 from emulator.errors import HostError
-from emulator.roce.constants import UDP_PORT
+from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
 from emulator.roce.messages import Message, Reply, Run, Verb
 from emulator.roce.psn import Psn, add
+from emulator.roce.qp_facts import QpFacts, packed
 
 _PORT_TRIES = 16
 _ALIKE = attrgetter("size", "address", "imm")
@@ -47,11 +47,11 @@ class Transmitter:
     Every method raises OSError or HostError if it fails; `send_problem` describes the error.
     """
 
-    __slots__ = ("_connection", "_context", "_paths", "_to")
+    __slots__ = ("_context", "_facts", "_paths", "_to")
 
-    def __init__(self, context: Context, connection: ConnectionId) -> None:
-        self._context, self._connection = context, connection
-        self._to = (connection.peer_host, UDP_PORT)
+    def __init__(self, context: Context, facts: QpFacts) -> None:
+        self._context, self._facts = context, facts
+        self._to = (facts.peer_host, UDP_PORT)
         self._paths: list[_Path] = []
 
     @property
@@ -64,7 +64,7 @@ class Transmitter:
         paths = self._paths or self._open_paths()
         if len(messages) == 1:
             framing, sender = paths[0] if len(paths) == 1 else self._path(messages[0].key)
-            sender.send_whole(framing.write(psn, messages[0], self._context.rkey), self._to)
+            sender.send_whole(framing.write(psn, messages[0]), self._to)
             return
         for _, group in groupby(messages, _ALIKE):
             alike = list(group)
@@ -80,7 +80,7 @@ class Transmitter:
         (framing, sender), count = self._paths[0], len(alike)
         if not self._context.is_cutting:
             return 0
-        batch, count = framing.writes(psn, alike[0], count, self._context.rkey)
+        batch, count = framing.writes(psn, alike[0], count)
         try:
             sender.send((batch.calls[count],), self._to, cut_message(batch.packet_bytes), packets=count)
         except OSError as error:
@@ -111,14 +111,14 @@ class Transmitter:
     def turns(self, run: Run, turn: int) -> Iterator[None]:
         """Send the packets of a run; yields after every `turn` packets if more follow."""
         message, psn, offset, left, asks = run.message, run.psn, run.offset, run.packets, run.ack_request
-        (framing, sender), payload, rkey = self._path(message.key), self._context.payload, self._context.rkey
+        (framing, sender), payload = self._path(message.key), self._context.payload
         last, has_imm = message.packets - 1, message.verb is Verb.WRITE_IMM
         if not last:
             write = framing.write if has_imm else framing.write_without_imm
-            sender.send_whole(write(psn, message, rkey), self._to)
+            sender.send_whole(write(psn, message), self._to)
             return
         if not offset:
-            sender.send_whole(framing.first(psn, message, rkey, ack_request=asks and left == 1), self._to)
+            sender.send_whole(framing.first(psn, message, ack_request=asks and left == 1), self._to)
             offset, psn, left = 1, add(psn, 1), left - 1
         ends, last_bytes = offset + left > last, message.size - last * payload.path_mtu
         # A LAST packet of the same length is staged with the others.
@@ -173,11 +173,11 @@ class Transmitter:
         return paths[message_number % len(paths)] if len(paths) > 1 else paths[0]
 
     def _open_paths(self) -> list[_Path]:
-        context, connection = self._context, self._connection
-        source, target = packed(connection.host), packed(connection.peer_host)
-        for wanted in source_ports(context.options.source_port, connection, seed=context.seed):
-            sender = _first_free(context.senders, connection.host, wanted)
-            framing = Framing(UdpPath(source, target, sender.port), connection.peer_qpn, context.payload)
+        context, facts = self._context, self._facts
+        source, target = packed(facts.host), packed(facts.peer_host)
+        for wanted in facts.source_ports:
+            sender = _first_free(context.senders, facts.host, wanted)
+            framing = Framing(UdpPath(source, target, sender.port), facts.peer_qpn, context.payload)
             self._paths.append((framing, sender))
         return self._paths
 
@@ -186,7 +186,7 @@ def _first_free(senders: Senders, host: str, port: int) -> Sender:
     """A sending socket at a port, or at the next free one."""
     for attempt in range(_PORT_TRIES):
         try:
-            return senders.get(host, EPHEMERAL | (port + attempt & 0x3FFF))
+            return senders.get(host, FIRST_SOURCE_PORT | (port + attempt & 0x3FFF))
         except HostError:
             if attempt == _PORT_TRIES - 1:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.transports.roce.system_calls import (
+from agents.nic.system_calls import (
     MESSAGE,
     PIECE,
     address_of,

@@ -14,8 +14,8 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from agents.transports.roce.send_batch import SendBatch
-from agents.transports.roce.system_calls import (
+from agents.nic.send_batch import SendBatch
+from agents.nic.system_calls import (
     IPV6_RECVTCLASS,
     IPV6_TCLASS,
     SO_RXQ_OVFL,

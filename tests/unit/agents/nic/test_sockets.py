@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from agents.transports.roce import sockets
-from agents.transports.roce.sockets import Senders, traffic_class_message
-from agents.transports.roce.system_calls import IPV6_TCLASS
+from agents.nic import sockets
+from agents.nic.sockets import Senders, traffic_class_message
+from agents.nic.system_calls import IPV6_TCLASS
 
 
 class SenderDouble:

@@ -1,0 +1,181 @@
+"""A software NIC: the listening socket of an address, and the queue pairs behind it.
+
+Every reception passes `_receive`: to the queue pair that its first packet names, or to the counter of strangers. Queue
+pairs are given their facts; a NIC knows nothing of ranks.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from agents.nic.channel import Channel, LocalPeer, Owner
+from agents.nic.context import Context
+from agents.nic.passes import Passes
+from agents.nic.port import PortPacer
+from agents.nic.reader import Reader
+from agents.nic.sockets import Listener
+from agents.nic.system_calls import SocketAddress
+from emulator.roce.qp_facts import QpFacts
+from emulator.roce.queue_pair import QueuePair
+from emulator.roce.receiver import SHORTEST_PACKET_BYTES
+from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
+
+ChannelFinder: TypeAlias = Callable[[int, str], Channel | None]
+"""Finds the queue pair with a number for the first packet from an address; None: a stranger."""
+
+_unpack_qpn = struct.Struct(">I").unpack_from
+
+
+class SoftwareNic:
+    """The NIC of one address.
+
+    Args:
+        listener: its socket.
+        context, passes: of the process.
+        find: called for numbers that no queue pair has yet.
+        port: paces what it sends; None: no pacing.
+
+    Attributes:
+        ready: queue pairs with single packets that leave at the end of the batch.
+        is_draining: whether receptions are being handled.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        context: Context,
+        passes: Passes,
+        *,
+        find: ChannelFinder = lambda number, host: None,
+        port: PortPacer | None = None,
+    ) -> None:
+        self.host, self.port = listener.host, port
+        self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging
+        self.context, self.passes, self._find = context, passes, find
+        self._socket = listener.socket
+        self._reader = Reader(listener.socket, context.buffer, context.receive_batch(is_v6=listener.is_v6))
+        payload = context.payload
+        self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
+        self._channels: dict[int, Channel] = {}
+        self.ready: list[Channel] = []
+        self.is_draining = self.is_closed = self._is_started = False
+
+    def start(self) -> None:
+        """Begin to receive; until then, packets stay in the socket."""
+        if not self.is_closed:
+            self._is_started = True
+            self.passes.listen(self, self._socket.fileno())
+
+    def create(
+        self,
+        facts: QpFacts,
+        pair: QueuePair,
+        owner: Owner,
+        *,
+        index: int = 0,
+        is_control: bool = False,
+        local_peer: LocalPeer | None = None,
+    ) -> Channel:
+        """Create a queue pair.
+
+        Args:
+            facts, pair, owner, index, is_control: see Channel.
+            local_peer: the peer's NIC, if it is in this process: traffic to a NIC at the same port does not cross it.
+        """
+        channel = self._channels[facts.qpn] = Channel(
+            self.context,
+            self.passes.agenda,
+            owner,
+            facts,
+            pair,
+            index=index,
+            is_control=is_control,
+            port=self.port if self.crosses(local_peer) else None,
+            local_peer=local_peer,
+        )
+        return channel
+
+    def crosses(self, local_peer: LocalPeer | None) -> bool:
+        """Whether traffic to a peer crosses the port; a cap that the user requested applies to all traffic."""
+        return local_peer is None or local_peer.port is not self.port or self.context.options.rate_cap_bps > 0
+
+    @property
+    def queue_drops(self) -> int:
+        """Receptions that the kernel dropped before the socket."""
+        return self._reader.queue_drops
+
+    def send_ready(self) -> None:
+        """Send the single packets that are ready."""
+        ready, self.ready = self.ready, []
+        for channel in ready:
+            channel.send_ready()
+        self.passes.watch()
+
+    def close(self) -> None:
+        """Stop at once; idempotent."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for channel in self._channels.values():
+            channel.close()
+        self.passes.forget(self._socket.fileno())
+        self.context.senders.close(self.host)
+        self._socket.close()
+
+    # Receiving.
+
+    def catch_up(self) -> None:
+        """See LocalPeer."""
+        if self._is_started and not self.is_closed:
+            self.drain()
+
+    def drain(self) -> None:
+        """Receive what waits in the socket, up to a bound on receptions and on small packets."""
+        reader, left, singles = self._reader, RECEPTIONS_PER_TURN, self.passes.singles_per_turn
+        self.is_draining = True
+        try:
+            while left > 0 and singles > 0 and not self.is_closed:
+                receptions = reader.read()
+                if receptions is None:
+                    break
+                left = 0 if reader.is_drained else left - (len(receptions) or 1)
+                for packets, stride, sender, is_marked in receptions:
+                    size = len(packets)
+                    if size == stride:
+                        singles -= 1
+                    elif stride != self._packet_bytes or size < DRAIN_BYTES:
+                        singles -= -(-size // stride)
+                    self._receive(packets, stride, sender, is_marked)
+        finally:
+            self.is_draining = False
+        if self.ready and not self.is_closed:
+            self.send_ready()
+
+    def _receive(self, packets: memoryview, stride: int, sender: SocketAddress, is_marked: bool = False) -> None:
+        """Hand a reception to the queue pair that its first packet names; arguments as for Reception."""
+        if self.is_closed:
+            return
+        if stride < SHORTEST_PACKET_BYTES:
+            self.context.drops["length"] += -(-len(packets) // stride) if stride else 1
+            return
+        (number,) = _unpack_qpn(packets, 4)
+        # With FECN or BECN set, this word holds more than the number: the second look-up masks it.
+        channel = self._channels.get(number) or self._channel(number & 0xFFFFFF, sender[0])
+        if channel is None or channel.is_dead or channel.facts.peer_host != sender[0]:
+            if stride < len(packets):  # the other packets can belong to other queue pairs
+                for start in range(0, len(packets), stride):
+                    one = packets[start : start + stride]
+                    self._receive(one, len(one), sender)
+            else:
+                self.context.drops["stranger"] += 1
+            return
+        for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked):
+            self._receive(one, len(one), sender)
+        if stride == self._packet_bytes and stride < len(packets) == self._call_bytes and not is_marked:
+            self._reader.expect(channel.calls_at_once)
+
+    def _channel(self, number: int, host: str) -> Channel | None:
+        return self._channels.get(number) or self._find(number, host)
