@@ -1,4 +1,4 @@
-from agents.transports.roce.connection_id import ConnectionId, folded_port, qp_facts
+from agents.transports.roce.connection_id import ConnectionId, first_psn, folded_port, qp_facts, qpn, source_ports
 
 
 def test_both_ends_compute_the_same_numbers() -> None:
