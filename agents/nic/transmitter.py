@@ -15,11 +15,14 @@ from emulator.errors import HostError
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import Message, Reply, Run, Verb
+from emulator.roce.messages import Message, Reply, ResponseRun, Run, Verb
+from emulator.roce.opcodes import Opcode
 from emulator.roce.psn import Psn, add
 from emulator.roce.qp_facts import QpFacts, packed
+from emulator.roce.segments import Opcodes, Segments, message_segments, read_request, response_segments
 
 _PORT_TRIES = 16
+_READ = int(Opcode.RC_READ_REQUEST)
 _ALIKE = attrgetter("size", "address", "imm")
 _NOT_CUTTING = (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT)
 
@@ -39,6 +42,18 @@ class _Slice(NamedTuple):
         """The slice without its first `packets`."""
         psn, slot, count, ack_request, ends = self
         return _Slice(add(psn, packets), slot + packets, count - packets, ack_request, ends)
+
+
+class _Train(NamedTuple):
+    """Consecutive packets of one message: `packets` of `total` from `offset` on."""
+
+    segments: Segments
+    psn: Psn
+    offset: int
+    packets: int
+    total: int
+    last_bytes: int
+    ack_request: bool = False
 
 
 class Transmitter:
@@ -108,21 +123,46 @@ class Transmitter:
         for _ in self.turns(run, self._context.staging.slots):
             pass
 
+    def respond(self, run: ResponseRun) -> None:
+        """Send READ responses."""
+        train = _Train(response_segments(run), run.psn, run.offset, run.packets, run.total, run.last_bytes)
+        for _ in self._send_train(train, self._path(0), self._context.staging.slots):
+            pass
+
     def turns(self, run: Run, turn: int) -> Iterator[None]:
         """Send the packets of a run; yields after every `turn` packets if more follow."""
-        message, psn, offset, left, asks = run.message, run.psn, run.offset, run.packets, run.ack_request
-        (framing, sender), payload = self._path(message.key), self._context.payload
-        last, has_imm = message.packets - 1, message.verb is Verb.WRITE_IMM
+        message, psn, path_mtu = run.message, run.psn, self._context.payload.path_mtu
+        framing, sender = path = self._path(message.key)
+        if message.verb is Verb.READ:
+            sender.send_whole(framing.single(_READ, psn, read_request(run, path_mtu)), self._to)
+            return
+        if message.packets == 1 and message.verb is Verb.WRITE_IMM and not message.content:
+            sender.send_whole(framing.write(psn, message), self._to)
+            return
+        segments = message_segments(message)
+        if message.content:
+            packet = framing.with_content(segments.opcodes.only, psn, segments.only, message.content)
+            sender.send_whole(packet, self._to)
+            return
+        last_bytes = message.size - (message.packets - 1) * path_mtu
+        train = _Train(segments, psn, run.offset, run.packets, message.packets, last_bytes, run.ack_request)
+        yield from self._send_train(train, path, turn)
+
+    def _send_train(self, train: _Train, path: _Path, turn: int) -> Iterator[None]:
+        segments, psn, offset, left, total, last_bytes, asks = train
+        (framing, sender), payload, opcodes, last = path, self._context.payload, segments.opcodes, total - 1
         if not last:
-            write = framing.write if has_imm else framing.write_without_imm
-            sender.send_whole(write(psn, message), self._to)
+            only = framing.single(opcodes.only, psn, segments.only, last_bytes, ack_request=asks)
+            sender.send_whole(only, self._to)
             return
         if not offset:
-            sender.send_whole(framing.first(psn, message, ack_request=asks and left == 1), self._to)
+            ends_here = asks and left == 1
+            first = framing.single(opcodes.first, psn, segments.first, payload.path_mtu, ack_request=ends_here)
+            sender.send_whole(first, self._to)
             offset, psn, left = 1, add(psn, 1), left - 1
-        ends, last_bytes = offset + left > last, message.size - last * payload.path_mtu
+        ends = offset + left > last
         # A LAST packet of the same length is staged with the others.
-        is_last_alike = ends and left > 1 and not has_imm and last_bytes == payload.path_mtu
+        is_last_alike = ends and left > 1 and not segments.last and last_bytes == payload.path_mtu
         alike = left if is_last_alike or not ends else left - 1
         slot, rest = payload.slot(offset), left - alike
         while alike:
@@ -130,15 +170,18 @@ class Transmitter:
             alike -= count
             is_all = not alike and not rest
             part = _Slice(psn, slot, count, asks and is_all, is_last_alike and is_all)
-            yield from self._send_slice(framing, sender, part, turn)
+            yield from self._send_slice(framing, sender, part, turn, opcodes)
             psn, slot = add(psn, count), 0
             if alike:
                 yield
         if rest:
-            imm = message.imm if has_imm else None
-            sender.send_whole(framing.last(psn, last_bytes, slot=payload.slot(last), imm=imm), self._to)
+            slot = payload.slot(last)
+            packet = framing.single(opcodes.last, psn, segments.last, last_bytes, slot, ack_request=asks)
+            sender.send_whole(packet, self._to)
 
-    def _send_slice(self, framing: Framing, sender: Sender, whole: _Slice, turn: int) -> Iterator[None]:
+    def _send_slice(
+        self, framing: Framing, sender: Sender, whole: _Slice, turn: int, opcodes: Opcodes
+    ) -> Iterator[None]:
         """Send packets that fit the staging buffer, a turn at a time."""
         context, staging, to = self._context, self._context.staging, self._to
         batch, version, are_cut, sent = context.send_batch(is_v6=sender.is_v6), -1, True, 0
@@ -146,7 +189,7 @@ class Transmitter:
             # Not yet staged, or overwritten by another queue pair between turns, or the kernel refused to cut.
             if staging.version != version or are_cut is not context.is_cutting:
                 are_cut = context.is_cutting
-                framing.middles(staging, *whole.after(sent), are_cut=are_cut)
+                framing.middles(staging, *whole.after(sent), are_cut=are_cut, opcodes=opcodes)
                 version = staging.version
             slot, count = whole.slot + sent, min(turn, whole.packets - sent)
             if not are_cut:

@@ -14,16 +14,16 @@ from zlib import crc32
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.gf2 import shift_table
 from emulator.roce.headers import P_KEYS, Buffer
-from emulator.roce.icrc import UdpPath, ip_id_changes, recover_ip_id
+from emulator.roce.icrc import UdpPath, icrc, ip_id_changes, recover_ip_id
 from emulator.roce.messages import Message, Reply
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import CNP_PAYLOAD
 from emulator.roce.payload import GsoBatch, Payload, Staging
 from emulator.roce.psn import Psn, add
 from emulator.roce.runs import Template, build
+from emulator.roce.segments import WRITE_OPCODES, Opcodes
 
 BTH = struct.Struct(">BBHII")
-BTH_RETH = struct.Struct(">BBHIIQII")
 BTH_RETH_IMM = struct.Struct(">BBHIIQIII")
 BTH_WORD = struct.Struct(">BBHIII")
 """BTH and one word: an AETH, or immediate data."""
@@ -32,9 +32,7 @@ ACK_REQUEST = 1 << 31
 """In the last word of the BTH, above the PSN."""
 
 _P_KEY = P_KEYS[0]
-_FIRST, _MIDDLE, _LAST = int(Opcode.RC_WRITE_FIRST), int(Opcode.RC_WRITE_MIDDLE), int(Opcode.RC_WRITE_LAST)
-_LAST_IMM, _ONLY, _ONLY_IMM = Opcode.RC_WRITE_LAST_IMM.value, int(Opcode.RC_WRITE_ONLY), int(Opcode.RC_WRITE_ONLY_IMM)
-_ACK, _CNP = int(Opcode.RC_ACK), int(Opcode.CNP)
+_ONLY_IMM, _ACK, _CNP = int(Opcode.RC_WRITE_ONLY_IMM), int(Opcode.RC_ACK), int(Opcode.CNP)
 _BECN_BYTE = 0x40
 _pack_write, _pack_icrc = BTH_RETH_IMM.pack_into, ICRC.pack_into
 
@@ -75,11 +73,11 @@ class Framing:
         payload: what packets are filled with.
     """
 
-    __slots__ = ("_middle", "_payload", "_shapes", "dest_qp", "path")
+    __slots__ = ("_middles", "_payload", "_shapes", "dest_qp", "path")
 
     def __init__(self, path: UdpPath, dest_qp: int, payload: Payload) -> None:
         self.path, self.dest_qp, self._payload = path, dest_qp, payload
-        self._middle: Template | None = None
+        self._middles: dict[int, Template] = {}  # by opcode
         self._shapes: dict[int, _Shape] = {}  # by payload bytes << 8 | header bytes
 
     def icrc(self, header: Buffer, size: int = 0, slot: int = 0) -> int:
@@ -122,12 +120,19 @@ class Framing:
         _pack_icrc(shape.datagram, shape.end, shape.icrc(shape.header))
         return shape.datagram
 
-    def write_without_imm(self, psn: int, message: Message) -> Buffer:
-        """A WRITE of one packet without immediate data."""
-        size, word = message.size, ACK_REQUEST | psn
-        flags, to = (-size & 3) << 4, self.dest_qp
-        header = BTH_RETH.pack(_ONLY, flags, _P_KEY, to, word, message.address, message.rkey, size)
-        return self.packet(header, size)
+    def single(
+        self, opcode: int, psn: Psn, headers: bytes = b"", size: int = 0, slot: int = 0, *, ack_request: bool = True
+    ) -> Buffer:
+        """A packet of any opcode: extension headers, then the first `size` bytes of a slot; valid as for `packet`."""
+        word = ACK_REQUEST | psn if ack_request else psn
+        return self.packet(BTH.pack(opcode, (-size & 3) << 4, _P_KEY, self.dest_qp, word) + headers, size, slot)
+
+    def with_content(self, opcode: int, psn: Psn, headers: bytes, content: bytes) -> bytes:
+        """A packet that ends a message and has a content of its own."""
+        pad = -len(content) & 3
+        bth = BTH.pack(opcode, pad << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn)
+        packet = b"".join((bth, headers, content, bytes(pad)))
+        return packet + ICRC.pack(icrc(self.path, packet))
 
     def writes(self, psn: Psn, message: Message, most: int) -> tuple[GsoBatch, int]:
         """WRITEs of one packet back to back, equal but for their PSNs: `most`, or as many as one call carries.
@@ -143,19 +148,6 @@ class Framing:
         build(template, psn, batch.columns, 0, count, numbered)
         return batch, count
 
-    def first(self, psn: int, message: Message, *, ack_request: bool) -> Buffer:
-        """The FIRST packet of a WRITE."""
-        word = ACK_REQUEST | psn if ack_request else psn
-        header = BTH_RETH.pack(_FIRST, 0, _P_KEY, self.dest_qp, word, message.address, message.rkey, message.size)
-        return self.packet(header, self._payload.path_mtu)
-
-    def last(self, psn: int, size: int, *, slot: int, imm: int | None) -> Buffer:
-        """The LAST packet of a WRITE, with `size` bytes of the slot."""
-        flags, word = (-size & 3) << 4, ACK_REQUEST | psn
-        if imm is None:
-            return self.packet(BTH.pack(_LAST, flags, _P_KEY, self.dest_qp, word), size, slot)
-        return self.packet(BTH_WORD.pack(_LAST_IMM, flags, _P_KEY, self.dest_qp, word, imm), size, slot)
-
     def ack(self, reply: Reply) -> Buffer:
         """An ACK or NAK."""
         return self.packet(BTH_WORD.pack(_ACK, 0, _P_KEY, self.dest_qp, reply.psn, reply.syndrome << 24 | reply.msn))
@@ -167,7 +159,16 @@ class Framing:
         return packet
 
     def middles(
-        self, staging: Staging, psn: Psn, slot: int, count: int, ack_request: bool, ends: bool, *, are_cut: bool
+        self,
+        staging: Staging,
+        psn: Psn,
+        slot: int,
+        count: int,
+        ack_request: bool,
+        ends: bool,
+        *,
+        are_cut: bool,
+        opcodes: Opcodes = WRITE_OPCODES,
     ) -> None:
         """Write `count` MIDDLE packets to the staging buffer from `slot` on, not beyond its end.
 
@@ -177,26 +178,31 @@ class Framing:
             ends: the last one is the message's LAST, full and without immediate data: as long as the others.
             are_cut: the kernel will cut calls of `Payload.per_call` packets and number the IP IDs of each from 0; else
                 every packet is sent alone with ID 0.
+            opcodes: of the message.
         """
         staging.version += 1
         payload, end = self._payload, slot + count
         numbered = staging.numbered[:count] if are_cut and self.path.is_v4 else None
-        template = self._middle or self._make_middle()
+        template = self._middles.get(opcodes.middle) or self._make_middle(opcodes.middle)
         build(template, psn, staging.columns, slot, end, numbered)
         if not payload.is_constant:
             staging.columns.icrcs[slot:end] ^= payload.slot_crcs[slot:end] ^ payload.slot_crcs[0]
         if ack_request or ends:  # only the last packet differs: it is made alone
-            opcode, word = _LAST if ends else _MIDDLE, add(psn, count - 1) | (ACK_REQUEST if ack_request else 0)
+            opcode, word = (
+                opcodes.last if ends else opcodes.middle,
+                add(psn, count - 1) | (ACK_REQUEST if ack_request else 0),
+            )
             header = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, word)
             start = (end - 1) * staging.step
             staging.buffer[start : start + BTH_BYTES] = header
             icrc = self.icrc(header, payload.path_mtu, 0 if payload.is_constant else end - 1)
             staging.columns.icrcs[end - 1] = icrc if numbered is None else icrc ^ int(numbered[-1])
 
-    def _make_middle(self) -> Template:
-        header = BTH.pack(_MIDDLE, 0, _P_KEY, self.dest_qp, 0)
-        self._middle = Template(header, self.icrc(header, self._payload.path_mtu), self._payload.packet_bytes)
-        return self._middle
+    def _make_middle(self, opcode: int) -> Template:
+        header = BTH.pack(opcode, 0, _P_KEY, self.dest_qp, 0)
+        icrc = self.icrc(header, self._payload.path_mtu)
+        template = self._middles[opcode] = Template(header, icrc, self._payload.packet_bytes)
+        return template
 
     def _make_shape(self, header_bytes: int, size: int) -> _Shape:
         """The CRC is affine: what one packet's differs by from the look-ups' result, they all do."""

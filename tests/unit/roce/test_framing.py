@@ -2,7 +2,6 @@
 
 import pytest
 
-from emulator.roce.constants import RETH_BYTES
 from emulator.roce.framing import BTH_RETH_IMM, ICRC, Framing
 from emulator.roce.headers import Aeth, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
@@ -61,38 +60,33 @@ def test_a_write_of_one_packet(path: UdpPath, size: int, seed: int | None) -> No
         assert packet.bth.ack_request
         assert packet.extensions == (Reth(address, RKEY, size), ImmDt(imm))
         assert packet.payload == content(seed, size)
-    packet = checked(
-        made, made.write_without_imm(9, Message(Verb.WRITE, size, ADDRESS, rkey=6)), header_bytes=28, size=size
-    )
-    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_ONLY, 9, True)
-    assert packet.extensions == (Reth(ADDRESS, 6, size),)
-    assert packet.payload == content(seed, size)
-
-
-@PATHS
-@SEEDS
-@pytest.mark.parametrize("asks", [True, False])
-def test_a_first_packet(path: UdpPath, *, seed: int | None, asks: bool) -> None:
-    made = framing(path, seed)
-    data = made.first(77, Message(Verb.WRITE, 1 << 20, ADDRESS, rkey=6), ack_request=asks)
-    packet = checked(made, data, header_bytes=12 + RETH_BYTES, size=MTU)
-    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_WRITE_FIRST, 77, asks)
-    assert packet.extensions == (Reth(ADDRESS, 6, 1 << 20),)
-    assert packet.payload == content(seed, MTU)
 
 
 @PATHS
 @SEEDS
 @SIZES
-@pytest.mark.parametrize("imm", [None, 1 << 31 | 9])
-def test_a_last_packet(path: UdpPath, size: int, imm: int | None, seed: int | None) -> None:
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("headers", [b"", ImmDt(1 << 31 | 9).pack(), Reth(ADDRESS, 6, 1 << 20).pack()], ids=len)
+def test_a_packet_of_any_opcode(path: UdpPath, size: int, headers: bytes, *, seed: int | None, asks: bool) -> None:
     made, slot = framing(path, seed), 0 if seed is None else 3
-    data = made.last((1 << 24) - 1, size, slot=slot, imm=imm)
-    packet = checked(made, data, header_bytes=12 if imm is None else 16, size=size, slot=slot)
-    assert packet.bth.opcode == (Opcode.RC_WRITE_LAST if imm is None else Opcode.RC_WRITE_LAST_IMM)
-    assert (packet.bth.psn, packet.bth.ack_request) == ((1 << 24) - 1, True)
-    assert packet.extensions == (() if imm is None else (ImmDt(imm),))
+    opcode = {0: Opcode.RC_SEND_LAST, 4: Opcode.RC_SEND_ONLY_IMM, 16: Opcode.RC_WRITE_ONLY}[len(headers)]
+    psn = Psn((1 << 24) - 1)
+    data = made.single(opcode, psn, headers, size, slot, ack_request=asks)
+    packet = checked(made, data, header_bytes=12 + len(headers), size=size, slot=slot)
+    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (opcode, psn, asks)
+    assert b"".join(extension.pack() for extension in packet.extensions) == headers
     assert packet.payload == content(seed, size, slot)
+
+
+@PATHS
+@pytest.mark.parametrize("size", [1, 2, 64, 1023])
+def test_a_packet_with_a_content_of_its_own(path: UdpPath, size: int) -> None:
+    made, own = framing(path), bytes(range(256)) * 4
+    data = made.with_content(Opcode.RC_SEND_ONLY, Psn(7), b"", own[:size])
+    packet = parsed(data)
+    assert (packet.bth.opcode, packet.bth.psn, packet.bth.ack_request) == (Opcode.RC_SEND_ONLY, 7, True)
+    assert packet.payload == own[:size]
+    assert packet.icrc == icrc(path, data[:-4])
 
 
 @PATHS

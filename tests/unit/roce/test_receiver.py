@@ -131,7 +131,7 @@ def test_packets_for_another_queue_pair_are_handed_back() -> None:
 
 def test_a_shorter_packet_behind_merged_ones_is_looked_at_alone() -> None:
     end = End(packets=4)
-    end.receive(end.run(count=2) + end.framing.last(PSN + 2, 100, slot=0, imm=None))
+    end.receive(end.run(count=2) + end.framing.single(Opcode.RC_WRITE_LAST, Psn(PSN + 2), size=100))
     assert (end.taken(), end.responder.is_broken) == (2, True)  # the message would have had a full one
     end = End(packets=4)
     end.receive(end.run(count=2) + b"x" * 15)

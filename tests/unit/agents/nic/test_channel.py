@@ -13,6 +13,7 @@ from emulator.host.clock import Clock
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
 from emulator.roce.messages import Delivered, Message, Reply, Verb
+from emulator.roce.opcodes import Opcode
 from emulator.roce.options import RoceOptions
 from emulator.roce.psn import Psn, add
 from emulator.roce.qp_facts import packed
@@ -104,7 +105,7 @@ def test_a_gap_causes_a_nak_at_once_with_all_replies_owed(end: End) -> None:
 
 
 def test_a_connection_that_breaks_is_reported_after_its_nak(end: End) -> None:
-    end.receive(bytes(end.framing.last(PSN, 100, slot=0, imm=None)))
+    end.receive(bytes(end.framing.single(Opcode.RC_WRITE_LAST, PSN, size=100)))
     assert [reply.syndrome for reply in end.replies] == [0x61]
     assert end.events.reasons == [
         "a packet in order does not continue a message, or the message is longer or shorter than announced"
