@@ -38,6 +38,14 @@ class Owner(Protocol):
         ...
 
 
+class PacketReceiver(Protocol):
+    """Takes the packets that come to a queue pair; see `emulator.roce.receiver.Receiver.receive`."""
+
+    def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
+        """Receive packets back to back, each of `stride` bytes; returns those of other queue pairs."""
+        ...
+
+
 class LocalPeer(Protocol):
     """A NIC of the same process."""
 
@@ -86,6 +94,7 @@ class Channel:
         pair: the protocol.
         index: the owner's name for it.
         is_control: what it sends does not wait for the port.
+        receiver: takes what comes to it; None: one that knows the payload of the peer.
         port: paces what is sent; None: no pacing.
         local_peer: the peer, if it is in the same process and no port paces.
         calls_at_once: full calls to receive together, few enough that an acknowledgement does not wait for more.
@@ -98,6 +107,7 @@ class Channel:
     pair: QueuePair
     index: int = 0
     is_control: bool = False
+    receiver: PacketReceiver | None = None
     port: PortPacer | None = None
     local_peer: LocalPeer | None = None
     calls_at_once: int = field(init=False)
@@ -106,7 +116,7 @@ class Channel:
     posted_bytes: int = 0
     posted_messages: int = 0
     _transmitter: Transmitter = field(init=False)
-    _receiver: Receiver = field(init=False)
+    _receiver: PacketReceiver = field(init=False)
     _is_free: bool = field(init=False)  # only the window delays what is sent
     _has_alarm: bool = False
     _has_more: bool = False
@@ -118,7 +128,7 @@ class Channel:
     def __post_init__(self) -> None:
         context, facts = self.context, self.facts
         self._transmitter = Transmitter(context, facts)
-        self._receiver = Receiver(
+        self._receiver = self.receiver or Receiver(
             self.pair,
             context.payload,
             source=packed(facts.peer_host),
@@ -271,11 +281,24 @@ class Channel:
         self.send(self.context.clock.now())
 
     def reply(self) -> None:
-        """Send the ACK or NAK that is owed."""
+        """Send what is owed: READ responses, then the ACK or NAK."""
         self._is_owing = False
-        reply = self.pair.responder.take_reply()
+        responder = self.pair.responder
+        if responder.owes_responses:
+            self._respond()
+        reply = responder.take_reply()
         if reply is not None:
             self._send_small(lambda: self._transmitter.reply(reply))
+
+    def _respond(self) -> None:
+        """Send READ responses, as many as fit a turn; the rest leaves in a later pass."""
+        run = self.pair.responder.next_response(self.context.payload.slots)
+        if run is not None:
+            self._send_small(lambda: self._transmitter.respond(run))
+        if self.pair.responder.owes_responses and not self.is_dead:
+            self._is_owing = True
+            self.agenda.owing.append(self)
+            self.agenda.unfinished.append(self)
 
     def _send_small(self, send: Callable[[], None]) -> None:
         """Send a packet that does not wait for the port."""

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from agents.nic.channel import Channel, LocalPeer, Owner
+from agents.nic.channel import Channel, LocalPeer, Owner, PacketReceiver
 from agents.nic.context import Context
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
 from agents.nic.reader import Reader
 from agents.nic.sockets import Listener
 from agents.nic.system_calls import SocketAddress
-from emulator.roce.qp_facts import QpFacts
+from emulator.roce.foreign_receiver import ForeignReceiver, Sink
+from emulator.roce.qp_facts import QpFacts, packed
 from emulator.roce.queue_pair import QueuePair
 from emulator.roce.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
@@ -78,11 +79,12 @@ class SoftwareNic:
         index: int = 0,
         is_control: bool = False,
         local_peer: LocalPeer | None = None,
+        receiver: PacketReceiver | None = None,
     ) -> Channel:
         """Create a queue pair.
 
         Args:
-            facts, pair, owner, index, is_control: see Channel.
+            facts, pair, owner, index, is_control, receiver: see Channel.
             local_peer: the peer's NIC, if it is in this process: traffic to a NIC at the same port does not cross it.
         """
         channel = self._channels[facts.qpn] = Channel(
@@ -95,8 +97,18 @@ class SoftwareNic:
             is_control=is_control,
             port=self.port if self.crosses(local_peer) else None,
             local_peer=local_peer,
+            receiver=receiver,
         )
         return channel
+
+    def create_foreign(
+        self, facts: QpFacts, pair: QueuePair, owner: Owner, *, index: int = 0, sink: Sink | None = None
+    ) -> Channel:
+        """Create a queue pair to a peer whose payload is not known; arguments as for `create` and ForeignReceiver."""
+        receiver = ForeignReceiver(
+            pair, source=packed(facts.peer_host), destination=packed(facts.host), qpn=facts.qpn, sink=sink
+        )
+        return self.create(facts, pair, owner, index=index, receiver=receiver)
 
     def crosses(self, local_peer: LocalPeer | None) -> bool:
         """Whether traffic to a peer crosses the port; a cap that the user requested applies to all traffic."""

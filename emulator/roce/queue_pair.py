@@ -105,6 +105,11 @@ class QueuePair:
         done = self.requester.acknowledge(psn, syndrome, now)
         self.completed = [*self.completed, *done] if self.completed else done
 
+    def take_response(self, psn: Psn, now: int) -> None:
+        """Take a packet of a READ response; the messages it completes join `completed`."""
+        done = self.requester.take_response(psn, 1, now)
+        self.completed = [*self.completed, *done] if self.completed else done
+
     def drop(self, reason: str, count: int = 1) -> None:
         """Count packets that came and are not wanted."""
         if self._drops is None:

@@ -117,8 +117,13 @@ class Responder:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the requester waits for the reply that is owed; else it may wait for more packets."""
-        return (self.ack_requested or self._nak is not None) and not self._reads
+        """Whether the requester waits for what is owed: a reply that it requested, or READ responses."""
+        return self.ack_requested or self._nak is not None or bool(self._reads)
+
+    @property
+    def owes_responses(self) -> bool:
+        """Whether `next_response` has something."""
+        return bool(self._reads)
 
     @property
     def is_refusing(self) -> bool:

@@ -1,0 +1,110 @@
+"""The entry of packets from a peer that is not ours: any operation, any payload.
+
+Every packet is parsed and its ICRC checked. Linux and NICs count up the IP ID of IPv4 packets, which a UDP socket does
+not show and the ICRC covers: it is recovered from the ICRC, of whose 32 bits 16 remain to check the packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
+
+from emulator.roce.constants import ICRC_BYTES
+from emulator.roce.headers import Aeth, ImmDt, Reth
+from emulator.roce.icrc import UdpPath, recover_ip_id
+from emulator.roce.messages import Arrival
+from emulator.roce.opcodes import Operation, Service
+from emulator.roce.packet import Packet, Problem, is_congestion_notification, parse_packet
+from emulator.roce.queue_pair import QueuePair
+from emulator.roce.tuning import KNOWN_PORTS
+
+Sink: TypeAlias = Callable[[Packet], None]
+"""Called with every packet that carries payload and was taken, in order."""
+
+_DROP_REASONS = {
+    Problem.SHORT: "length",
+    Problem.PAD: "length",
+    Problem.PAYLOAD: "length",
+    Problem.OPCODE: "opcode",
+    Problem.TRANSPORT_VERSION: "header",
+    Problem.P_KEY: "header",
+}
+assert set(_DROP_REASONS) == set(Problem)
+_REQUESTS = (Operation.SEND, Operation.WRITE, Operation.READ_REQUEST)
+
+
+@dataclass(slots=True, eq=False)
+class ForeignReceiver:
+    """What comes to one queue pair.
+
+    Attributes:
+        pair: the queue pair.
+        source, destination: packed addresses of the peer and of this end.
+        qpn: number of the queue pair at this end.
+        sink: takes payload; None: it is discarded.
+    """
+
+    pair: QueuePair
+    _: KW_ONLY
+    source: bytes
+    destination: bytes
+    qpn: int
+    sink: Sink | None = None
+    _paths: dict[int, UdpPath] = field(default_factory=dict)  # by source port
+
+    def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
+        """Receive packets back to back; arguments and result as for `Receiver.receive`."""
+        others: list[memoryview] = []
+        for start in range(0, len(packets), stride):
+            packet = packets[start : start + stride]
+            if int.from_bytes(packet[5:8]) == self.qpn or len(packet) < 8:
+                self._receive_one(packet, port, now)
+            else:
+                others.append(packet)
+        return others
+
+    def _receive_one(self, data: memoryview, port: int, now: int) -> None:
+        packet = parse_packet(data)
+        if isinstance(packet, Problem):
+            return self.pair.drop(_DROP_REASONS[packet])
+        if recover_ip_id(self._path(port), data[:-ICRC_BYTES], packet.icrc) is None:
+            return self.pair.drop("icrc")
+        meaning = packet.meaning
+        if meaning.operation is Operation.CNP:
+            return self.pair.notified(now) if is_congestion_notification(packet) else self.pair.drop("header")
+        if meaning.service is not Service.RC:
+            return self.pair.drop("opcode")
+        if meaning.operation in _REQUESTS:
+            return self._receive_request(packet)
+        return self._receive_response(packet, now)
+
+    def _receive_request(self, packet: Packet) -> None:
+        responder, bth, headers = self.pair.responder, packet.bth, packet.extensions
+        reth = next((header for header in headers if isinstance(header, Reth)), _NO_RETH)
+        imm = next((header.value for header in headers if isinstance(header, ImmDt)), 0)
+        expected, size = responder.expected, len(packet.payload)
+        responder.receive(
+            Arrival(bth.opcode, bth.psn, 1, size, bth.ack_request, reth.address, reth.rkey, reth.length, imm)
+        )
+        if size and self.sink is not None and responder.expected != expected:
+            self.sink(packet)
+
+    def _receive_response(self, packet: Packet, now: int) -> None:
+        aeth = next((header for header in packet.extensions if isinstance(header, Aeth)), None)
+        if packet.meaning.operation is Operation.READ_RESPONSE:
+            return self.pair.take_response(packet.bth.psn, now)
+        if packet.meaning.operation is Operation.ACK and aeth is not None:
+            return self.pair.acknowledge(packet.bth.psn, aeth.syndrome, now)
+        return self.pair.drop("opcode")
+
+    def _path(self, port: int) -> UdpPath:
+        path = self._paths.get(port)
+        if path is None:
+            if len(self._paths) >= KNOWN_PORTS:
+                self._paths.clear()
+            path = self._paths[port] = UdpPath(self.source, self.destination, port)
+        return path
+
+
+_NO_RETH = Reth(0, 0, 0)
