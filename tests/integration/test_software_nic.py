@@ -1,0 +1,163 @@
+"""Two software NICs on loopback, as a foreign peer uses them: every verb, both directions, loss."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from agents.nic.channel import Channel
+from agents.nic.sockets import Sender
+from agents.nic.standalone import StandaloneNic
+from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
+from emulator.roce.opcodes import Operation
+from emulator.roce.options import RoceOptions
+from emulator.roce.packet import Packet
+from emulator.roce.payload import CONSTANT_BYTE
+from emulator.roce.psn import Psn
+from emulator.roce.qp_facts import QpFacts
+from emulator.roce.queue_pair import QueuePair
+
+NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+HOSTS = (f"{NET}.201", f"{NET}.202")
+RKEY = 77
+SENT = (Verb.SEND, Verb.SEND_IMM, Verb.WRITE, Verb.WRITE_IMM)
+
+
+class End:
+    """One end of a queue pair."""
+
+    def __init__(self, nic: StandaloneNic, number: int, path_mtu: int) -> None:
+        host, peer_host = HOSTS[number], HOSTS[1 - number]
+        self.nic, self.delivered_, self.completed_ = nic, list[Delivered](), list[Message]()
+        self.content: list[bytes] = []
+        self.reasons: list[str] = []
+        self._happened = asyncio.Event()
+        facts = QpFacts(
+            host=host,
+            peer_host=peer_host,
+            qpn=100 + number,
+            peer_qpn=101 - number,
+            psn=Psn(0xFFFFF0 + number),
+            peer_psn=Psn(0xFFFFF1 - number),
+            rkey=RKEY,
+            source_ports=(50_000 + number,),
+        )
+        settings = ConnectionSettings(
+            path_mtu=path_mtu, window_packets=64, ack_interval=32, timeout_exponent=11, rkey=RKEY
+        )
+        self.pair = QueuePair(settings, send_psn=facts.psn, expect_psn=facts.peer_psn)
+        self.channel: Channel = nic.nic.create_foreign(facts, self.pair, self, sink=self._take)
+
+    def _take(self, packet: Packet) -> None:
+        self.content.append(packet.payload)
+
+    def delivered(self, index: int, delivered: Delivered, now: int) -> None:
+        self.delivered_.append(delivered)
+        self._happened.set()
+
+    def completed(self, index: int, messages: Sequence[Message], now: int) -> None:
+        self.completed_ += messages
+        self._happened.set()
+
+    def broke(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self._happened.set()
+
+    def post(self, *messages: Message) -> None:
+        for message in messages:
+            self.channel.post(message)
+        self.channel.send(time.monotonic_ns())
+        self.nic.passes.watch()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self._happened.clear()
+                await self._happened.wait()
+
+
+def play(scenario: Callable[[End, End], object], path_mtu: int = 1024) -> None:
+    async def within() -> None:
+        options = RoceOptions.parse({"path_mtu": str(path_mtu), "qp_timeout": "11"})
+        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+            await scenario(End(a, 0, path_mtu), End(b, 1, path_mtu))  # type: ignore[misc]
+
+    asyncio.run(within())
+
+
+def sizes(path_mtu: int) -> Sequence[int]:
+    return (0, 1, path_mtu - 1, path_mtu, path_mtu + 1, 5 * path_mtu, 300_001)
+
+
+@pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
+@pytest.mark.parametrize("verb", SENT)
+def test_messages_of_any_size_are_delivered_and_completed(verb: Verb, path_mtu: int) -> None:
+    async def scenario(a: End, b: End) -> None:
+        operation, has_imm = verb.value
+        a.post(*(Message(verb, size, 1 << 40, 9, RKEY) for size in sizes(path_mtu)))
+        await a.until(lambda: len(a.completed_) == len(sizes(path_mtu)))
+        assert [one.size for one in b.delivered_] == list(sizes(path_mtu))
+        assert {(one.operation, one.imm) for one in b.delivered_} == {(operation, 9 if has_imm else None)}
+        assert b"".join(b.content) == bytes([CONSTANT_BYTE]) * sum(sizes(path_mtu))
+
+    play(scenario, path_mtu)
+
+
+@pytest.mark.parametrize("path_mtu", [256, 4096])
+def test_reads_are_answered(path_mtu: int) -> None:
+    async def scenario(a: End, b: End) -> None:
+        a.post(*(Message(Verb.READ, size, 1 << 40, rkey=RKEY) for size in sizes(path_mtu)))
+        b.post(Message(Verb.READ, 100_000, rkey=RKEY), Message(Verb.SEND, 10))
+        await a.until(lambda: len(a.completed_) == len(sizes(path_mtu)))
+        await b.until(lambda: len(b.completed_) == 2)
+        assert [one.operation for one in a.delivered_] == [Operation.SEND]
+        assert a.pair.drops == b.pair.drops == {}
+
+    play(scenario, path_mtu)
+
+
+def test_a_message_of_one_packet_can_have_its_own_content() -> None:
+    async def scenario(a: End, b: End) -> None:
+        contents = [bytes([number]) * number for number in range(1, 30)]
+        a.post(*(Message(Verb.WRITE, len(one), 4096, rkey=RKEY, content=one) for one in contents))
+        await a.until(lambda: len(a.completed_) == len(contents))
+        assert b.content == contents
+
+    play(scenario)
+
+
+def test_every_verb_survives_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+    send_whole = Sender.send_whole
+
+    def lossy(sender: Sender, datagram: bytes, to: tuple[str, int]) -> None:
+        nonlocal counted
+        counted += 1
+        if counted % 5:
+            send_whole(sender, datagram, to)
+
+    monkeypatch.setattr(Sender, "send_whole", lossy)
+
+    async def scenario(a: End, b: End) -> None:
+        verbs = [*SENT, Verb.READ] * 6
+        a.post(*(Message(verb, 700 * place, 1 << 40, 9, RKEY) for place, verb in enumerate(verbs)))
+        await a.until(lambda: len(a.completed_) == len(verbs))
+        assert [one.verb for one in a.completed_] == verbs
+        assert len(b.delivered_) == 4 * 6
+        assert a.pair.requester.retransmits
+
+    play(scenario)
+
+
+def test_a_wrong_key_breaks_the_connection_and_names_it() -> None:
+    async def scenario(a: End, b: End) -> None:
+        a.post(Message(Verb.WRITE, 10, 0, rkey=RKEY + 1))
+        await a.until(lambda: bool(a.reasons))
+        assert a.reasons == ["the peer refused with a key or range it does not allow"]
+        assert b.delivered_ == []
+
+    play(scenario)
