@@ -15,14 +15,21 @@ from emulator.errors import HostError
 from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.framing import Framing
 from emulator.roce.icrc import UdpPath
-from emulator.roce.messages import Message, Reply, ResponseRun, Run, Verb
+from emulator.roce.messages import AtomicResponse, Message, Reply, ResponseRun, Run, Verb
 from emulator.roce.opcodes import Opcode
 from emulator.roce.psn import Psn, add
 from emulator.roce.qp_facts import QpFacts, packed
-from emulator.roce.segments import Opcodes, Segments, message_segments, read_request, response_segments
+from emulator.roce.segments import (
+    Opcodes,
+    Segments,
+    atomic_response,
+    message_segments,
+    read_request,
+    response_segments,
+)
 
 _PORT_TRIES = 16
-_READ = int(Opcode.RC_READ_REQUEST)
+_READ, _ATOMIC_ACK = int(Opcode.RC_READ_REQUEST), int(Opcode.RC_ATOMIC_ACK)
 _ALIKE = attrgetter("size", "address", "imm")
 _NOT_CUTTING = (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT)
 
@@ -123,11 +130,28 @@ class Transmitter:
         for _ in self.turns(run, self._context.staging.slots):
             pass
 
-    def respond(self, run: ResponseRun) -> None:
-        """Send READ responses."""
+    def respond(self, run: ResponseRun | AtomicResponse) -> None:
+        """Send READ responses, or the response to an atomic."""
+        if isinstance(run, AtomicResponse):
+            framing, sender = self._path(0)
+            packet = framing.single(_ATOMIC_ACK, run.psn, atomic_response(run), ack_request=False)
+            sender.send_whole(packet, self._to)
+            return
+        if run.content is not None:
+            self._respond_with(run, memoryview(run.content))
+            return
         train = _Train(response_segments(run), run.psn, run.offset, run.packets, run.total, run.last_bytes)
         for _ in self._send_train(train, self._path(0), self._context.staging.slots):
             pass
+
+    def _respond_with(self, run: ResponseRun, content: memoryview) -> None:
+        """Send READ responses that have a content of their own."""
+        (framing, sender), segments, mtu = self._path(0), response_segments(run), self._context.payload.path_mtu
+        for place in range(run.packets):
+            number, piece = run.offset + place, content[place * mtu : (place + 1) * mtu]
+            opcode, headers = segments.at(number, run.total)
+            psn = add(run.psn, place)
+            sender.send_whole(framing.with_content(opcode, psn, headers, piece, ack_request=False), self._to)
 
     def turns(self, run: Run, turn: int) -> Iterator[None]:
         """Send the packets of a run; yields after every `turn` packets if more follow."""

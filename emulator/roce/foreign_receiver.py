@@ -11,8 +11,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
 from emulator.roce.constants import ICRC_BYTES
-from emulator.roce.headers import Aeth, ImmDt, Reth
+from emulator.roce.headers import Aeth, AtomicEth, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, recover_ip_id
+from emulator.roce.memory import Access, MemoryRegion
 from emulator.roce.messages import Arrival
 from emulator.roce.opcodes import Operation, Service
 from emulator.roce.packet import Packet, Problem, is_congestion_notification, parse_packet
@@ -31,7 +32,7 @@ _DROP_REASONS = {
     Problem.P_KEY: "header",
 }
 assert set(_DROP_REASONS) == set(Problem)
-_REQUESTS = (Operation.SEND, Operation.WRITE, Operation.READ_REQUEST)
+_REQUESTS = (Operation.SEND, Operation.WRITE, Operation.READ_REQUEST, Operation.ATOMIC)
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +52,8 @@ class ForeignReceiver:
     destination: bytes
     qpn: int
     sink: Sink | None = None
+    _target: MemoryRegion | None = None  # of the WRITE in progress
+    _address: int = 0
     _paths: dict[int, UdpPath] = field(default_factory=dict)  # by source port
 
     def receive(self, packets: memoryview, stride: int, port: int, now: int) -> Sequence[memoryview]:
@@ -80,15 +83,24 @@ class ForeignReceiver:
         return self._receive_response(packet, now)
 
     def _receive_request(self, packet: Packet) -> None:
-        responder, bth, headers = self.pair.responder, packet.bth, packet.extensions
-        reth = next((header for header in headers if isinstance(header, Reth)), _NO_RETH)
-        imm = next((header.value for header in headers if isinstance(header, ImmDt)), 0)
-        expected, size = responder.expected, len(packet.payload)
-        responder.receive(
-            Arrival(bth.opcode, bth.psn, 1, size, bth.ack_request, reth.address, reth.rkey, reth.length, imm)
-        )
-        if size and self.sink is not None and responder.expected != expected:
+        responder, size = self.pair.responder, len(packet.payload)
+        expected, offset = responder.expected, responder.received_bytes
+        responder.receive(_arrival(packet))
+        if not size or responder.expected == expected:
+            return
+        if packet.meaning.operation is Operation.WRITE:
+            self._store(packet, offset)
+        if self.sink is not None:
             self.sink(packet)
+
+    def _store(self, packet: Packet, offset: int) -> None:
+        """Store the payload of a WRITE that was taken; `offset`: of its packet in the message."""
+        if packet.meaning.place.starts:
+            (reth,) = (header for header in packet.extensions if isinstance(header, Reth))
+            self._target = self.pair.responder.memory.region(reth.rkey, reth.address, reth.length, Access.WRITE)
+            self._address = reth.address
+        if self._target is not None:
+            self._target.write(self._address + offset, packet.payload)
 
     def _receive_response(self, packet: Packet, now: int) -> None:
         aeth = next((header for header in packet.extensions if isinstance(header, Aeth)), None)
@@ -107,4 +119,14 @@ class ForeignReceiver:
         return path
 
 
-_NO_RETH = Reth(0, 0, 0)
+def _arrival(packet: Packet) -> Arrival:
+    bth, size = packet.bth, len(packet.payload)
+    address = rkey = length = imm = swap_or_add = compare = 0
+    for header in packet.extensions:
+        if isinstance(header, Reth):
+            address, rkey, length = header.address, header.rkey, header.length
+        elif isinstance(header, AtomicEth):
+            address, rkey, swap_or_add, compare = header.address, header.rkey, header.swap_or_add, header.compare
+        elif isinstance(header, ImmDt):
+            imm = header.value
+    return Arrival(bth.opcode, bth.psn, 1, size, bth.ack_request, address, rkey, length, imm, swap_or_add, compare)

@@ -127,10 +127,12 @@ class Framing:
         word = ACK_REQUEST | psn if ack_request else psn
         return self.packet(BTH.pack(opcode, (-size & 3) << 4, _P_KEY, self.dest_qp, word) + headers, size, slot)
 
-    def with_content(self, opcode: int, psn: Psn, headers: bytes, content: bytes) -> bytes:
-        """A packet that ends a message and has a content of its own."""
-        pad = -len(content) & 3
-        bth = BTH.pack(opcode, pad << 4, _P_KEY, self.dest_qp, ACK_REQUEST | psn)
+    def with_content(
+        self, opcode: int, psn: Psn, headers: bytes, content: Buffer, *, ack_request: bool = True
+    ) -> bytes:
+        """A packet with a content of its own."""
+        pad, word = -len(content) & 3, ACK_REQUEST | psn if ack_request else psn
+        bth = BTH.pack(opcode, pad << 4, _P_KEY, self.dest_qp, word)
         packet = b"".join((bth, headers, content, bytes(pad)))
         return packet + ICRC.pack(icrc(self.path, packet))
 

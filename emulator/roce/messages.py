@@ -81,14 +81,27 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResponseRun(msgspec.Struct, frozen=True, gc=False):
-    """READ responses to be sent now: `packets` of `total` from `offset`; `last_bytes`: payload of the last one."""
+    """READ responses to be sent now: `packets` of `total` from `offset`.
+
+    Attributes:
+        last_bytes: payload of the last packet of this run.
+        content: payload of all packets of the run; None: as the payload of the queue pair has it.
+    """
 
     psn: Psn
     offset: int
     packets: int
     total: int
     last_bytes: int
-    address: int
+    msn: int
+    content: bytes | None = None
+
+
+class AtomicResponse(msgspec.Struct, frozen=True, gc=False):
+    """The response to an atomic, to be sent now; `original`: the word before."""
+
+    psn: Psn
+    original: int
     msn: int
 
 
@@ -100,6 +113,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         ack_request: on any of them.
         address, rkey, length: from the RETH, where the opcode has one.
         imm: from the ImmDt, where the opcode has one.
+        swap_or_add, compare: from the AtomicETH, where the opcode has one.
     """
 
     opcode: int
@@ -111,6 +125,8 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     rkey: int = 0
     length: int = 0
     imm: int = 0
+    swap_or_add: int = 0
+    compare: int = 0
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -148,7 +164,9 @@ class ConnectionSettings:
         rnr_retry_count: the same for a receiver that is not ready; 7 means for ever.
         is_ooo: the receiver takes packets that come too early, as adaptive-routing NICs do; else go-back-N.
         ooo_window: how many packets ahead such a receiver accepts.
-        rkey: the memory key a responder honours.
+        max_rd_atomic: READs and atomics that a requester has outstanding at most.
+        initial_window_packets: the window at first, if it is to learn what the peer takes; 0: all of it.
+        rnr_timer: code of the pause that a responder without a posted receive requests (IBTA volume 1, table 45).
     """
 
     path_mtu: int = 4096
@@ -160,7 +178,9 @@ class ConnectionSettings:
     rnr_retry_count: int = 7
     is_ooo: bool = False
     ooo_window: int = 256
-    rkey: int = 0
+    max_rd_atomic: int = 16
+    initial_window_packets: int = 0
+    rnr_timer: int = 12
 
     @property
     def timeout_ns(self) -> int:

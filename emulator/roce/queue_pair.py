@@ -12,6 +12,7 @@ from dataclasses import InitVar, dataclass, field
 
 from emulator.roce.congestion import CongestionControl, FixedRate
 from emulator.roce.dcqcn import NotificationPoint
+from emulator.roce.memory import EVERYTHING, Memory
 from emulator.roce.messages import ConnectionSettings, Message, Run
 from emulator.roce.pacing import Pacer
 from emulator.roce.psn import ZERO_PSN, Psn
@@ -30,6 +31,7 @@ class QueuePair:
     Attributes:
         settings: see ConnectionSettings.
         send_psn, expect_psn: PSN of the first packet of either direction.
+        memory: what the peer may access.
         congestion: sets the rate of what is sent; not limited by default.
         cnp_gap_ns: smallest gap between the CNPs this end sends.
         lead_ns: how long before its time a run may go at most, as long as congestion control allows the line rate;
@@ -41,6 +43,7 @@ class QueuePair:
     settings: ConnectionSettings
     send_psn: InitVar[Psn] = ZERO_PSN
     expect_psn: InitVar[Psn] = ZERO_PSN
+    memory: InitVar[Memory] = EVERYTHING
     congestion: CongestionControl = field(default_factory=FixedRate)
     cnp_gap_ns: InitVar[int] = 50_000
     lead_ns: int = 0
@@ -58,9 +61,9 @@ class QueuePair:
     _calm_ns: int = 0
     _drops: Counter[str] | None = None
 
-    def __post_init__(self, send_psn: Psn, expect_psn: Psn, cnp_gap_ns: int) -> None:
+    def __post_init__(self, send_psn: Psn, expect_psn: Psn, memory: Memory, cnp_gap_ns: int) -> None:
         self.requester = Requester(self.settings, send_psn)
-        self.responder = Responder(self.settings, expect_psn)
+        self.responder = Responder(self.settings, expect_psn, memory)
         self.notification = NotificationPoint(cnp_gap_ns)
         self._line_rate_bps = None if isinstance(self.congestion, FixedRate) else self.congestion.rate_bps(0)
         self._packet_bytes = self.settings.path_mtu + PACKET_OVERHEAD_BYTES

@@ -8,6 +8,7 @@ Source: InfiniBand Architecture Specification, volume 1, section 9.7.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,6 +85,8 @@ class Requester:
         settings = self.settings
         self._request_gap_ns = settings.timeout_ns // ACK_REQUESTS_PER_TIMEOUT
         self._window = SendWindow(settings.window_packets, settings.ack_interval, settings.smallest_run)
+        if settings.initial_window_packets:
+            self._window.start(settings.initial_window_packets)
 
     @property
     def backlog(self) -> int:
@@ -172,13 +175,19 @@ class Requester:
         message, window, under_way = self._unsent[0], self._window, self._next - self._unacknowledged
         left = message.first + message.packets - self._next
         if message.verb is Verb.READ:
-            return (0 if under_way and under_way + left > window.packets else 1), left
+            is_held = under_way and under_way + left > window.packets
+            return (0 if is_held or self._reads_outstanding() >= self.settings.max_rd_atomic else 1), left
         if window.is_reduced:
             most = min(most, window.ack_interval)
         count = min(left, most, window.packets - under_way)
         if count < window.smallest_run and (count <= 0 or (count < min(left, most) and under_way)):
             return 0, 0  # the window opens further before long: many small runs would cost more
         return count, count
+
+    def _reads_outstanding(self) -> int:
+        """READs requested whose responses are not here in full."""
+        messages = itertools.takewhile(lambda message: message.first < self._next, self._messages)
+        return sum(message.verb is _READ for message in messages if message is not self._unsent[0])
 
     def _opens(self, now: int) -> bool:
         """Whether a full window opens because no answer came for a while."""

@@ -16,15 +16,22 @@ from msgspec.structs import replace
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.messages import Arrival, ConnectionSettings, Delivered, Reply, ResponseRun, packets_of
+from emulator.roce.memory import ATOMIC_BYTES, EVERYTHING, Access, Memory
+from emulator.roce.messages import (
+    Arrival,
+    AtomicResponse,
+    ConnectionSettings,
+    Delivered,
+    Reply,
+    ResponseRun,
+    packets_of,
+)
 from emulator.roce.opcodes import MEANINGS, Opcode, Operation
 from emulator.roce.psn import PSN_MASK, ZERO_PSN, Psn, add, distance, wrap
 
 REMEMBERED_READS = 16
-"""READs whose responses may be owed at once; the oldest are forgotten, and the requester repeats them."""
-
-RNR_TIMER = 12
-"""0.64 ms (IBTA volume 1, table 45): how long a requester waits when no receive is posted."""
+"""READs and atomics whose responses may be owed at once; more are dropped, and the requester repeats them. As many
+results of atomics are kept for requests that come again."""
 
 _HAS_IMM = (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM)
 _TAKES_RECEIVE = (Opcode.RC_SEND_FIRST, Opcode.RC_SEND_ONLY, *_HAS_IMM[1:])
@@ -48,17 +55,19 @@ def _shape(code: int) -> _Shape:
 
 
 _SHAPES = {int(code): _shape(code) for code in MEANINGS if code < Opcode.RC_READ_REQUEST}
+_ANSWERED = frozenset((int(Opcode.RC_READ_REQUEST), int(Opcode.RC_COMPARE_SWAP), int(Opcode.RC_FETCH_ADD)))
 _WRITE = Operation.WRITE  # looking it up costs as much as a call
 
 
 @dataclass(slots=True, eq=False)
 class _Read:
-    """A READ that is being answered with `total` packets."""
+    """A READ that is being answered with `total` packets, or an atomic whose word was `original`."""
 
     request: Arrival
     total: int
     msn: int
     sent: int = 0
+    original: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +76,9 @@ class Responder:
 
     Attributes:
         expected: PSN of the next packet in order.
+        memory: what the peer may access.
         receives: receive requests posted; None: as many as it takes.
+        receive_bytes: room of each.
         delivered: messages that are complete; the owner takes them and clears the list.
         unacknowledged: packets taken since the last reply.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
@@ -75,7 +86,9 @@ class Responder:
 
     settings: ConnectionSettings
     expected: Psn = ZERO_PSN
+    memory: Memory = EVERYTHING
     receives: int | None = None
+    receive_bytes: int = LARGEST_MESSAGE_BYTES
     delivered: list[Delivered] = field(default_factory=list)
     ack_requested: bool = False
     is_broken: bool = False
@@ -92,6 +105,7 @@ class Responder:
     _length: int = 0
     _address: int = 0
     _reads: deque[_Read] = field(default_factory=deque)
+    _results: dict[Psn, _Read] = field(default_factory=dict)  # of the last atomics, oldest first
     _early: dict[Psn, Arrival] = field(default_factory=dict)
     _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
     _nak: tuple[Psn, int] | None = None  # PSN and syndrome
@@ -151,19 +165,27 @@ class Responder:
         self.unacknowledged = 0
         return reply
 
-    def next_response(self, most: int) -> ResponseRun | None:
-        """At most `most` READ response packets that are owed; None if none are."""
+    def next_response(self, most: int) -> ResponseRun | AtomicResponse | None:
+        """The response to an atomic, or at most `most` READ response packets that are owed; None if none are."""
         if not self._reads:
             return None
         read = self._reads[0]
+        if read.original is not None:
+            self._reads.popleft()
+            return AtomicResponse(read.request.psn, read.original, wrap(read.msn))
         request, offset, last_bytes = read.request, read.sent, self._path_mtu
         count = min(most, read.total - offset)
         read.sent += count
         if read.sent == read.total:
             self._reads.popleft()
             last_bytes = request.length - (read.total - 1) * self._path_mtu
-        psn = add(request.psn, offset)
-        return ResponseRun(psn, offset, count, read.total, last_bytes, request.address, wrap(read.msn))
+        content = self._content(request, offset, (count - 1) * self._path_mtu + last_bytes)
+        return ResponseRun(add(request.psn, offset), offset, count, read.total, last_bytes, wrap(read.msn), content)
+
+    def _content(self, request: Arrival, offset: int, size: int) -> bytes | None:
+        address = request.address + offset * self._path_mtu
+        region = self.memory.region(request.rkey, address, size, Access.READ) if size else None
+        return region.read(address, size) if region is not None else None
 
     @property
     def middles_due(self) -> int:
@@ -218,14 +240,14 @@ class Responder:
     def _receive_unexpected(self, arrival: Arrival) -> None:
         """What is not in order, or a READ request."""
         ahead = distance(self.expected, arrival.psn)
-        is_known = arrival.opcode in _SHAPES or arrival.opcode == Opcode.RC_READ_REQUEST
+        is_known = arrival.opcode in _SHAPES or arrival.opcode in _ANSWERED
         if self.is_broken or not is_known or abs(ahead) > self.settings.reach_packets:
             self.refused_packets += arrival.packets
         elif ahead > 0:
             self._take_early(arrival, ahead)
-        elif arrival.opcode == Opcode.RC_READ_REQUEST and not ahead:
+        elif arrival.opcode in _ANSWERED and not ahead:
             self._last_early = None
-            self._take_read(arrival)
+            self._take_answered(arrival)
             self._take_following()
         elif (rest := self._without_duplicates(arrival, -ahead)).packets:
             self.receive(rest)
@@ -236,16 +258,24 @@ class Responder:
             self._take_next(following)
 
     def _without_duplicates(self, arrival: Arrival, behind: int) -> Arrival:
-        if arrival.opcode == Opcode.RC_READ_REQUEST:
-            total = packets_of(arrival.length, self._path_mtu)
+        if arrival.opcode in _ANSWERED:
             self.duplicates += 1
-            if total <= behind and len(self._reads) < REMEMBERED_READS:
-                self._reads.append(_Read(arrival, total, self._msn))
+            if len(self._reads) < REMEMBERED_READS:
+                self._answer_again(arrival, behind)
             return replace(arrival, packets=0)
         old = min(behind, arrival.packets)
         self.duplicates += old
         self._ack_owed = self.ack_requested = True
         return replace(arrival, psn=add(arrival.psn, old), packets=arrival.packets - old)
+
+    def _answer_again(self, arrival: Arrival, behind: int) -> None:
+        if arrival.opcode != Opcode.RC_READ_REQUEST:
+            if (result := self._results.get(arrival.psn)) is not None:
+                self._reads.append(result)
+            return
+        total = packets_of(arrival.length, self._path_mtu)
+        if total <= behind and self._may_read(arrival):
+            self._reads.append(_Read(arrival, total, self._msn))
 
     # Out of order.
 
@@ -279,7 +309,7 @@ class Responder:
     def _take_next(self, arrival: Arrival) -> None:
         shape = _SHAPES.get(arrival.opcode)
         if shape is None:
-            self._take_read(arrival)
+            self._take_answered(arrival)
         else:
             self._take(arrival, shape)
 
@@ -292,7 +322,7 @@ class Responder:
         operation, _, starts, ends, has_imm, takes_receive = shape
         if takes_receive and self.receives is not None:
             if self.receives < packets:
-                self._refuse(Syndrome.RNR | RNR_TIMER)
+                self._refuse(Syndrome.RNR | self.settings.rnr_timer)
                 self._last_early = arrival.psn  # what follows it is no sequence error
                 return
             self.receives -= packets
@@ -322,24 +352,56 @@ class Responder:
         if size < mtu and not (ends and (size or starts)):
             return Syndrome.INVALID_REQUEST
         if operation is not _WRITE:
-            return None
+            received = size if starts else self._received + size * packets
+            return None if received <= self.receive_bytes else Syndrome.INVALID_REQUEST
         if not starts:
             size, length = self._received + size * packets, self._length
-        elif length and arrival.rkey != self.settings.rkey:
+        elif length and self.memory.region(arrival.rkey, arrival.address, length, Access.WRITE) is None:
             return Syndrome.REMOTE_ACCESS
         fits = size == length if ends else size < length <= LARGEST_MESSAGE_BYTES
         return None if fits else Syndrome.INVALID_REQUEST
 
+    def _may_read(self, arrival: Arrival) -> bool:
+        region = self.memory.region(arrival.rkey, arrival.address, arrival.length, Access.READ)
+        return not arrival.length or region is not None
+
+    def _take_answered(self, arrival: Arrival) -> None:
+        """Take a READ request or an atomic that is next."""
+        if len(self._reads) == REMEMBERED_READS and self._operation is None:
+            return  # like a lost packet
+        if self._operation is not None:
+            self._break(Syndrome.INVALID_REQUEST)
+        elif arrival.opcode == Opcode.RC_READ_REQUEST:
+            self._take_read(arrival)
+        else:
+            self._take_atomic(arrival)
+
     def _take_read(self, arrival: Arrival) -> None:
-        if self._operation is not None or arrival.length > LARGEST_MESSAGE_BYTES:
+        if arrival.length > LARGEST_MESSAGE_BYTES:
+            self._break(Syndrome.INVALID_REQUEST)
+        elif not self._may_read(arrival):
+            self._break(Syndrome.REMOTE_ACCESS)
+        else:
+            total = packets_of(arrival.length, self._path_mtu)
+            self._msn += 1
+            self.expected = add(self.expected, total)
+            self._reads.append(_Read(arrival, total, self._msn))
+
+    def _take_atomic(self, arrival: Arrival) -> None:
+        if arrival.address % ATOMIC_BYTES:
             self._break(Syndrome.INVALID_REQUEST)
             return
-        if arrival.length and arrival.rkey != self.settings.rkey:
+        region = self.memory.region(arrival.rkey, arrival.address, ATOMIC_BYTES, Access.ATOMIC)
+        if region is None:
             self._break(Syndrome.REMOTE_ACCESS)
             return
-        if len(self._reads) == REMEMBERED_READS:
-            return  # like a lost packet
-        total = packets_of(arrival.length, self._path_mtu)
+        if arrival.opcode == Opcode.RC_FETCH_ADD:
+            original = region.fetch_add(arrival.address, arrival.swap_or_add)
+        else:
+            original = region.compare_swap(arrival.address, arrival.compare, arrival.swap_or_add)
         self._msn += 1
-        self.expected = add(self.expected, total)
-        self._reads.append(_Read(arrival, total, self._msn))
+        self.expected = add(self.expected, 1)
+        result = self._results[arrival.psn] = _Read(arrival, 1, self._msn, original=original)
+        self._reads.append(result)
+        if len(self._results) > REMEMBERED_READS:
+            del self._results[next(iter(self._results))]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from emulator.roce.headers import NO_CREDIT_LIMIT, Aeth, ImmDt, Reth
-from emulator.roce.messages import Message, ResponseRun, Run, Verb
+from emulator.roce.headers import NO_CREDIT_LIMIT, Aeth, AtomicAckEth, ImmDt, Reth
+from emulator.roce.messages import AtomicResponse, Message, ResponseRun, Run, Verb
 from emulator.roce.opcodes import Opcode
 
 
@@ -34,6 +34,14 @@ class Segments(NamedTuple):
     first: bytes
     last: bytes
     only: bytes
+
+    def at(self, number: int, total: int) -> tuple[int, bytes]:
+        """Opcode and headers of packet `number` of `total`."""
+        if total == 1:
+            return self.opcodes.only, self.only
+        if number == total - 1:
+            return self.opcodes.last, self.last
+        return (self.opcodes.middle, b"") if number else (self.opcodes.first, self.first)
 
 
 _OPCODES: Mapping[Verb, Opcodes] = {
@@ -72,6 +80,11 @@ def response_segments(run: ResponseRun) -> Segments:
     """The packets of a READ response."""
     aeth = Aeth(NO_CREDIT_LIMIT, run.msn).pack()
     return Segments(_RESPONSE_OPCODES, aeth, aeth, aeth)
+
+
+def atomic_response(response: AtomicResponse) -> bytes:
+    """The headers of the response to an atomic."""
+    return Aeth(NO_CREDIT_LIMIT, response.msn).pack() + AtomicAckEth(response.original).pack()
 
 
 def read_request(run: Run, path_mtu: int) -> bytes:

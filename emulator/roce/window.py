@@ -58,6 +58,10 @@ class SendWindow:
     def __post_init__(self) -> None:
         self._resize(self.most)
 
+    def start(self, packets: int) -> None:
+        """Begin with a window of that many packets, which grows while nothing is lost."""
+        self._resize(packets)
+
     def lost(self) -> None:
         """A packet was lost, and a later one reported it."""
         self._resize(min(self._reduced_to // 2, MOST_PACKETS_AFTER_LOSS))

@@ -12,6 +12,7 @@ import pytest
 from agents.nic.channel import Channel
 from agents.nic.sockets import Sender
 from agents.nic.standalone import StandaloneNic
+from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.opcodes import Operation
 from emulator.roce.options import RoceOptions
@@ -46,10 +47,9 @@ class End:
             rkey=RKEY,
             source_ports=(50_000 + number,),
         )
-        settings = ConnectionSettings(
-            path_mtu=path_mtu, window_packets=64, ack_interval=32, timeout_exponent=11, rkey=RKEY
-        )
-        self.pair = QueuePair(settings, send_psn=facts.psn, expect_psn=facts.peer_psn)
+        settings = ConnectionSettings(path_mtu=path_mtu, window_packets=64, ack_interval=32, timeout_exponent=11)
+        memory = Memory([MemoryRegion(rkey=RKEY, address=0, length=1 << 64)])
+        self.pair = QueuePair(settings, send_psn=facts.psn, expect_psn=facts.peer_psn, memory=memory)
         self.channel: Channel = nic.nic.create_foreign(facts, self.pair, self, sink=self._take)
 
     def _take(self, packet: Packet) -> None:

@@ -7,6 +7,7 @@ import pytest
 from emulator.roce.foreign_receiver import ForeignReceiver
 from emulator.roce.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth
 from emulator.roce.icrc import UdpPath, icrc
+from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings, Message, Verb
 from emulator.roce.opcodes import Opcode, Operation
 from emulator.roce.packet import CNP_PAYLOAD, Packet, pack_icrc, pack_packet, pad_bytes
@@ -24,7 +25,10 @@ class End:
     def __init__(self, *, is_v6: bool = False) -> None:
         source, destination = (V6 + b"\2", V6 + b"\x09") if is_v6 else (SOURCE, DESTINATION)
         self.path = UdpPath(source, destination, PORT)
-        self.pair = QueuePair(ConnectionSettings(path_mtu=256, rkey=RKEY), send_psn=PSN, expect_psn=PSN)
+        self.region = MemoryRegion(rkey=RKEY, address=1 << 40, length=1024, content=bytearray(1024))
+        self.pair = QueuePair(
+            ConnectionSettings(path_mtu=256), send_psn=PSN, expect_psn=PSN, memory=Memory([self.region])
+        )
         self.taken: list[Packet] = []
         self.receiver = ForeignReceiver(
             self.pair, source=source, destination=destination, qpn=QPN, sink=self.taken.append
@@ -71,13 +75,14 @@ def test_the_ip_id_of_ipv4_can_be_any(ip_id: int) -> None:
 
 def test_a_write_over_several_packets_is_delivered_with_its_place() -> None:
     end = End()
-    first = end.packet(Opcode.RC_WRITE_FIRST, Reth(1 << 40, RKEY, 300), payload=bytes(256))
-    last = end.packet(Opcode.RC_WRITE_LAST, psn=PSN + 1, payload=bytes(44))
+    first = end.packet(Opcode.RC_WRITE_FIRST, Reth(1 << 40, RKEY, 300), payload=bytes(range(256)))
+    last = end.packet(Opcode.RC_WRITE_LAST, psn=PSN + 1, payload=b"z" * 44)
     end.receive(first)
     assert end.pair.responder.delivered == []
     end.receive(last)
     (delivered,) = end.pair.responder.delivered
     assert (delivered.operation, delivered.address, delivered.size) == (Operation.WRITE, 1 << 40, 300)
+    assert end.region.content == bytes(range(256)) + b"z" * 44 + bytes(1024 - 300)
 
 
 def test_a_duplicate_and_a_packet_after_a_gap_do_not_reach_the_sink() -> None:
@@ -91,7 +96,7 @@ def test_a_duplicate_and_a_packet_after_a_gap_do_not_reach_the_sink() -> None:
 
 def test_a_read_request_owes_responses_of_the_length_requested() -> None:
     end = End()
-    end.receive(end.packet(Opcode.RC_READ_REQUEST, Reth(0, RKEY, 600)))
+    end.receive(end.packet(Opcode.RC_READ_REQUEST, Reth(1 << 40, RKEY, 600)))
     assert end.pair.responder.owes_responses
     run = end.pair.responder.next_response(99)
     assert run is not None

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered, Reply
 from emulator.roce.opcodes import Opcode, Operation
 from emulator.roce.psn import Psn
@@ -192,6 +193,7 @@ def test_the_largest_message_may_begin() -> None:
 
 @pytest.mark.parametrize(("length", "is_broken"), [(0, False), (9, True)])
 def test_a_key_matters_only_where_there_is_something_to_write(length: int, is_broken: bool) -> None:
-    responder = Responder(ConnectionSettings(path_mtu=256, rkey=5))
+    memory = Memory([MemoryRegion(rkey=5, address=0, length=99)])
+    responder = Responder(ConnectionSettings(path_mtu=256), memory=memory)
     responder.receive(Arrival(Opcode.RC_WRITE_ONLY, Psn(0), size=length, rkey=6, length=length))
     assert responder.is_broken is is_broken

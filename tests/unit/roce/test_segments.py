@@ -26,7 +26,7 @@ def test_opcodes_mean_what_the_verb_does_and_have_the_headers_that_they_announce
 
 
 def test_all_packets_of_a_response_but_middle_ones_have_an_aeth() -> None:
-    segments = response_segments(ResponseRun(Psn(5), 0, 3, 3, 100, 0, 77))
+    segments = response_segments(ResponseRun(Psn(5), 0, 3, 3, 100, 77))
     assert all(MEANINGS[opcode].operation is Operation.READ_RESPONSE for opcode in segments.opcodes)
     assert segments.first == segments.last == segments.only == Aeth(NO_CREDIT_LIMIT, 77).pack()
 
