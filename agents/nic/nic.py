@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from agents.nic.channel import Channel, LocalPeer, Owner, PacketReceiver
 from agents.nic.context import Context
@@ -27,6 +27,15 @@ from emulator.roce.tuning import DRAIN_BYTES, RECEPTIONS_PER_TURN
 ChannelFinder: TypeAlias = Callable[[int, str], Channel | None]
 """Finds the queue pair with a number for the first packet from an address; None: a stranger."""
 
+
+class DatagramReceiver(Protocol):
+    """Takes unreliable datagrams."""
+
+    def receive(self, packet: memoryview, sender: SocketAddress) -> bool:
+        """Take a packet; False if it is not for it."""
+        ...
+
+
 _unpack_qpn = struct.Struct(">I").unpack_from
 
 
@@ -42,6 +51,7 @@ class SoftwareNic:
     Attributes:
         ready: queue pairs with single packets that leave at the end of the batch.
         is_draining: whether receptions are being handled.
+        gsi: takes packets that no queue pair takes, if they are management datagrams.
     """
 
     def __init__(
@@ -61,6 +71,7 @@ class SoftwareNic:
         payload = context.payload
         self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
         self._channels: dict[int, Channel] = {}
+        self.gsi: DatagramReceiver | None = None
         self.ready: list[Channel] = []
         self.is_draining = self.is_closed = self._is_started = False
 
@@ -181,7 +192,7 @@ class SoftwareNic:
                 for start in range(0, len(packets), stride):
                     one = packets[start : start + stride]
                     self._receive(one, len(one), sender)
-            else:
+            elif self.gsi is None or not self.gsi.receive(packets, sender):
                 self.context.drops["stranger"] += 1
             return
         for one in channel.receive(packets, stride, sender[1], time.monotonic_ns(), is_marked):

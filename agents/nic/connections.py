@@ -1,0 +1,259 @@
+"""Connections by rdma_cm: queue pairs of both ends learn of each other by management datagrams.
+
+Active: REQ → REP → RTU; passive: the same from the other end; either end ends it with DREQ → DREP. What is not answered
+is sent again, as datagrams may be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from agents.nic.gsi import GeneralServices
+from agents.nic.nic import SoftwareNic
+from emulator.errors import HostError, ProtocolError, RemoteProtocolError
+from emulator.roce.cm import (
+    Drep,
+    Dreq,
+    Message,
+    Mra,
+    Rej,
+    RejectReason,
+    Rep,
+    Req,
+    Rtu,
+    gid_of,
+    pack_ip_cm,
+    pack_mad,
+    parse_mad,
+    service_id,
+)
+from emulator.roce.constants import FIRST_SOURCE_PORT
+from emulator.roce.psn import ZERO_PSN, Psn
+
+RESEND_S = 0.5
+TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """This end of a connection.
+
+    Attributes:
+        qpn: its queue pair.
+        psn: with which the peer shall begin to send.
+        path_mtu: bytes; of a request.
+        max_rd_atomic: READs and atomics outstanding in either direction.
+    """
+
+    qpn: int
+    psn: Psn
+    path_mtu: int = 1024
+    max_rd_atomic: int = 16
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A connection with a peer.
+
+    Attributes:
+        host: of the peer.
+        local: this end.
+        local_id, remote_id: of both ends.
+        peer_qpn, path_mtu, max_rd_atomic: what the peer has reported.
+        send_psn: with which this end shall begin to send.
+        rejected: the reason, if the peer has rejected the request.
+        answered: set by the answer to a request.
+        ended: set once the peer has disconnected.
+    """
+
+    host: str
+    local: Local
+    local_id: int
+    transaction: int
+    remote_id: int = 0
+    peer_qpn: int = 0
+    send_psn: Psn = ZERO_PSN
+    path_mtu: int = 1024
+    max_rd_atomic: int = 16
+    rejected: int | None = None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: Message | None = None  # what a duplicate of the peer's last message is answered with
+
+
+Acceptor: TypeAlias = Callable[[Req, str], Local | None]
+"""Called with a request and the address of the peer; returns this end, or None to reject."""
+
+
+class ConnectionManager:
+    """Makes and ends the connections of a NIC.
+
+    Args:
+        nic: see SoftwareNic.
+    """
+
+    def __init__(self, nic: SoftwareNic) -> None:
+        self._host, self._gsi = nic.host, GeneralServices(nic, self._received)
+        self._ids = itertools.count(random.getrandbits(31))
+        self._connections: dict[int, Connection] = {}  # by local id
+        self._acceptors: dict[int, Acceptor] = {}  # by service id
+        self._accepted: asyncio.Queue[Connection] = asyncio.Queue()
+        self._guid = random.getrandbits(64)
+
+    async def connect(self, host: str, port: int, local: Local, *, private: bytes = b"") -> Connection:
+        """Connect to a port of a peer.
+
+        Raises:
+            RemoteProtocolError: the peer rejects, or does not answer.
+            HostError: a datagram cannot be sent.
+        """
+        connection = self._connection(host, local)
+        source_port = FIRST_SOURCE_PORT | connection.local_id & 0x3FFF
+        request = Req(
+            local_id=connection.local_id,
+            service_id=service_id(port),
+            guid=self._guid,
+            qpn=local.qpn,
+            psn=local.psn,
+            responder_resources=local.max_rd_atomic,
+            initiator_depth=local.max_rd_atomic,
+            path_mtu=local.path_mtu,
+            gid=gid_of(self._host),
+            peer_gid=gid_of(host),
+            private=pack_ip_cm(self._host, host, source_port) + private,
+        )
+        await self._ask(connection, request, what=f"port {port} of {host}")
+        if connection.rejected is not None:
+            reason = connection.rejected
+            known = {one.value: one.name.lower().replace("_", " ") for one in RejectReason}
+            raise RemoteProtocolError(f"{host} rejects the connection to port {port}: {known.get(reason, reason)}")
+        return connection
+
+    def listen(self, port: int, accept: Acceptor) -> None:
+        """Take connections to a port; `accepted` returns them."""
+        self._acceptors[service_id(port)] = accept
+
+    async def accepted(self) -> Connection:
+        """The next connection that a peer has made."""
+        return await self._accepted.get()
+
+    async def disconnect(self, connection: Connection) -> None:
+        """End a connection; a peer that does not answer has ended it as well."""
+        if connection.ended.is_set():
+            return
+        connection.answered.clear()
+        request = Dreq(local_id=connection.local_id, remote_id=connection.remote_id, remote_qpn=connection.peer_qpn)
+        for _ in range(2):
+            self._send(connection, request)
+            try:
+                async with asyncio.timeout(RESEND_S):
+                    await connection.answered.wait()
+                    return
+            except TimeoutError:
+                continue
+
+    async def _ask(self, connection: Connection, request: Message, *, what: str) -> None:
+        connection.answered.clear()
+        for _ in range(TRIES):
+            self._send(connection, request)
+            try:
+                async with asyncio.timeout(RESEND_S):
+                    await connection.answered.wait()
+                    return
+            except TimeoutError:
+                continue
+        raise RemoteProtocolError(
+            f"{what} does not answer: no reply to {TRIES} connection requests in {TRIES * RESEND_S:g} s; "
+            "is a server waiting there?"
+        )
+
+    def _connection(self, host: str, local: Local) -> Connection:
+        local_id = next(self._ids) & 0xFFFFFFFF
+        connection = self._connections[local_id] = Connection(host, local, local_id, random.getrandbits(63))
+        return connection
+
+    def _send(self, connection: Connection, message: Message) -> None:
+        try:
+            self._gsi.send(pack_mad(message, connection.transaction), connection.host)
+        except OSError as error:
+            raise HostError(f"cannot send to {connection.host}: {error.strerror}") from error
+
+    def _reply(self, message: Message, transaction: int, host: str) -> None:
+        """Answer; if that cannot be sent, it is like a lost datagram."""
+        with contextlib.suppress(OSError, HostError):
+            self._gsi.send(pack_mad(message, transaction), host)
+
+    # Receiving.
+
+    def _received(self, mad: bytes, host: str) -> None:
+        try:
+            message, transaction = parse_mad(mad)
+        except ProtocolError:
+            return
+        if isinstance(message, Req):
+            self._requested(message, transaction, host)
+            return
+        connection = self._connections.get(message.remote_id)
+        if connection is None or connection.host != host:
+            if isinstance(message, Dreq):  # the answer to an earlier one was lost
+                self._reply(Drep(local_id=message.remote_id, remote_id=message.local_id), transaction, host)
+            return
+        self._continue(connection, message)
+
+    def _requested(self, request: Req, transaction: int, host: str) -> None:
+        for known in self._connections.values():
+            if known.host == host and known.remote_id == request.local_id and known.answer is not None:
+                self._reply(known.answer, transaction, host)  # the request again: the answer was lost
+                return
+        accept = self._acceptors.get(request.service_id)
+        local = accept(request, host) if accept is not None else None
+        if local is None:
+            reason = RejectReason.INVALID_SERVICE_ID if accept is None else RejectReason.CONSUMER
+            self._reply(Rej(local_id=0, remote_id=request.local_id, rejected=0, reason=reason), transaction, host)
+            return
+        connection = self._connection(host, local)
+        connection.transaction, connection.remote_id = transaction, request.local_id
+        connection.peer_qpn, connection.send_psn = request.qpn, Psn(request.psn)
+        connection.path_mtu = request.path_mtu
+        connection.max_rd_atomic = max(1, min(request.responder_resources, local.max_rd_atomic))
+        connection.answer = Rep(
+            local_id=connection.local_id,
+            remote_id=request.local_id,
+            guid=self._guid,
+            qpn=local.qpn,
+            psn=local.psn,
+            responder_resources=local.max_rd_atomic,
+            initiator_depth=min(request.responder_resources, local.max_rd_atomic),
+            rnr_retry_count=request.rnr_retry_count,
+        )
+        self._reply(connection.answer, transaction, host)
+        self._accepted.put_nowait(connection)
+
+    def _continue(self, connection: Connection, message: Message) -> None:
+        answer: Message
+        if isinstance(message, Rep):
+            connection.remote_id = message.local_id
+            connection.peer_qpn, connection.send_psn = message.qpn, Psn(message.psn)
+            connection.path_mtu = connection.local.path_mtu
+            connection.max_rd_atomic = max(1, min(message.responder_resources, connection.local.max_rd_atomic))
+            answer = Rtu(local_id=connection.local_id, remote_id=message.local_id)
+            self._reply(answer, connection.transaction, connection.host)
+            connection.answered.set()
+        elif isinstance(message, Dreq):
+            answer = Drep(local_id=connection.local_id, remote_id=message.local_id)
+            self._reply(answer, connection.transaction, connection.host)
+            connection.ended.set()
+        elif isinstance(message, Rej):
+            connection.rejected = message.reason
+            connection.answered.set()
+            connection.ended.set()
+        elif isinstance(message, Mra):
+            return
+        else:  # RTU, DREP
+            connection.answered.set()

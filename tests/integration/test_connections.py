@@ -1,0 +1,106 @@
+"""Connections by rdma_cm between two software NICs on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from agents.nic import connections
+from agents.nic.connections import ConnectionManager, Local
+from agents.nic.gsi import GeneralServices
+from agents.nic.standalone import StandaloneNic
+from emulator.errors import RemoteProtocolError
+from emulator.roce.cm import Req
+from emulator.roce.options import RoceOptions
+from emulator.roce.psn import Psn
+
+NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+HOSTS = (f"{NET}.203", f"{NET}.204")
+PORT = 7174
+ACTIVE, PASSIVE = Local(0x123, Psn(0xFFFFF0)), Local(0x456, Psn(77), max_rd_atomic=4)
+
+
+def accept(request: Req, host: str) -> Local | None:
+    assert host == HOSTS[0]
+    return PASSIVE
+
+
+def play(scenario: Callable[[ConnectionManager, ConnectionManager], object]) -> None:
+    async def within() -> None:
+        options = RoceOptions.parse({"path_mtu": "1024"})
+        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+            async with asyncio.timeout(20):
+                await scenario(ConnectionManager(a.nic), ConnectionManager(b.nic))  # type: ignore[misc]
+
+    asyncio.run(within())
+
+
+def test_both_ends_learn_of_each_other_and_part() -> None:
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b.listen(PORT, accept)
+        there = await a.connect(HOSTS[1], PORT, ACTIVE)
+        here = await b.accepted()
+        assert (there.peer_qpn, there.send_psn) == (PASSIVE.qpn, PASSIVE.psn)
+        assert (here.peer_qpn, here.send_psn, here.host) == (ACTIVE.qpn, ACTIVE.psn, HOSTS[0])
+        assert there.max_rd_atomic == here.max_rd_atomic == 4
+        assert here.path_mtu == 1024
+        await a.disconnect(there)
+        await here.ended.wait()
+        await b.disconnect(here)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2], ids=["request", "answer", "both"])
+def test_a_lost_datagram_is_sent_again(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "RESEND_S", 0.05)
+    send, drops = GeneralServices.send, {0: {0}, 1: {1}, 2: {0, 2}}[lost]
+    sent = 0
+
+    def lossy(gsi: GeneralServices, mad: bytes, to: str) -> None:
+        nonlocal sent
+        sent += 1
+        if sent - 1 not in drops:
+            send(gsi, mad, to)
+
+    monkeypatch.setattr(GeneralServices, "send", lossy)
+
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b.listen(PORT, accept)
+        there = await a.connect(HOSTS[1], PORT, ACTIVE)
+        here = await b.accepted()
+        assert (there.peer_qpn, here.peer_qpn) == (PASSIVE.qpn, ACTIVE.qpn)
+        assert b._accepted.empty(), "a request that comes again is not another connection"
+
+    play(scenario)
+
+
+def test_a_port_without_a_listener_rejects() -> None:
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        with pytest.raises(RemoteProtocolError, match=rf"{HOSTS[1]} rejects .* port {PORT}: invalid service id"):
+            await a.connect(HOSTS[1], PORT, ACTIVE)
+
+    play(scenario)
+
+
+def test_a_peer_that_refuses_is_named() -> None:
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b.listen(PORT, lambda request, host: None)
+        with pytest.raises(RemoteProtocolError, match=r"rejects .*: consumer"):
+            await a.connect(HOSTS[1], PORT, ACTIVE)
+
+    play(scenario)
+
+
+def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "RESEND_S", 0.01)
+
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b._gsi._nic.close()
+        with pytest.raises(RemoteProtocolError, match=rf"port {PORT} of {HOSTS[1]} does not answer: no reply to 8"):
+            await a.connect(HOSTS[1], PORT, ACTIVE)
+
+    play(scenario)
