@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Flag, auto
 
+from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import Buffer
 
 ATOMIC_BYTES = 8
@@ -99,5 +100,7 @@ class Memory:
         return region if region is not None and region.allows(address, length, access) else None
 
 
-EVERYTHING = Memory([MemoryRegion(rkey=0, address=0, length=1 << 64)])
-"""All addresses, under key 0."""
+EVERYTHING = Memory(
+    [MemoryRegion(rkey=0, address=0, length=(1 << 64) + LARGEST_MESSAGE_BYTES, access=Access.WRITE | Access.READ)]
+)
+"""All addresses, under key 0, for peers whose addresses are tags: a message may begin at the last one."""

@@ -77,7 +77,7 @@ class Responder:
     Attributes:
         expected: PSN of the next packet in order.
         memory: what the peer may access.
-        receives: receive requests posted; None: as many as it takes.
+        receives: receive requests posted; None: as many as it takes, which `receive_writes` takes for granted.
         receive_bytes: room of each.
         delivered: messages that are complete; the owner takes them and clears the list.
         unacknowledged: packets taken since the last reply.
@@ -105,7 +105,7 @@ class Responder:
     _length: int = 0
     _address: int = 0
     _reads: deque[_Read] = field(default_factory=deque)
-    _results: dict[Psn, _Read] = field(default_factory=dict)  # of the last atomics, oldest first
+    _results: dict[Psn, int] = field(default_factory=dict)  # what the last atomics returned, oldest first
     _early: dict[Psn, Arrival] = field(default_factory=dict)
     _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
     _nak: tuple[Psn, int] | None = None  # PSN and syndrome
@@ -270,8 +270,8 @@ class Responder:
 
     def _answer_again(self, arrival: Arrival, behind: int) -> None:
         if arrival.opcode != Opcode.RC_READ_REQUEST:
-            if (result := self._results.get(arrival.psn)) is not None:
-                self._reads.append(result)
+            if (original := self._results.get(arrival.psn)) is not None:
+                self._reads.append(_Read(arrival, 1, self._msn, original=original))
             return
         total = packets_of(arrival.length, self._path_mtu)
         if total <= behind and self._may_read(arrival):
@@ -298,9 +298,8 @@ class Responder:
         self.naks += 1
 
     def _break(self, syndrome: Syndrome) -> None:
-        """Refuse for good: the connection is in error."""
+        """Refuse for good: the connection is in error. Responses that are owed still precede the NAK."""
         self._refuse(syndrome)
-        self._reads.clear()
         self._early.clear()
         self.is_broken = True
 
@@ -322,8 +321,7 @@ class Responder:
         operation, _, starts, ends, has_imm, takes_receive = shape
         if takes_receive and self.receives is not None:
             if self.receives < packets:
-                self._refuse(Syndrome.RNR | self.settings.rnr_timer)
-                self._last_early = arrival.psn  # what follows it is no sequence error
+                self._take_ready(arrival, shape, self.receives)
                 return
             self.receives -= packets
         self._advance(packets, arrival.ack_request)
@@ -342,6 +340,13 @@ class Responder:
             self._operation = None
             self.delivered.append(Delivered(operation, self._address, self._received, imm))
 
+    def _take_ready(self, arrival: Arrival, shape: _Shape, receives: int) -> None:
+        """Take as many messages as there are receives; the peer is to repeat the others later."""
+        if receives:
+            self._take(replace(arrival, packets=receives), shape)
+        self._refuse(Syndrome.RNR | self.settings.rnr_timer)
+        self._last_early = add(arrival.psn, arrival.packets - 1)  # what follows is not a sequence error
+
     def _problem(self, arrival: Arrival, shape: _Shape) -> Syndrome | None:
         """Why packets that are next in order cannot be taken."""
         packets, size, length = arrival.packets, arrival.size, arrival.length
@@ -353,7 +358,8 @@ class Responder:
             return Syndrome.INVALID_REQUEST
         if operation is not _WRITE:
             received = size if starts else self._received + size * packets
-            return None if received <= self.receive_bytes else Syndrome.INVALID_REQUEST
+            has_room = received <= self.receive_bytes or (starts and self.receives == 0)
+            return None if has_room else Syndrome.REMOTE_OPERATIONAL
         if not starts:
             size, length = self._received + size * packets, self._length
         elif length and self.memory.region(arrival.rkey, arrival.address, length, Access.WRITE) is None:
@@ -388,12 +394,12 @@ class Responder:
             self._reads.append(_Read(arrival, total, self._msn))
 
     def _take_atomic(self, arrival: Arrival) -> None:
-        if arrival.address % ATOMIC_BYTES:
-            self._break(Syndrome.INVALID_REQUEST)
-            return
         region = self.memory.region(arrival.rkey, arrival.address, ATOMIC_BYTES, Access.ATOMIC)
         if region is None:
             self._break(Syndrome.REMOTE_ACCESS)
+            return
+        if arrival.address % ATOMIC_BYTES:
+            self._break(Syndrome.INVALID_REQUEST)
             return
         if arrival.opcode == Opcode.RC_FETCH_ADD:
             original = region.fetch_add(arrival.address, arrival.swap_or_add)
@@ -401,7 +407,8 @@ class Responder:
             original = region.compare_swap(arrival.address, arrival.compare, arrival.swap_or_add)
         self._msn += 1
         self.expected = add(self.expected, 1)
-        result = self._results[arrival.psn] = _Read(arrival, 1, self._msn, original=original)
-        self._reads.append(result)
+        self._reads.append(_Read(arrival, 1, self._msn, original=original))
+        self._results.pop(arrival.psn, None)  # of a time before PSNs began again at 0
+        self._results[arrival.psn] = original
         if len(self._results) > REMEMBERED_READS:
             del self._results[next(iter(self._results))]

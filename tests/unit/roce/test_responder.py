@@ -5,8 +5,16 @@ from msgspec.structs import replace
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
-from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import LEAST_REACH_PACKETS, Arrival, ConnectionSettings, Delivered, Reply
+from emulator.roce.memory import Access, Memory, MemoryRegion
+from emulator.roce.messages import (
+    LEAST_REACH_PACKETS,
+    Arrival,
+    AtomicResponse,
+    ConnectionSettings,
+    Delivered,
+    Reply,
+    ResponseRun,
+)
 from emulator.roce.opcodes import Opcode, Operation
 from emulator.roce.psn import Psn
 from emulator.roce.responder import Responder
@@ -197,3 +205,222 @@ def test_a_key_matters_only_where_there_is_something_to_write(length: int, is_br
     responder = Responder(ConnectionSettings(path_mtu=256), memory=memory)
     responder.receive(Arrival(Opcode.RC_WRITE_ONLY, Psn(0), size=length, rkey=6, length=length))
     assert responder.is_broken is is_broken
+
+
+BASE, RKEY = 1 << 40, 7
+WRITE_ONLY, READ, FETCH_ADD = Opcode.RC_WRITE_ONLY, Opcode.RC_READ_REQUEST, Opcode.RC_FETCH_ADD
+
+
+def with_region(access: Access = Access.ALL, *, receives: int | None = None) -> Responder:
+    region = MemoryRegion(rkey=RKEY, address=BASE, length=1024, access=access, content=bytearray(1024))
+    return Responder(ConnectionSettings(path_mtu=256), memory=Memory([region]), receives=receives)
+
+
+def replies(responder: Responder) -> list[Reply | ResponseRun | AtomicResponse]:
+    """Everything that is owed, in the order in which it leaves."""
+    owed: list[Reply | ResponseRun | AtomicResponse] = []
+    while responder.owes_responses:
+        assert responder.take_reply() is None, "an acknowledgement must not overtake a response"
+        response = responder.next_response(64)
+        assert response is not None
+        owed.append(response)
+    reply = responder.take_reply()
+    return owed if reply is None else [*owed, reply]
+
+
+REFUSED = [
+    (Access.ALL, Arrival(WRITE_ONLY, Psn(0), 1, 9, address=BASE - 1, rkey=RKEY, length=9), Syndrome.REMOTE_ACCESS),
+    (Access.ALL, Arrival(WRITE_ONLY, Psn(0), 1, 9, address=BASE + 1016, rkey=RKEY, length=9), Syndrome.REMOTE_ACCESS),
+    (Access.ALL, Arrival(WRITE_ONLY, Psn(0), 1, 9, address=BASE, rkey=8, length=9), Syndrome.REMOTE_ACCESS),
+    (Access.READ, Arrival(WRITE_ONLY, Psn(0), 1, 9, address=BASE, rkey=RKEY, length=9), Syndrome.REMOTE_ACCESS),
+    (
+        Access.ALL,
+        Arrival(Opcode.RC_WRITE_FIRST, Psn(0), 1, 256, address=BASE + 1, rkey=RKEY, length=1024),
+        Syndrome.REMOTE_ACCESS,
+    ),
+    (Access.ALL, Arrival(READ, Psn(0), address=BASE + 1, rkey=RKEY, length=1024), Syndrome.REMOTE_ACCESS),
+    (Access.ALL, Arrival(READ, Psn(0), address=BASE, rkey=8, length=1), Syndrome.REMOTE_ACCESS),
+    (Access.WRITE, Arrival(READ, Psn(0), address=BASE, rkey=RKEY, length=1), Syndrome.REMOTE_ACCESS),
+    (
+        Access.ALL,
+        Arrival(READ, Psn(0), address=BASE, rkey=RKEY, length=LARGEST_MESSAGE_BYTES + 1),
+        Syndrome.INVALID_REQUEST,
+    ),
+    (Access.ALL, Arrival(FETCH_ADD, Psn(0), address=BASE + 4, rkey=RKEY), Syndrome.INVALID_REQUEST),
+    (Access.ALL, Arrival(FETCH_ADD, Psn(0), address=BASE + 1024, rkey=RKEY), Syndrome.REMOTE_ACCESS),
+    (Access.ALL, Arrival(FETCH_ADD, Psn(0), address=BASE, rkey=8), Syndrome.REMOTE_ACCESS),
+    (
+        Access.WRITE | Access.READ,
+        Arrival(Opcode.RC_COMPARE_SWAP, Psn(0), address=BASE, rkey=RKEY),
+        Syndrome.REMOTE_ACCESS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("access", "request_", "syndrome"), REFUSED)
+def test_a_request_that_memory_does_not_allow_is_refused_once_and_ends_the_connection(
+    access: Access, request_: Arrival, syndrome: Syndrome
+) -> None:
+    responder = with_region(access)
+    for _ in range(2):
+        responder.receive(request_)
+    assert replies(responder) == [Reply(Psn(0), syndrome, 0)]
+    assert (responder.is_broken, responder.naks, responder.refused_packets) == (True, 1, 1)
+    responder.receive(Arrival(Opcode.RC_SEND_ONLY, Psn(0)))
+    assert (responder.delivered, replies(responder)) == ([], [])
+
+
+def test_requests_of_no_bytes_need_neither_key_nor_address() -> None:
+    responder = with_region()
+    responder.receive(Arrival(WRITE_ONLY, Psn(0), address=3, rkey=99))
+    responder.receive(Arrival(READ, Psn(1), address=3, rkey=99))
+    assert len(responder.delivered) == 1
+    assert replies(responder) == [ResponseRun(Psn(1), 0, 1, 1, 0, 2), Reply(Psn(1), NO_CREDIT_LIMIT, 2)]
+
+
+def test_responses_owed_before_a_bad_request_leave_before_its_nak() -> None:
+    responder = with_region()
+    responder.receive(Arrival(READ, Psn(0), address=BASE, rkey=RKEY, length=300))
+    responder.receive(Arrival(FETCH_ADD, Psn(2), address=BASE, rkey=RKEY, swap_or_add=3))
+    responder.receive(Arrival(WRITE_ONLY, Psn(3), 1, 9, address=BASE, rkey=8, length=9))
+    assert responder.is_broken
+    read, atomic, nak = replies(responder)
+    assert (isinstance(read, ResponseRun), isinstance(atomic, AtomicResponse)) == (True, True)
+    assert nak == Reply(Psn(3), Syndrome.REMOTE_ACCESS, 2)
+
+
+def test_an_atomic_is_applied_once_and_a_request_that_comes_again_gets_the_same_result() -> None:
+    responder = with_region()
+    add_five = Arrival(FETCH_ADD, Psn(0), address=BASE + 8, rkey=RKEY, swap_or_add=5)
+    swap = Arrival(Opcode.RC_COMPARE_SWAP, Psn(1), address=BASE + 8, rkey=RKEY, swap_or_add=9, compare=5)
+    for request in (add_five, add_five, swap, add_five, swap):
+        responder.receive(request)
+    owed = replies(responder)
+    results = [(response.psn, response.original) for response in owed if isinstance(response, AtomicResponse)]
+    assert results == [(0, 0), (0, 0), (1, 5), (0, 0), (1, 5)]
+    assert len(owed) == 5, "a response acknowledges"
+    responder.receive(replace(add_five, psn=Psn(2), swap_or_add=0))
+    assert replies(responder) == [AtomicResponse(Psn(2), 9, 3)]
+    assert responder.duplicates == 3
+
+
+def test_results_of_atomics_are_kept_for_as_many_requests_as_may_be_outstanding() -> None:
+    responder = with_region()
+    requests = [Arrival(FETCH_ADD, Psn(psn), address=BASE, rkey=RKEY, swap_or_add=1) for psn in range(17)]
+    for request in requests:
+        responder.receive(request)
+        replies(responder)
+    for request in requests:
+        responder.receive(request)
+    assert [r.original for r in replies(responder) if isinstance(r, AtomicResponse)] == list(range(1, 17))
+
+
+def test_a_result_is_kept_for_the_newest_request_of_a_psn() -> None:
+    responder = with_region()
+    for psn in range(16):
+        responder.receive(Arrival(FETCH_ADD, Psn(psn), address=BASE, rkey=RKEY, swap_or_add=1))
+        replies(responder)
+    responder.expected = Psn(0)  # 2^24 packets later
+    for psn in range(2):
+        responder.receive(Arrival(FETCH_ADD, Psn(psn), address=BASE, rkey=RKEY, swap_or_add=1))
+        replies(responder)
+    responder.receive(Arrival(FETCH_ADD, Psn(0), address=BASE, rkey=RKEY, swap_or_add=1))
+    assert replies(responder) == [AtomicResponse(Psn(0), 16, 18)]
+
+
+def test_a_read_that_comes_again_may_be_for_the_part_that_was_lost_but_for_nothing_that_is_forbidden() -> None:
+    responder = with_region()
+    assert isinstance(responder.memory.region(RKEY, BASE, 1024, Access.READ), MemoryRegion)
+    responder.receive(Arrival(READ, Psn(0), address=BASE, rkey=RKEY, length=1000))
+    replies(responder)
+    responder.receive(Arrival(READ, Psn(2), address=BASE + 512, rkey=RKEY, length=488))
+    assert replies(responder) == [ResponseRun(Psn(2), 0, 2, 2, 232, 1, bytes(488))]
+    responder.receive(Arrival(READ, Psn(2), address=BASE + 1000, rkey=RKEY, length=488))
+    responder.receive(Arrival(READ, Psn(2), address=BASE, rkey=RKEY, length=1000))  # longer than what came before
+    assert (replies(responder), responder.is_broken) == ([], False)
+
+
+def test_more_reads_than_may_be_owed_are_dropped_and_taken_when_they_come_again() -> None:
+    responder = with_region()
+    reads = [Arrival(READ, Psn(psn), address=BASE, rkey=RKEY, length=8) for psn in range(17)]
+    for read in reads:
+        responder.receive(read)
+    assert len(replies(responder)) == 16
+    responder.receive(reads[-1])
+    assert replies(responder) == [ResponseRun(Psn(16), 0, 1, 1, 8, 17, bytes(8))]
+
+
+def test_a_read_in_the_middle_of_a_write_is_invalid() -> None:
+    responder = with_region()
+    responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), 1, 256, address=BASE, rkey=RKEY, length=512))
+    responder.receive(Arrival(READ, Psn(1), address=BASE, rkey=RKEY, length=8))
+    assert replies(responder) == [Reply(Psn(1), Syndrome.INVALID_REQUEST, 0)]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "takes_receive"),
+    [
+        (Opcode.RC_SEND_ONLY, True),
+        (Opcode.RC_SEND_ONLY_IMM, True),
+        (Opcode.RC_WRITE_ONLY_IMM, True),
+        (WRITE_ONLY, False),
+    ],
+)
+def test_a_message_that_consumes_a_receive_waits_for_one(opcode: Opcode, *, takes_receive: bool) -> None:
+    responder = with_region(receives=0)
+    message = Arrival(opcode, Psn(0), 1, 9, True, BASE, RKEY, 9)
+    responder.receive(message)
+    timer = ConnectionSettings().rnr_timer
+    refused = [Reply(Psn(0), Syndrome.RNR | timer, 0)]
+    assert replies(responder) == (refused if takes_receive else [Reply(Psn(0), NO_CREDIT_LIMIT, 1)])
+    responder.post_receives(2)
+    responder.receive(message)
+    assert len(responder.delivered) == 1
+    assert responder.receives == 2 - takes_receive
+
+
+def test_a_send_takes_its_receive_with_the_first_packet_and_a_write_with_the_last() -> None:
+    responder = with_region(receives=1)
+    responder.receive(Arrival(Opcode.RC_SEND_FIRST, Psn(0), 1, 256))
+    assert responder.receives == 0
+    responder.receive(Arrival(Opcode.RC_SEND_LAST_IMM, Psn(1), 1, 1))
+    assert len(responder.delivered) == 1
+    responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(2), 1, 256, address=BASE, rkey=RKEY, length=300))
+    last = Arrival(Opcode.RC_WRITE_LAST_IMM, Psn(3), 1, 44)
+    responder.receive(last)
+    assert replies(responder)[-1] == Reply(Psn(3), Syndrome.RNR | 12, 1)
+    responder.post_receives(1)
+    responder.receive(last)
+    assert [delivered.size for delivered in responder.delivered] == [257, 300]
+
+
+def test_of_messages_that_came_together_as_many_are_taken_as_there_are_receives() -> None:
+    responder = with_region(receives=2)
+    sends = Arrival(Opcode.RC_SEND_ONLY, Psn(0), 5, 20, ack_request=True)
+    responder.receive(sends)
+    assert responder.delivered == [Delivered(Operation.SEND, 0, 20, None, 2)]
+    assert replies(responder) == [Reply(Psn(2), Syndrome.RNR | 12, 2)]
+    responder.receive(replace(sends, psn=Psn(5)))
+    assert replies(responder) == [], "what follows is not a sequence error"
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(300, True), (301, False)])
+def test_a_send_longer_than_its_receive_ends_the_connection(size: int, *, is_taken: bool) -> None:
+    responder = with_region(receives=1)
+    responder.receive_bytes = 300
+    responder.receive(Arrival(Opcode.RC_SEND_FIRST, Psn(0), 1, 256))
+    responder.receive(Arrival(Opcode.RC_SEND_LAST, Psn(1), 1, size - 256))
+    assert responder.is_broken is not is_taken
+    expected = Reply(Psn(1), NO_CREDIT_LIMIT, 1) if is_taken else Reply(Psn(1), Syndrome.REMOTE_OPERATIONAL, 0)
+    assert replies(responder) == [expected]
+
+
+def test_without_a_receive_its_room_does_not_matter_yet() -> None:
+    responder = with_region(receives=0)
+    responder.receive_bytes = 8
+    send = Arrival(Opcode.RC_SEND_ONLY, Psn(0), 1, 9)
+    responder.receive(send)
+    assert replies(responder) == [Reply(Psn(0), Syndrome.RNR | 12, 0)]
+    responder.post_receives(1)
+    responder.receive(send)
+    assert replies(responder) == [Reply(Psn(0), Syndrome.REMOTE_OPERATIONAL, 0)]
