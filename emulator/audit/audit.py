@@ -8,6 +8,7 @@ from emulator.audit.collect import Collector
 from emulator.audit.flow import Flow
 from emulator.audit.messages import assemble, path_mtu
 from emulator.audit.pairing import pair
+from emulator.audit.reads import path_mtu_of_reads
 from emulator.audit.report import AuditReport, FlowReport, goodput_bps, opcode_name
 from emulator.audit.responses import check_answers, count_answers
 from emulator.audit.rules import Violation
@@ -51,7 +52,11 @@ class Audit:
 
 def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> FlowReport:
     """Report on one flow, and add its violations to `violations`."""
-    mtu = path_mtu(flow.requests) or (path_mtu(responses.responses) if responses else None)
+    mtu = (
+        path_mtu(flow.requests)
+        or (path_mtu(responses.responses) if responses else None)
+        or path_mtu_of_reads(flow.requests)
+    )
     stats = Tracker(flow, responses, mtu=mtu).follow()
     messages = assemble(stats.sent, mtu=mtu, flow=flow.key.label)
     is_truncated = bool(flow.truncated_superframes or (responses and responses.truncated_superframes))

@@ -40,7 +40,7 @@ class CapturedPacket:
         time_ns: since the epoch; None if the capture has no times.
         syndrome: of the AETH; None if there is none.
         msn: message sequence number of the AETH; 0 if there is none.
-        reth_bytes: length in the RETH; None if there is none.
+        reth_bytes, reth_address: length and address in the RETH; None if there is none.
     """
 
     frame: int
@@ -52,6 +52,7 @@ class CapturedPacket:
     syndrome: int | None
     msn: int
     reth_bytes: int | None
+    reth_address: int | None = None
 
     @property
     def signature(self) -> tuple[int, int, int | None]:
@@ -73,6 +74,7 @@ class CapturedPacket:
             syndrome=None if aeth is None else aeth.syndrome,
             msn=0 if aeth is None else aeth.msn,
             reth_bytes=None if reth is None else reth.length,
+            reth_address=None if reth is None else reth.address,
         )
 
 

@@ -55,7 +55,8 @@ def _first_frames(requests: list[CapturedPacket]) -> dict[Psn, int]:
 
 
 def _score(first_frames: dict[Psn, int], responses: list[CapturedPacket]) -> int:
-    """How many of a sample of the responses name a PSN that was sent before."""
+    """How many of a sample of the responses name a PSN that was sent before; only the first of a READ does."""
+    responses = [one for one in responses if one.meaning.place.starts]
     step = max(1, len(responses) // _SAMPLE)
     last = responses[-1].frame if responses else 0
     return sum(first_frames.get(one.psn, last + 1) < one.frame for one in responses[::step])

@@ -28,7 +28,14 @@ class Rule(Enum):
     ACK_UNSENT = ("ack-unsent", "an acknowledgement names a PSN that was sent before")
     NAK_EXPECTED = ("nak-expected", "a sequence-error NAK names the first PSN that did not arrive")
     GO_BACK_N = ("go-back-n", "a retransmission starts at the oldest unacknowledged PSN and continues from there")
-    RETRANSMISSION = ("retransmission", "a repeated PSN carries the same opcode and length as before")
+    RETRANSMISSION = (
+        "retransmission",
+        "a repeated PSN carries the same opcode and length as before; a repeated READ asks for the bytes of its PSN",
+    )
+    RESPONSE = (
+        "response",
+        "a READ response has a PSN of a READ, an atomic acknowledgement that of an atomic operation",
+    )
     MSN = ("msn", "the message sequence number of acknowledgements never decreases")
 
 

@@ -2,8 +2,9 @@
 
 PSNs are unwrapped to plain integers, so that they compare without wrap-around.
 
-What a capture proves depends on where it was made. A capture with gaps was made behind a loss: a packet of a
-retransmission can be missing because it was lost, so deviations from go-back-N are counted, but are not violations.
+What a capture proves depends on where it was made. If it was made behind a loss, a packet of a retransmission can be
+missing because it was lost. So deviations from go-back-N are always counted, but they are violations only in a capture
+made before the loss. Such a capture has packets that the responder reports as missing, and no gaps of its own.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from emulator.audit.acknowledged import Acknowledged
 from emulator.audit.flow import CapturedPacket, Flow
 from emulator.audit.messages import Sent
+from emulator.audit.reads import Read, Reads, psns_taken, repeat_problem, response_problem
 from emulator.audit.rules import Rule, Violation
-from emulator.roce.constants import PATH_MTUS
 from emulator.roce.headers import Syndrome
 from emulator.roce.opcodes import Operation, Service
 from emulator.roce.psn import PSN_SPACE, Psn, distance, wrap
 
 _REMEMBERED = 16  # acknowledgements that can still have been under way, or lost, when the sender went back
+_RNR = Syndrome.RNR >> 5
+_OUTSTANDING = 256  # READs and atomic operations whose responses can have been lost: their limit has 8 bits
 
 
 @dataclass(slots=True)
@@ -31,7 +35,9 @@ class RequestStats:
         packets: captured requests, retransmissions included.
         gaps: jumps forward in the PSN.
         is_behind_loss: there is a gap over new PSNs, or a PSN from before the capture is requested or sent again.
+        is_before_loss: a sequence-error NAK names a PSN that the capture has.
         missing: unacknowledged PSNs skipped by gaps: lost before the capture point, or never sent.
+        is_refused: an RNR NAK refuses packets that arrived: those after it, too.
         is_answered: the capture has responses.
         refilled: missing PSNs that came later.
         duplicates: packets whose PSN is in the capture already.
@@ -45,6 +51,8 @@ class RequestStats:
     packets: int = 0
     gaps: int = 0
     is_behind_loss: bool = False
+    is_before_loss: bool = False
+    is_refused: bool = False
     missing: int = 0
     is_answered: bool = False
     refilled: int = 0
@@ -59,13 +67,18 @@ class RequestStats:
     violations: list[Violation] = field(default_factory=list)
 
     @property
+    def proves_go_back_n(self) -> bool:
+        """Whether the capture has every packet that the requester sent, so that what is missing was not sent."""
+        return self.is_before_loss and not self.is_behind_loss and not self.is_refused
+
+    @property
     def go_back_n(self) -> str:
         """Whether retransmissions follow go-back-N: `none` (no retransmissions), `followed`, `broken` or `unclear`."""
         if not self.restarts and not self.stray_skips:
             return "none"
         if not self.is_answered:
             return "unclear"
-        if self.is_behind_loss:
+        if not self.proves_go_back_n:
             return "unclear" if self.stray_restarts else "followed"
         return "broken" if self.stray_restarts or self.stray_skips else "followed"
 
@@ -84,9 +97,11 @@ class Tracker:
         self._is_reliable = any(one.meaning.service is Service.RC for one in flow.requests)
         self._responses = responses.responses if responses is not None else []
         self._stats = RequestStats()
-        self._first = self._next = self._highest = 0
+        self._first = self._next = self._newest = self._highest = 0  # _newest: where the newest request starts
         self._has_begun = False
-        self._unacknowledged: int | None = None  # the oldest one; None before the first response
+        self._acknowledged = Acknowledged()
+        self._reads = Reads()
+        self._outstanding: deque[tuple[int, int]] = deque(maxlen=_OUTSTANDING)  # PSNs of READs and atomics
         self._earlier: deque[int] = deque(maxlen=_REMEMBERED)
         self._hole = 0  # every PSN before it was seen, or its absence reported
         self._jumps: dict[int, int] = {}  # first PSN of a gap → the frame after it
@@ -97,13 +112,13 @@ class Tracker:
         """Evaluate the whole capture."""
         followed = list(self._in_order())
         self._stats.is_answered = bool(self._responses)
-        spans = _psns_taken(self._flow.requests, self._mtu)
+        spans = psns_taken(self._flow.requests, self._mtu)
         for packet in followed:
             if packet.meaning.operation.is_response:
                 self._take_response(packet)
             else:
                 self._take_request(packet, spans.get(packet.frame, 1))
-        if not self._stats.is_behind_loss:
+        if self._stats.proves_go_back_n:
             self._stats.violations += self._go_back_n_violations
         return self._stats
 
@@ -113,7 +128,7 @@ class Tracker:
     def _unwrap(self, psn: Psn) -> int:
         return self._highest + distance(wrap(self._highest), psn)
 
-    def _newest(self) -> int:
+    def _last_sent(self) -> int:
         """The newest PSN sent, unreadable packets included."""
         newest = self._highest
         while self._is_unreadable(newest + 1):
@@ -136,12 +151,22 @@ class Tracker:
         if psn > self._highest:
             self._check_new(packet, psn)
         else:
-            self._check_repeat(packet, psn)
-        if psn not in stats.sent:
-            stats.sent[psn] = Sent(packet, psns)
-            stats.new_bytes += packet.payload_bytes
+            self._check_repeat(packet, psn, psns)
+        if psn not in stats.sent and self._reads.covering(psn) is None:
+            self._take_first(packet, psn, psns)
         self._next = psn + psns
+        self._newest = max(self._newest, psn)
         self._highest = max(self._highest, self._next - 1)
+
+    def _take_first(self, packet: CapturedPacket, psn: int, psns: int) -> None:
+        self._stats.sent[psn] = Sent(packet, psns)
+        self._stats.new_bytes += packet.payload_bytes
+        operation = packet.meaning.operation
+        if operation is Operation.READ_REQUEST:
+            self._reads.add(Read(psn, psn + psns, packet))
+        if operation in (Operation.READ_REQUEST, Operation.ATOMIC):
+            self._acknowledged.expect_responses(psn, psn + psns)
+            self._outstanding.append((psn, psn + psns))
 
     def _begin(self, psn: Psn) -> None:
         self._first = self._next = self._hole = psn + PSN_SPACE
@@ -161,23 +186,27 @@ class Tracker:
         if self._next <= self._highest:
             self._check_skip(packet, psn)
 
-    def _check_repeat(self, packet: CapturedPacket, psn: int) -> None:
+    def _check_repeat(self, packet: CapturedPacket, psn: int, psns: int) -> None:
         stats = self._stats
         stats.retransmitted += 1
         stats.is_behind_loss |= psn < self._first
-        before = stats.sent.get(psn)
-        if before is None:
-            stats.refilled += psn >= self._first and packet.meaning.operation is not Operation.READ_REQUEST
-        else:
+        read, before = self._reads.covering(psn), stats.sent.get(psn)
+        if read is not None:
+            stats.duplicates += 1
+            if problem := repeat_problem(packet, psn, psns, read=read, mtu=self._mtu):
+                self._add_violation(packet.frame, Rule.RETRANSMISSION, problem)
+        elif before is not None:
             stats.duplicates += 1
             self._check_same(packet, before.packet)
+        elif psn >= self._first:
+            stats.refilled += psns
         if psn < self._next and self._is_reliable:
             self._check_restart(packet, psn)
         elif psn > self._next:
             self._check_skip(packet, psn)
 
     def _check_same(self, packet: CapturedPacket, before: CapturedPacket) -> None:
-        if packet.signature != before.signature and packet.meaning.operation is not Operation.READ_REQUEST:
+        if packet.signature != before.signature:
             problem = f"PSN {packet.psn:#x} had another opcode or length in frame {before.frame}"
             self._add_violation(packet.frame, Rule.RETRANSMISSION, problem)
 
@@ -186,16 +215,21 @@ class Tracker:
         if psn == self._nak:
             self._stats.restarts_after_nak += 1
             self._nak = None
-        elif self._unacknowledged is not None and psn >= self._first and psn not in self._earlier:
+        elif (oldest := self._acknowledged.oldest) is not None and not self._can_restart_at(psn, oldest):
             self._stats.stray_restarts += 1
-            expected = wrap(self._unacknowledged)
             self._break_go_back_n(
-                packet, f"it starts at PSN {packet.psn:#x}, the oldest unacknowledged is {expected:#x}"
+                packet, f"it starts at PSN {packet.psn:#x}, the oldest unacknowledged is {wrap(oldest):#x}"
             )
+
+    def _can_restart_at(self, psn: int, oldest: int) -> bool:
+        """Whether a PSN can be the oldest unacknowledged one for the sender, who can lack responses of the capture."""
+        if psn < self._first or psn == oldest or psn in self._earlier:
+            return True
+        return any(start <= psn < end for start, end in self._outstanding)
 
     def _check_skip(self, packet: CapturedPacket, psn: int) -> None:
         """Check a jump forward within a retransmission: it is right if every skipped PSN was acknowledged."""
-        known = self._unacknowledged
+        known = self._acknowledged.oldest
         skipped = max(known or 0, self._next)
         until = min(psn, self._highest + 1)
         if skipped >= until:
@@ -216,30 +250,52 @@ class Tracker:
             return
         psn = self._unwrap(packet.psn)
         is_ack = packet.syndrome is None or packet.syndrome >> 5 == 0
-        through = psn if is_ack else psn - 1
         if psn < self._first:
             self._stats.is_behind_loss |= not is_ack
-            return
-        if psn > self._newest():
+        elif psn > self._last_sent():
             rule = Rule.NAK_EXPECTED if packet.syndrome == Syndrome.SEQUENCE_ERROR else Rule.ACK_UNSENT
             newest = wrap(self._highest)
             self._add_violation(packet.frame, rule, f"PSN {packet.psn:#x} was not sent yet, the newest is {newest:#x}")
-            return
+        elif is_ack:
+            self._take_ack(packet, psn)
+        else:
+            self._take_nak(packet, psn)
+
+    def _take_ack(self, packet: CapturedPacket, psn: int) -> None:
+        self._check_holes(packet, psn)
+        if packet.meaning.operation is Operation.ACK:
+            self._acknowledged.accept_before(psn + 1)
+        else:
+            request = self._reads.covering(psn) or self._stats.sent.get(psn)
+            if request is not None and (problem := response_problem(packet, psn, request=request, mtu=self._mtu)):
+                self._add_violation(packet.frame, Rule.RESPONSE, problem)
+            self._acknowledged.answer(psn)
+        self._remember()
+
+    def _take_nak(self, packet: CapturedPacket, psn: int) -> None:
         if packet.syndrome == Syndrome.SEQUENCE_ERROR:
             self._check_nak(packet, psn)
-        if not is_ack:
-            self._nak = psn
-        self._check_holes(packet, through)
-        self._acknowledge(through + 1)
+        self._stats.is_refused |= packet.syndrome is not None and packet.syndrome >> 5 == _RNR
+        self._nak = psn
+        self._check_holes(packet, psn - 1)
+        self._acknowledged.accept_before(psn)
+        self._remember()
+
+    def _remember(self) -> None:
+        oldest = self._acknowledged.oldest
+        if oldest is not None and oldest not in self._earlier and self._reads.covering(oldest) is None:
+            self._earlier.append(oldest)
 
     def _check_nak(self, packet: CapturedPacket, psn: int) -> None:
-        known = self._unacknowledged
-        if known is not None and psn < known:
-            problem = f"PSN {packet.psn:#x} was acknowledged before; the oldest unacknowledged is {wrap(known):#x}"
+        accepted = self._acknowledged.accepted
+        if accepted is not None and psn < accepted:
+            problem = f"PSN {packet.psn:#x} was acknowledged before; the oldest unacknowledged is {wrap(accepted):#x}"
             self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
-        elif psn == self._highest:
+        elif psn == self._newest:
             problem = f"PSN {packet.psn:#x} is the newest: no later packet can have arrived"
             self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
+        else:
+            self._stats.is_before_loss |= psn in self._stats.sent
 
     def _check_holes(self, packet: CapturedPacket, through: int) -> None:
         """Check that the responses acknowledge only PSNs that were sent."""
@@ -262,29 +318,3 @@ class Tracker:
             frame = self._jumps.get(self._hole, packet.frame)
             problem = f"{missing} is not in the capture, but frame {packet.frame} acknowledges it"
             self._add_violation(frame, Rule.PSN_CONTINUITY, problem)
-
-    def _acknowledge(self, oldest: int) -> None:
-        if self._unacknowledged is None or oldest >= self._unacknowledged:
-            self._unacknowledged = oldest
-        if oldest not in self._earlier:
-            self._earlier.append(oldest)
-
-
-def _psns_taken(requests: list[CapturedPacket], mtu: int | None) -> dict[int, int]:
-    """Number of PSNs that each READ request takes, one per packet of its response; by frame."""
-    taken: dict[int, int] = {}
-    for at, packet in enumerate(requests):
-        if packet.meaning.operation is Operation.READ_REQUEST:
-            following = requests[at + 1].psn if at + 1 < len(requests) else None
-            taken[packet.frame] = _read_psns(packet, mtu, following)
-    return taken
-
-
-def _read_psns(packet: CapturedPacket, mtu: int | None, following: Psn | None) -> int:
-    length = packet.reth_bytes or 0
-    counts = [max(1, -(-length // size)) for size in ((mtu,) if mtu else PATH_MTUS[::-1])]
-    if following is not None:
-        step = distance(packet.psn, following)
-        if step in counts:
-            return step
-    return counts[0]

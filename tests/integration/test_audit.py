@@ -54,6 +54,44 @@ def test_both_sides_of_a_lossy_connection(side: str, data: int, missing: int, du
     assert flow.payload_bytes == 20 * 10_001
 
 
+CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+
+
+@pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.gz")), ids=lambda path: path.name)
+def test_a_foreign_endpoint_breaks_no_rule_whatever_it_does(path: Path) -> None:
+    report = audit_file(path)
+    assert report.violations == ()
+    assert report.notes == ()
+    assert {one.stats.go_back_n for one in report.flows} <= {"none", "followed"}
+
+
+@pytest.mark.parametrize("name", ["read-loss", "read-loss-v6"])
+def test_both_sides_of_reads_with_loss(name: str) -> None:
+    flows = [one for side in ("client", "server") for one in audit_file(CAPTURES / f"{name}.{side}.pcap.gz").flows]
+    reads = [one for one in flows if one.data_frames]
+    assert [one.messages.sizes for one in reads] == [{3001: 12}] * 2
+    assert reads[0].stats.restarts == reads[1].stats.restarts > 0
+    assert [one.carried.read_bytes for one in flows if one.carried.read_responses] == [12 * 3001] * 2
+
+
+@pytest.mark.parametrize(("verb", "sizes"), [("write", 13), ("read", 13), ("atomic", 13)])
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_wrong_rkey_is_refused_once(verb: str, sizes: int, side: str) -> None:
+    (path,) = CAPTURES.glob(f"{verb}-wrong-rkey*.{side}.pcap.gz")
+    flow = next(one for one in audit_file(path).flows if one.data_frames)
+    assert flow.answers is not None
+    assert flow.answers.naks == {"remote access": 1}
+    assert flow.messages.sizes.total() >= sizes
+
+
+@pytest.mark.parametrize(("side", "rnr_naks"), [("client", 3), ("server", 4)])
+def test_a_receiver_that_is_not_ready(side: str, rnr_naks: int) -> None:
+    flow = next(one for one in audit_file(CAPTURES / f"rnr-loss.{side}.pcap.gz").flows if one.data_frames)
+    assert flow.answers is not None
+    assert flow.answers.rnr_naks == rnr_naks
+    assert flow.messages.sizes == {3000: 10, 2048: 10, 8192: 1}
+
+
 def test_a_clean_capture_ends_with_0_and_a_table(tmp_path: Path) -> None:
     talk = Conversation()
     talk.write(3 * MTU)

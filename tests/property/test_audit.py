@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,13 +16,20 @@ from emulator.audit.capture import Capture
 from emulator.audit.link import CapturedFrame
 from emulator.audit.report import to_json
 from emulator.errors import InputError
+from emulator.roce.headers import NO_CREDIT_LIMIT, Aeth, Bth, ImmDt, Reth
 from emulator.roce.icrc import UdpPath
+from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
+from emulator.roce.opcodes import MEANINGS, Opcode
+from emulator.roce.packet import pack_packet, pad_bytes
+from emulator.roce.psn import Psn
 from emulator.views.terminal.audit_table import render
 from tests.support.full import examples
 from tests.support.roce_capture import (
     CLIENT,
+    CLIENT_QP,
     MTU,
     SERVER,
+    SERVER_QP,
     Conversation,
     audit_frames,
     ethernet,
@@ -29,6 +37,7 @@ from tests.support.roce_capture import (
     pcap,
     pcapng,
 )
+from tests.support.virtual_wire import Reply, Wire
 
 Container = Callable[[Iterable[tuple[int, bytes]]], bytes]
 LINK_TYPES = st.sampled_from([0, 1, 12, 101, 108, 113, 276, 147])
@@ -145,3 +154,52 @@ def play_go_back_n(talk: Conversation, drops: list[int], *, is_server: bool) -> 
                 talk.nak(packets[expected][3])
         if expected:
             talk.ack(packets[expected - 1][3])
+
+
+class Tap:
+    """The capture of an end of a virtual wire: what it sends, lost or not, and what arrives at it."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self.talk = Conversation()
+
+    def __call__(self, side: int, what: Arrival | Reply, is_arriving: bool) -> None:
+        if is_arriving is (side == self._end):
+            path = self.talk.to_server if side else self.talk.to_client
+            self.talk.add(path, packed(what, dest_qp=SERVER_QP if side else CLIENT_QP))
+
+
+def packed(what: Arrival | Reply, *, dest_qp: int) -> bytes:
+    """The packet of an arrival, with zeros as payload."""
+    if not isinstance(what, Arrival):
+        return pack_packet(Bth(Opcode.RC_ACK, Psn(what[0]), dest_qp), Aeth(what[1], 0))
+    known = {Reth: Reth(what.address, what.rkey, what.length), ImmDt: ImmDt(what.imm), Aeth: Aeth(NO_CREDIT_LIMIT, 0)}
+    bth = Bth(what.opcode, what.psn, dest_qp, ack_request=what.ack_request, pad=pad_bytes(what.size))
+    extensions = (known[kind] for kind in MEANINGS[what.opcode].extensions)
+    return pack_packet(bth, *extensions, payload=bytes(what.size))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.floats(0, 0.15),
+    first_psn=st.integers(0, (1 << 24) - 1),
+    window=st.integers(8, 80),
+    reads=st.floats(0, 1),
+    end=st.integers(0, 1),
+    is_mutual=st.booleans(),
+)
+def test_reads_with_loss_have_no_violations_at_either_end(
+    *, seed: int, loss: float, first_psn: int, window: int, reads: float, end: int, is_mutual: bool
+) -> None:
+    random, tap = Random(seed), Tap(end)
+    settings = ConnectionSettings(path_mtu=256, window_packets=window, ack_interval=max(1, window // 4), retry_count=60)
+    wire = Wire(settings, seed=seed, loss=loss, first_psns=(first_psn, 77), tap=tap)
+    for side in range(1 + is_mutual):
+        for key in range(20):
+            verb = Verb.READ if random.random() < reads else random.choice((Verb.SEND, Verb.WRITE, Verb.WRITE_IMM))
+            wire.ends[side].pair.requester.post(Message(verb, random.randrange(10 * 256), address=key << 20))
+    wire.run()
+    report = tap.talk.audit()
+    assert report.violations == ()
+    assert all(one.stats.go_back_n in ("none", "followed") for one in report.flows if one.stats.proves_go_back_n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from msgspec.structs import replace
@@ -16,6 +16,9 @@ from emulator.roce.requester import NEVER
 from tests.support.segments import Segment, response_segments, segments
 
 LATENCY_NS = 5_000
+
+Reply = tuple[int, int]
+"""PSN and syndrome of an ACK or NAK."""
 
 
 class End:
@@ -38,7 +41,10 @@ class End:
 
 
 class Wire:
-    """Runs two ends until nothing is left to do."""
+    """Runs two ends until nothing is left to do.
+
+    `tap(side, packet, is_arriving)` is called for every packet to a side, when it is sent and when it arrives.
+    """
 
     def __init__(
         self,
@@ -49,6 +55,7 @@ class Wire:
         duplication: float = 0.0,
         reordering: float = 0.0,
         first_psns: tuple[int, int] = (0, 0),
+        tap: Callable[[int, Arrival | Reply, bool], None] = lambda side, what, is_arriving: None,
     ) -> None:
         self.settings, self.now = settings, 0
         a, b = first_psns
@@ -58,9 +65,10 @@ class Wire:
         )
         self.is_cut = False
         self.sent = 0
+        self._tap = tap
         self._random = Random(seed)
         self._loss, self._duplication, self._reordering = loss, duplication, reordering
-        self._heap: list[tuple[int, int, int, Arrival | tuple[int, int]]] = []
+        self._heap: list[tuple[int, int, int, Arrival | Reply]] = []
         self._order = 0
 
     def run(self, *, limit_ns: int = 10**13) -> None:
@@ -79,7 +87,8 @@ class Wire:
             assert self.now < limit_ns
             self._send()
 
-    def _take(self, side: int, what: Arrival | tuple[int, int]) -> None:
+    def _take(self, side: int, what: Arrival | Reply) -> None:
+        self._tap(side, what, True)
         end = self.ends[side]
         if not isinstance(what, Arrival):  # an ACK or NAK
             end.pair.acknowledge(Psn(what[0]), what[1], self.now)
@@ -112,8 +121,9 @@ class Wire:
         for arrival in arrivals(segment, run, self.settings):
             self._put(side, arrival)
 
-    def _put(self, side: int, what: Arrival | tuple[int, int]) -> None:
+    def _put(self, side: int, what: Arrival | Reply) -> None:
         self.sent += 1
+        self._tap(side, what, False)
         if self.is_cut or self._random.random() < self._loss:
             return
         for _ in range(2 if self._random.random() < self._duplication else 1):

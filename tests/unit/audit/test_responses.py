@@ -86,7 +86,7 @@ def test_one_notification_has_no_gap(talk: Conversation) -> None:
 
 def test_a_middle_of_a_read_response_has_the_path_mtu() -> None:
     talk = Conversation()
-    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU))
+    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 2 * MTU + 8))
     frames = []
     for index, (opcode, size) in enumerate(
         [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from emulator.audit.rules import Rule
-from emulator.roce.headers import Aeth, Bth, Reth
+from emulator.roce.headers import Aeth, AtomicAckEth, AtomicEth, Bth, Reth
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import pack_packet
 from emulator.roce.psn import Psn
@@ -229,9 +231,222 @@ def test_a_damaged_packet_is_not_a_gap(talk: Conversation) -> None:
     assert report.flows[0].stats.gaps == 0
 
 
-def test_a_repeated_read_can_request_less() -> None:
-    """A READ continues from the first PSN that did not arrive, with the remaining length."""
-    talk = Conversation()
-    talk.request(Opcode.RC_READ_REQUEST, Reth(0, 1, 3 * MTU), psn=100)
-    talk.request(Opcode.RC_READ_REQUEST, Reth(MTU, 1, 2 * MTU), psn=100)
+def respond(talk: Conversation, psn: int, packets: int, *, only: range | None = None) -> list[int]:
+    """The responses to a READ of full packets, or some of them; returns the frame numbers."""
+    frames = []
+    for index in only or range(packets):
+        opcode = _response_opcode(index, packets)
+        aeth = () if opcode is Opcode.RC_READ_RESPONSE_MIDDLE else (Aeth(0x1F, 1),)
+        bth = Bth(opcode, Psn(psn + index), CLIENT_QP)
+        frames.append(talk.add(talk.to_client, pack_packet(bth, *aeth, payload=bytes(MTU))))
+    return frames
+
+
+def _response_opcode(index: int, packets: int) -> Opcode:
+    if packets == 1:
+        return Opcode.RC_READ_RESPONSE_ONLY
+    if index == 0:
+        return Opcode.RC_READ_RESPONSE_FIRST
+    return Opcode.RC_READ_RESPONSE_LAST if index == packets - 1 else Opcode.RC_READ_RESPONSE_MIDDLE
+
+
+def read(talk: Conversation, packets: int, *, psn: int = 0, address: int = 0) -> int:
+    """A READ of full packets, by default with the next PSNs; returns the frame number."""
+    psn = psn or talk.psn
+    talk.psn = max(talk.psn, psn + packets)
+    return talk.request(Opcode.RC_READ_REQUEST, Reth(address, 1, packets * MTU), psn=psn)
+
+
+def atomic(talk: Conversation, *, psn: int = 0, opcode: Opcode = Opcode.RC_FETCH_ADD) -> int:
+    psn = psn or talk.psn
+    talk.psn = max(talk.psn, psn + 1)
+    return talk.request(opcode, AtomicEth(0, 1, 2, 3), psn=psn)
+
+
+def answer_atomic(talk: Conversation, psn: int) -> int:
+    bth = Bth(Opcode.RC_ATOMIC_ACK, Psn(psn), CLIENT_QP)
+    return talk.add(talk.to_client, pack_packet(bth, Aeth(0x1F, 1), AtomicAckEth(7)))
+
+
+def lose_a_write(talk: Conversation) -> None:
+    """A NAK and a retransmission: they show that the capture was made before the loss, so that go-back-N is judged."""
+    resend(talk, [1, 2], 3 * MTU)
+    talk.ack(messages=1)
+
+
+def test_a_read_continues_at_the_first_response_that_is_missing(talk: Conversation) -> None:
+    lose_a_write(talk)
+    first = talk.psn
+    read(talk, 4)
+    read(talk, 2, address=0x9000)
+    respond(talk, first, 4, only=range(1))
+    respond(talk, first, 4, only=range(2, 4))
+    respond(talk, first + 4, 2)
+    read(talk, 3, psn=first + 1, address=MTU)
+    read(talk, 2, psn=first + 4, address=0x9000)
+    respond(talk, first + 1, 3)
+    respond(talk, first + 4, 2)
+    report = talk.audit()
+    assert broken(report) == []
+    flow = report.flows[0]
+    assert (flow.stats.go_back_n, flow.stats.duplicates, flow.stats.gaps) == ("followed", 4, 0)
+    assert flow.messages.sizes == {3 * MTU + 5: 2, 3 * MTU: 1, 4 * MTU: 1, 2 * MTU: 1}
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_behind_the_responder_a_read_continues_anywhere(talk: Conversation, lost: int) -> None:
+    """The capture has the response that the requester lacks, because it was lost after the capture."""
+    lose_a_write(talk)
+    first = talk.psn
+    read(talk, 4)
+    respond(talk, first, 4)
+    talk.write(MTU)
+    talk.ack(messages=1)
+    read(talk, 4 - lost, psn=first + lost, address=lost * MTU)
+    talk.write(MTU)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.go_back_n == "followed"
+
+
+def test_a_response_to_a_read_does_not_acknowledge_the_reads_before(talk: Conversation) -> None:
+    lose_a_write(talk)
+    first = talk.psn
+    for _ in range(20):
+        read(talk, 1)
+    for psn in range(first + 1, first + 20):
+        respond(talk, psn, 1)
+    for psn in range(first, first + 20):
+        read(talk, 1, psn=psn)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.go_back_n == "followed"
+
+
+def test_a_send_before_an_answered_read_needs_no_acknowledgement_of_its_own(talk: Conversation) -> None:
+    lose_a_write(talk)
+    talk.write(MTU)
+    first = talk.psn
+    read(talk, 2)
+    respond(talk, first, 2)
+    frame = talk.request(Opcode.RC_WRITE_MIDDLE, payload=bytes(MTU), psn=first - 2)
+    assert (frame, Rule.GO_BACK_N) in broken(talk.audit())
+
+
+@pytest.mark.parametrize("opcode", [Opcode.RC_FETCH_ADD, Opcode.RC_COMPARE_SWAP])
+def test_an_atomic_whose_answer_is_lost_is_sent_again_and_answered_again(talk: Conversation, opcode: Opcode) -> None:
+    lose_a_write(talk)
+    first = talk.psn
+    for psn in (first, first + 1):
+        atomic(talk, psn=psn, opcode=opcode)
+    answer_atomic(talk, first + 1)
+    for psn in (first, first + 1):
+        atomic(talk, psn=psn, opcode=opcode)
+        answer_atomic(talk, psn)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.go_back_n == "followed"
+
+
+def test_a_repeated_read_of_other_bytes_is_a_violation(talk: Conversation) -> None:
+    first = talk.psn
+    read(talk, 3)
+    frame = read(talk, 2, psn=first + 1, address=5)
+    assert broken(talk.audit()) == [(frame, Rule.RETRANSMISSION)]
+
+
+def test_a_write_in_the_middle_of_a_read(talk: Conversation) -> None:
+    first = talk.psn
+    read(talk, 3)
+    frame = talk.request(Opcode.RC_SEND_ONLY, psn=first + 1)
+    assert (frame, Rule.RETRANSMISSION) in broken(talk.audit())
+
+
+def test_a_read_response_to_a_write(talk: Conversation) -> None:
+    (frame,) = respond(talk, talk.psn - 1, 1)
+    assert broken(talk.audit()) == [(frame, Rule.RESPONSE)]
+
+
+def test_a_nak_within_a_read_that_was_accepted(talk: Conversation) -> None:
+    first = talk.psn
+    read(talk, 3)
+    talk.write(MTU)
+    respond(talk, first, 3)
+    frame = talk.nak(first + 1)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def test_a_nak_of_the_newest_read(talk: Conversation) -> None:
+    first = talk.psn
+    read(talk, 3)
+    frame = talk.nak(first)
+    assert broken(talk.audit()) == [(frame, Rule.NAK_EXPECTED)]
+
+
+def test_a_lost_read_that_comes_later_fills_its_gap(talk: Conversation) -> None:
+    first = talk.psn
+    talk.psn += 3
+    talk.write(MTU)
+    talk.nak(first)
+    read(talk, 3, psn=first)
+    respond(talk, first, 3)
+    report = talk.audit()
+    stats = report.flows[0].stats
+    assert broken(report) == []
+    assert (stats.missing, stats.refilled, stats.is_behind_loss) == (3, 3, True)
+
+
+@pytest.mark.parametrize("syndrome", [0x61, 0x62, 0x63])
+def test_a_refused_request_ends_the_connection_without_a_violation(talk: Conversation, syndrome: int) -> None:
+    first = talk.psn
+    read(talk, 3)
+    talk.write(MTU)
+    talk.ack(first, syndrome=syndrome)
     assert broken(talk.audit()) == []
+
+
+def test_a_receiver_that_is_not_ready_gets_everything_again(talk: Conversation) -> None:
+    first = talk.psn
+    packets = talk.packets_of_write(3 * MTU)
+    for _ in range(2):
+        for opcode, extensions, payload, psn in packets:
+            talk.request(opcode, *extensions, payload=payload, psn=psn)
+        talk.ack(first, syndrome=0x2C)
+    for opcode, extensions, payload, psn in packets:
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.ack(messages=1)
+    report = talk.audit()
+    stats = report.flows[0].stats
+    assert broken(report) == []
+    assert (stats.restarts, stats.restarts_after_nak, stats.go_back_n) == (2, 2, "followed")
+
+
+def test_after_a_receiver_was_not_ready_a_hole_can_be_a_loss(talk: Conversation) -> None:
+    """It refuses what arrived, so a NAK of a captured PSN does not show where the capture was made."""
+    packets = talk.packets_of_write(4 * MTU)
+
+    def send(*indices: int) -> None:
+        for opcode, extensions, payload, psn in (packets[index] for index in indices):
+            talk.request(opcode, *extensions, payload=payload, psn=psn)
+
+    send(0, 1, 2, 3)
+    talk.ack(packets[0][3], syndrome=0x2C)
+    talk.nak(packets[0][3])
+    send(0, 2, 3)
+    talk.nak(packets[1][3])
+    send(1, 2, 3)
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.go_back_n == "followed"
+
+
+def test_without_a_nak_of_a_captured_packet_a_hole_can_be_a_loss(talk: Conversation) -> None:
+    packets = talk.packets_of_write(4 * MTU)
+    for index in (0, 1, 2, 3, 0, 2, 3):
+        opcode, extensions, payload, psn = packets[index]
+        talk.request(opcode, *extensions, payload=payload, psn=psn)
+    talk.ack(messages=1)
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.missing == 1
