@@ -126,9 +126,14 @@ class Agent:
                 await self._bind(setup, transport, devices)
                 directory: control.Directory = await self._expect(control.Directory)
                 self._make_players(setup, directory.places)
-                async with _background(self._report_progress(transport)):
-                    await self._play()
-                await self._send_farewell(transport)
+                try:
+                    async with _background(self._report_progress(transport)):
+                        await self._play()
+                except EmulatorError:
+                    self._stop_and_count(transport)
+                    raise
+                self._count(transport)
+                await self._link.drained()
 
     async def _bind(self, setup: control.Setup, transport: Transport, devices: Mapping[str, str]) -> None:
         transport.use_ports(
@@ -235,14 +240,20 @@ class Agent:
             self._metrics.progressed(bytes_sent=progress.bytes_sent, nodes_done=progress.events)
         return progress
 
-    async def _send_farewell(self, transport: Transport) -> None:
+    def _stop_and_count(self, transport: Transport) -> None:
+        """Stop all traffic at once, then report what was counted so far."""
+        for end in self._endpoints.values():
+            end.close()
+        self._count(transport)
+
+    def _count(self, transport: Transport) -> None:
+        """Report the counters of the run."""
         self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
         wait = wait_fraction(self._core_time_at_start, CoreTime.now())
         self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait))
-        await self._link.drained()
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():

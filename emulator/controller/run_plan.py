@@ -81,6 +81,8 @@ class SessionOutcome:
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
+    counted: set[str] = field(default_factory=set)
+    """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ The decisions are in state.py, the time limits in watchdog.py; this module carri
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,8 @@ START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
 DEATH_NEWS_S = 0.1
 """An agent that dies makes others give up: its death is waited for this long, because it is the better reason."""
+FAREWELL_S = 0.5
+"""How long a run that ends early waits for the counters of its agents, which stop sending at once."""
 
 
 class RunSession:
@@ -52,6 +55,8 @@ class RunSession:
         )
         self._is_over = False
         self._gave_up: set[str] = set()
+        self._here: set[str] = set()  # agents whose counters may still come
+        self._nobody_here = asyncio.Event()
         self.outcome = SessionOutcome()
 
     async def play(self) -> SessionOutcome:
@@ -75,7 +80,7 @@ class RunSession:
                             await asyncio.wait([self._over])
                     finally:
                         watching.cancel()
-                        self._dismiss()
+                        await self._dismiss()
                         self.outcome.clocks.update(self._clocks.estimates())
                 self._over.result()  # raises what ended the run; inside the group it would be wrapped
         return self.outcome
@@ -96,6 +101,7 @@ class RunSession:
         if name in self._channels:
             return f"an agent {name!r} is already here"
         self._channels[name] = channel
+        self._here.add(name)
         self._watchdog.heard(name)
         self.outcome.agents[name] = AgentFacts(channel.hello)
         self._clocks.add(name, channel.hello.clock_id, channel.send)
@@ -138,10 +144,12 @@ class RunSession:
                 self._note_farewell(name, value)
             case control.Abort(reason, ranks):
                 self._gave_up.add(name)
+                self._leaves(name)
                 self._handle_later(state.AgentAborted(name, reason, ranks))
 
     def lost(self, channel: AgentChannel, reason: str) -> None:
         """See AgentListener."""
+        self._leaves(channel.hello.agent)
         self._handle_later(state.AgentVanished(channel.hello.agent, reason))
 
     # --- carrying out -------------------------------------------------------------------------------------------
@@ -242,7 +250,10 @@ class RunSession:
         facts.steal_fraction = farewell.steal_fraction
         facts.core_wait_fraction = farewell.core_wait_fraction
         self.outcome.flows.extend(farewell.flows)
-        self._handle(state.AgentSaidFarewell(agent))
+        self.outcome.counted.add(agent)
+        self._leaves(agent)
+        if self._state.phase is state.Phase.FINISHING:  # else the agent gives up, and says why after its counters
+            self._handle(state.AgentSaidFarewell(agent))
 
     def _handle_later(self, stimulus: state.Stimulus) -> None:
         """An agent that dies makes others give up: leave its death a moment to be known, it is the better reason."""
@@ -250,6 +261,7 @@ class RunSession:
 
     def _exited(self, agent: str, code: int, reason: str) -> None:
         """Its process ended. What it said before that, which may be unread yet, explains more than a clean exit."""
+        self._leaves(agent)
         is_heard_out = code == 0 and agent in self._channels
         if agent not in self._gave_up and not is_heard_out:
             self._handle(state.AgentVanished(agent, reason))
@@ -262,13 +274,24 @@ class RunSession:
             else:
                 self._over.set_exception(error)
 
-    def _dismiss(self) -> None:
-        """Tell agents that are still here to stop, and why."""
+    async def _dismiss(self) -> None:
+        """Tell agents that are still here to stop, and why; take their counters."""
         error = self._over.exception() if self._over.done() and not self._over.cancelled() else None
+        if error is not None:
+            self._send_all(control.Abort(str(error)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    while self._here:
+                        self._nobody_here.clear()
+                        await self._nobody_here.wait()
         for channel in self._channels.values():
-            if error is not None:
-                channel.send(control.Abort(str(error)))
             channel.close()
+
+    def _leaves(self, agent: str) -> None:
+        """Nothing more is expected of an agent."""
+        self._here.discard(agent)
+        if not self._here:
+            self._nobody_here.set()
 
     def _after_clocks(self, then: Any) -> None:
         self._clocks.settle_then(lambda: None if self._is_over else then())

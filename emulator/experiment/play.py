@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace as replace_struct
 
-from emulator.control.observations import join_ends
+from emulator.control.observations import FlowCounters, join_ends
 from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
 from emulator.controller.listen_address import ListenAddress
@@ -248,8 +248,8 @@ class PreparedRun:
                 self._dut.end()
                 recorder.flush()
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
+                writer.add_flows(_counted_flows(session.outcome, self._assignment))
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
-            writer.add_flows(join_ends(session.outcome.flows))
             for observer in observers:
                 observer.writing_trace()
             write_measured_trace(writer.run(), self._loaded, folder / MEASURED_TRACE)
@@ -412,6 +412,12 @@ def with_absolute_paths(experiment: Experiment) -> Experiment:
 def _absolute(section: S, *names: str) -> S:
     paths = {name: str(Path(path).absolute()) for name in names if (path := getattr(section, name)) is not None}
     return replace_struct(section, **paths)
+
+
+def _counted_flows(outcome: SessionOutcome, assignment: Assignment) -> list[FlowCounters]:
+    """Counters of flows whose senders' agents have reported: what a lost agent sent is not known."""
+    known = {rank for agent in outcome.counted for rank in assignment.ranks_of[agent]}
+    return [flow for flow in join_ends(outcome.flows) if flow.src in known]
 
 
 def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:

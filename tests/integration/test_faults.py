@@ -56,6 +56,13 @@ def _measured(folder: Path, *, status: str) -> Run:
     return run
 
 
+def _senders(run: Run) -> set[int]:
+    """Ranks whose flows were counted."""
+    flows = run.table(Part.FLOWS)
+    assert all(sent > 0 for sent in flows["packets"].to_pylist())
+    return set(flows["src"].to_pylist())
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, victim: int) -> None:
     agents = playing.agents(2)
@@ -66,6 +73,7 @@ def test_a_killed_agent_fails_the_run_by_name(playing: Command, tmp_path: Path, 
     assert finished.stdout == ""
     run = _measured(tmp_path / "run", status=ABORTED)
     assert f"agent-{victim}" in (run.manifest.reason or "")
+    assert _senders(run) == set(range(8)) - set(range(4 * victim, 4 * victim + 4)), "what a lost agent sent is unknown"
 
 
 def test_a_killed_controller_ends_its_agents(playing: Command, tmp_path: Path) -> None:
@@ -90,6 +98,7 @@ def test_a_signal_ends_the_run_and_shows_what_it_measured(
     assert "aborted" in finished.stdout
     run = _measured(tmp_path / "run", status=ABORTED)
     assert run.manifest.trials.included >= 1
+    assert _senders(run) == set(range(8))
     assert run.manifest.trials.included + len(run.manifest.trials.excluded) + 1 == run.manifest.trials.attempted
 
 
@@ -110,7 +119,7 @@ def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path
         finished = _ends_after(command, command.agents(2)[1], signal.SIGSTOP)
     assert finished.code == 1
     assert "nothing happened for 1 s while waiting for rank " in finished.stderr
-    _measured(tmp_path / "run", status=ABORTED)
+    assert _senders(_measured(tmp_path / "run", status=ABORTED)) == set(range(4))
 
 
 @pytest.mark.slow
