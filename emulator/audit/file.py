@@ -20,7 +20,6 @@ def audit_file(path: Path, *, port: int = UDP_PORT) -> AuditReport:
 
     Raises:
         InputError: the file cannot be read, or has no frame for this port.
-        HostError: scapy is not installed.
     """
     capture, audit = Capture(path), Audit(port=port)
     for frame in capture:

@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> None:
         from emulator.views.as_json.probe import probe_to_json
         from emulator.views.terminal.probe_table import render
     except ImportError as error:
-        raise HostError("probes need scapy: pip install 'charkha[audit]'") from error
+        raise HostError("probes need scapy: pip install 'charkha[probe]'") from error
     verdicts = probe_between(near, far, next_mac=args.next_mac, interval_s=1 / args.rate, raises_mtu=args.raise_mtu)
     if args.json:
         print_json({"from": args.source, "to": args.destination} | probe_to_json(verdicts))
