@@ -1,34 +1,24 @@
-from pathlib import Path
+"""The JavaScript of pages, as it comes with the package."""
 
-import pytest
+from __future__ import annotations
 
-from emulator.views.html.page import library
+from importlib import resources
+
+from emulator.views.html.page.library import packed_library
 from emulator.views.html.page.packing import unpacked
 
 
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    library.packed_library.cache_clear()
+def test_the_library_is_a_script_that_offers_vega_embed() -> None:
+    script = unpacked(packed_library())
+    assert "window.vegaEmbed" in script
 
 
-def test_the_library_is_bundled_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[int] = []
-
-    def bundle() -> str:
-        made.append(1)
-        return "window.vega = 1;"
-
-    monkeypatch.setattr(library, "_bundle", bundle)
-    first = library.packed_library()
-    library.packed_library.cache_clear()
-    assert library.packed_library() == first
-    assert len(made) == 1
-    assert unpacked(first) == "window.vega = 1;"
-    assert len(list((tmp_path / "cache" / "charkha").iterdir())) == 1
+def test_the_library_fits_into_an_attribute_of_a_page() -> None:
+    assert packed_library().isascii()
+    assert not set(packed_library()) & set("<>&\"'")
 
 
-def test_where_nothing_can_be_kept_it_is_made_each_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(library, "_bundle", lambda: "1;")
-    (tmp_path / "cache").write_text("a file, where the folder should be", encoding="utf-8")
-    assert library.packed_library()
+def test_the_licences_of_what_the_library_contains_come_with_it() -> None:
+    licences = (resources.files("emulator.views.html.page") / "vega" / "licences.txt").read_text()
+    for name in ("vega", "vega-lite", "vega-embed", "d3-array", "topojson-client", "fast-json-patch"):
+        assert f"{name} (" in licences or f"{name}, " in licences
