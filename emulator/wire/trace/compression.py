@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Protocol
 
-import zstandard
-
 from emulator.errors import TraceError
 from emulator.wire.trace import truncated_file
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -27,8 +31,7 @@ GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 
 BLOCK_BYTES = 256 << 10
-ZSTD_INPUT_BYTES = 1 << 10  # four bytes can unfold to a block of 128 KiB: this bounds what one call returns to 32 MiB
-ZSTD_WINDOW_BYTES = 128 << 20
+ZSTD_WINDOW_LOG = 27  # 128 MiB
 MAX_UNFOLD_RATIO = 400  # real traces reach 40; gzip itself can do 1,032
 UNFOLD_ALLOWANCE_BYTES = 256 << 20
 
@@ -103,7 +106,7 @@ class ByteSource:
                     raise TraceError(f"unfolds to more than {MAX_UNFOLD_RATIO} times its size", path=self._path)
         except EOFError as error:
             raise truncated_file.ends_inside_compressed_data(self._path, offset) from error
-        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        except (gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
             problem = f"the compressed data is corrupt ({error})"
             raise TraceError(problem, path=self._path, offset=offset) from error
         except OSError as error:
@@ -130,7 +133,7 @@ def compressing_writer(raw: IO[bytes], encoding: Encoding) -> ByteSink:
     """A stream that compresses into `raw` and leaves it open when closed; the same bytes in give the same bytes out."""
     if encoding is Encoding.GZIP:
         return gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=raw, mtime=0)
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(raw, closefd=False)
+    return zstd.ZstdFile(raw, "wb", level=ZSTD_LEVEL)
 
 
 def _open_regular(path: Path) -> BufferedReader:
@@ -161,22 +164,10 @@ def _gzip_blocks(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def _zstd_blocks(raw: IO[bytes]) -> Iterator[bytes]:
-    """Frame after frame; the library's own stream reader takes a cut for the end, so frames are followed here."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
-    frame = decompressor.decompressobj()
-    begun = False
-    while data := raw.read(ZSTD_INPUT_BYTES):
-        while data:
-            begun = True
-            unfolded = frame.decompress(data)
-            for start in range(0, len(unfolded), BLOCK_BYTES):
-                yield unfolded[start : start + BLOCK_BYTES]
-            if not frame.eof:
-                break
-            data, begun = frame.unused_data, False
-            frame = decompressor.decompressobj()
-    if begun:
-        raise EOFError
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+    with zstd.ZstdFile(raw, options=options) as unfolded:
+        while block := unfolded.read(BLOCK_BYTES):
+            yield block
 
 
 _DECODERS = {Encoding.PLAIN: _plain_blocks, Encoding.GZIP: _gzip_blocks, Encoding.ZSTD: _zstd_blocks}
