@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
-from emulator.errors import HostError, InputError
+from emulator.errors import InputError
 from emulator.telemetry.messages import PREFIX, Message
 
 if TYPE_CHECKING:
@@ -80,16 +79,6 @@ class Broker:
             keepalive=10,
             tls_params=aiomqtt.TLSParameters() if self.is_tls else None,
         )
-
-
-def require_mqtt() -> None:
-    """Check before the run that the MQTT library is installed.
-
-    Raises:
-        HostError: aiomqtt is missing.
-    """
-    if find_spec("aiomqtt") is None:
-        raise HostError("MQTT needs aiomqtt: pip install 'charkha[telemetry]'")
 
 
 def message_properties(packet: int) -> Properties:

@@ -89,13 +89,7 @@ def at_metrics_only(metrics: WSGIApplication) -> WSGIApplication:
 
 
 def new_registry() -> CollectorRegistry:
-    """An empty registry for metrics.
+    """An empty registry for metrics."""
+    from prometheus_client import CollectorRegistry
 
-    Raises:
-        HostError: prometheus_client is missing.
-    """
-    try:
-        from prometheus_client import CollectorRegistry
-    except ImportError as error:
-        raise HostError("metrics need prometheus-client: pip install 'charkha[telemetry]'") from error
     return CollectorRegistry()

@@ -14,7 +14,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from emulator.telemetry.broker import Broker, message_properties, require_mqtt
+from emulator.telemetry.broker import Broker, message_properties
 from emulator.telemetry.messages import Message
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ class MqttPublisher:
     """
 
     def __init__(self, broker: Broker, *, will: Message, buffer: int = BUFFER_MESSAGES, grace_s: float = 2.0) -> None:
-        require_mqtt()
         self._broker, self._will, self._buffer, self._grace_s = broker, will, buffer, grace_s
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)

@@ -8,7 +8,6 @@ import asyncio
 from emulator.cli.parser import Subparsers
 from emulator.errors import InputError
 from emulator.experiment.telemetry import broker
-from emulator.telemetry.broker import require_mqtt
 from emulator.views.terminal.watching import follow
 
 _EPILOG = """example:
@@ -34,7 +33,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    require_mqtt()
     if args.run is not None and any(character in args.run for character in "/+#"):
         raise InputError(f"--run {args.run}: a run id has no /, + or #")
     asyncio.run(follow(broker(args.broker), args.run, is_json=args.json))

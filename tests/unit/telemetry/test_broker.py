@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from emulator.errors import HostError, InputError
-from emulator.telemetry.broker import Broker, require_mqtt
+from emulator.errors import InputError
+from emulator.telemetry.broker import Broker
 
 
 @pytest.mark.parametrize(
@@ -41,11 +39,3 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
 def test_names_in_a_url_are_decoded_and_the_password_comes_from_elsewhere() -> None:
     broker = Broker.parse("mqtt://a%40b@host", password="secret")
     assert (broker.username, broker.password) == ("a@b", "secret")
-
-
-def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_mqtt()
-    monkeypatch.setitem(sys.modules, "aiomqtt", None)
-    monkeypatch.setattr("emulator.telemetry.broker.find_spec", lambda name: None)
-    with pytest.raises(HostError, match=r"MQTT needs aiomqtt: pip install 'charkha\[telemetry\]'"):
-        require_mqtt()

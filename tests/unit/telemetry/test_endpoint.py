@@ -7,9 +7,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from emulator.errors import HostError, InputError
-from emulator.telemetry import endpoint
-from emulator.telemetry.endpoint import at_metrics_only, new_registry, parse_address
+from emulator.errors import InputError
+from emulator.telemetry.endpoint import at_metrics_only, parse_address
 
 
 @pytest.mark.parametrize(
@@ -54,10 +53,3 @@ def test_metrics_have_one_path(path: str, status: str, body: bytes) -> None:
 
     answer = at_metrics_only(metrics)({"PATH_INFO": path}, start)  # type: ignore[arg-type]
     assert (seen, b"".join(answer)) == ([status], body)
-
-
-def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
-    with pytest.raises(HostError, match=r"prometheus-client: pip install 'charkha\[telemetry\]'"):
-        new_registry()
-    assert endpoint.PATH == "/metrics"
