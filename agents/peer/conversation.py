@@ -1,0 +1,157 @@
+"""The TCP connection to a perftest, and time limits for whatever the peer has to send."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Generator
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from emulator.errors import HostError, RemoteProtocolError, RunError
+from emulator.peer.exchange import Swap
+
+T = TypeVar("T")
+
+ANSWER_S = 10.0
+"""How long the peer can take for a block: it registers memory and connects its queue pairs in between."""
+CONNECT_S = 2.0
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3))
+
+
+class Conversation:
+    """One connection; a context manager that closes it.
+
+    Args:
+        reader, writer: its streams.
+        is_client: this end has connected, so it sends first.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_client: bool) -> None:
+        self._reader, self._writer, self._is_client = reader, writer, is_client
+        connection = writer.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that has lost power sends no FIN
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        self.host = _plain(connection.getsockname()[0])
+        self.peer_host = _plain(connection.getpeername()[0])
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+    async def play(self, part: Generator[Swap, bytes, T], *, first_s: float | None = ANSWER_S) -> T:
+        """Play a part of the exchange.
+
+        Args:
+            part: see emulator.peer.exchange.
+            first_s: how long the peer can take for its first block, s; None: as long as it lives.
+
+        Returns:
+            What the part returns.
+
+        Raises:
+            RunError: the peer is gone, or takes too long.
+            RemoteProtocolError: it sent something else.
+        """
+        limit_s, answer = first_s, None
+        while True:
+            try:
+                swap = next(part) if answer is None else part.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if self._is_client:
+                self._writer.write(swap.block)
+            try:
+                async with asyncio.timeout(limit_s):
+                    answer = await self._reader.readexactly(swap.expected_bytes)
+            except asyncio.IncompleteReadError as error:
+                raise self._ended(swap.what, error.partial) from error
+            except TimeoutError as error:
+                raise RunError(
+                    f"{self.peer_host} did not send {swap.what} within {limit_s:g} s: "
+                    "does it run the same test, with the same options?"
+                ) from error
+            except OSError as error:
+                raise RunError(
+                    f"{self.peer_host}: the connection ended before it sent {swap.what} ({error})"
+                ) from error
+            if not self._is_client:
+                self._writer.write(swap.block)
+            limit_s = ANSWER_S
+
+    async def until_closed(self) -> None:
+        """Wait until the peer closes the connection; blocks that it still sends are discarded."""
+        with suppress(OSError):
+            while await self._reader.read(4096):
+                pass
+
+    def _ended(self, what: str, partial: bytes) -> RunError | RemoteProtocolError:
+        if partial:
+            return RemoteProtocolError(f"{self.peer_host} sent {partial!r} instead of {what} and closed the connection")
+        return RunError(
+            f"{self.peer_host} closed the connection before it sent {what}: its own output names the reason, "
+            "for example a queue pair that failed or another set of options"
+        )
+
+
+def _plain(host: str) -> str:
+    """An address as records have it: an IPv4 address is not written as an IPv6 one, and no zone is named."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+async def connect(host: str, port: int) -> Conversation:
+    """Connect to a perftest that runs as server.
+
+    Raises:
+        RunError: it cannot be reached.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {CONNECT_S:g} s"
+        raise RunError(f"no perftest listens at {host}, port {port} ({reason}): start its server first") from error
+    return Conversation(reader, writer, is_client=True)
+
+
+async def accept(host: str | None, port: int, *, allowed: str) -> Conversation:
+    """Wait for a perftest that runs as client.
+
+    Args:
+        host: address to listen on; None: all.
+        port: TCP port.
+        allowed: the only address that is accepted; others are closed at once.
+
+    Raises:
+        HostError: the address is not on this host, or the port is in use.
+    """
+    arrived: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversation = Conversation(reader, writer, is_client=False)
+        if conversation.peer_host == allowed and not arrived.done():
+            arrived.set_result(conversation)
+        else:
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(take, host, port, backlog=1)
+    except OSError as error:
+        raise HostError(
+            f"cannot listen on {host or 'all addresses'}, port {port} ({error.strerror or error}): "
+            "give --address an address of this host, or another --port"
+        ) from error
+    try:
+        return await arrived
+    finally:
+        server.close()
