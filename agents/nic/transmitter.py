@@ -62,6 +62,13 @@ class _Train(NamedTuple):
     last_bytes: int
     ack_request: bool = False
 
+    def part(self, start: int, end: int) -> _Train:
+        """Its packets `start` to `end`, the latter excluded."""
+        asks = self.ack_request and end == self.packets
+        return self._replace(
+            psn=add(self.psn, start), offset=self.offset + start, packets=max(0, end - start), ack_request=asks
+        )
+
 
 class Transmitter:
     """Sends the packets of one queue pair.
@@ -146,12 +153,19 @@ class Transmitter:
 
     def _respond_with(self, run: ResponseRun, content: memoryview) -> None:
         """Send READ responses that have a content of their own."""
-        (framing, sender), segments, mtu = self._path(0), response_segments(run), self._context.payload.path_mtu
-        for place in range(run.packets):
-            number, piece = run.offset + place, content[place * mtu : (place + 1) * mtu]
-            opcode, headers = segments.at(number, run.total)
-            psn = add(run.psn, place)
-            sender.send_whole(framing.with_content(opcode, psn, headers, piece, ack_request=False), self._to)
+        train = _Train(response_segments(run), run.psn, run.offset, run.packets, run.total, run.last_bytes)
+        self._send_content(train, self._path(0), content)
+
+    def _send_content(self, train: _Train, path: _Path, content: memoryview) -> None:
+        """Send packets that have a content of their own, one by one."""
+        segments, psn, offset, packets, total, _, asks = train
+        (framing, sender), mtu = path, self._context.payload.path_mtu
+        for place in range(packets):
+            opcode, headers = segments.at(offset + place, total)
+            piece = content[place * mtu : (place + 1) * mtu]
+            is_asking = asks and place == packets - 1
+            packet = framing.with_content(opcode, add(psn, place), headers, piece, ack_request=is_asking)
+            sender.send_whole(packet, self._to)
 
     def turns(self, run: Run, turn: int) -> Iterator[None]:
         """Send the packets of a run; yields after every `turn` packets if more follow."""
@@ -163,14 +177,21 @@ class Transmitter:
         if message.packets == 1 and message.verb is Verb.WRITE_IMM and not message.content:
             sender.send_whole(framing.write(psn, message), self._to)
             return
-        segments = message_segments(message)
-        if message.content:
-            packet = framing.with_content(segments.opcodes.only, psn, segments.only, message.content)
-            sender.send_whole(packet, self._to)
-            return
         last_bytes = message.size - (message.packets - 1) * path_mtu
-        train = _Train(segments, psn, run.offset, run.packets, message.packets, last_bytes, run.ack_request)
-        yield from self._send_train(train, path, turn)
+        train = _Train(
+            message_segments(message), psn, run.offset, run.packets, message.packets, last_bytes, run.ack_request
+        )
+        if message.content:
+            before = (message.size - len(message.content)) // path_mtu - run.offset  # packets without it
+            if before > 0:
+                count = min(before, run.packets)
+                yield from self._send_train(train.part(0, count), path, turn)
+            start = max(before, 0)
+            self._send_content(
+                train.part(start, run.packets), path, memoryview(message.content)[(start - before) * path_mtu :]
+            )
+        else:
+            yield from self._send_train(train, path, turn)
 
     def _send_train(self, train: _Train, path: _Path, turn: int) -> Iterator[None]:
         segments, psn, offset, left, total, last_bytes, asks = train

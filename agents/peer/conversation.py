@@ -21,16 +21,35 @@ CONNECT_S = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3))
 
 
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Sets `ended` once the peer sends no more."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self.reader, self.ended = reader, asyncio.Event()
+
+    def eof_received(self) -> bool | None:
+        self.ended.set()
+        return super().eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set()
+        super().connection_lost(error)
+
+
 class Conversation:
     """One connection; a context manager that closes it.
 
     Args:
         reader, writer: its streams.
+        ended: set once the peer sends no more.
         is_client: this end has connected, so it sends first.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_client: bool) -> None:
-        self._reader, self._writer, self._is_client = reader, writer, is_client
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: asyncio.Event, *, is_client: bool
+    ) -> None:
+        self._reader, self._writer, self.ended, self.is_client = reader, writer, ended, is_client
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that has lost power sends no FIN
@@ -68,7 +87,7 @@ class Conversation:
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if self._is_client:
+            if self.is_client:
                 self._writer.write(swap.block)
             try:
                 async with asyncio.timeout(limit_s):
@@ -84,7 +103,7 @@ class Conversation:
                 raise RunError(
                     f"{self.peer_host}: the connection ended before it sent {swap.what} ({error})"
                 ) from error
-            if not self._is_client:
+            if not self.is_client:
                 self._writer.write(swap.block)
             limit_s = ANSWER_S
 
@@ -115,13 +134,17 @@ async def connect(host: str, port: int) -> Conversation:
     Raises:
         RunError: it cannot be reached.
     """
+    reader = asyncio.StreamReader()
+    protocol = _Protocol(reader)
+    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            transport, _ = await loop.create_connection(lambda: protocol, host, port)
     except (OSError, TimeoutError) as error:
         reason = str(error) or f"no answer within {CONNECT_S:g} s"
         raise RunError(f"no perftest listens at {host}, port {port} ({reason}): start its server first") from error
-    return Conversation(reader, writer, is_client=True)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return Conversation(reader, writer, protocol.ended, is_client=True)
 
 
 async def accept(host: str | None, port: int, *, allowed: str) -> Conversation:
@@ -135,17 +158,22 @@ async def accept(host: str | None, port: int, *, allowed: str) -> Conversation:
     Raises:
         HostError: the address is not on this host, or the port is in use.
     """
-    arrived: asyncio.Future[Conversation] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[Conversation] = loop.create_future()
 
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = Conversation(reader, writer, is_client=False)
-        if conversation.peer_host == allowed and not arrived.done():
-            arrived.set_result(conversation)
-        else:
-            writer.close()
+    class Accepting(_Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            assert isinstance(transport, asyncio.Transport)
+            if arrived.done() or _plain(transport.get_extra_info("peername")[0]) != allowed:
+                transport.close()
+                return
+            reader = self.reader
+            writer = asyncio.StreamWriter(transport, self, reader, loop)
+            arrived.set_result(Conversation(reader, writer, self.ended, is_client=False))
 
     try:
-        server = await asyncio.start_server(take, host, port, backlog=1)
+        server = await loop.create_server(lambda: Accepting(asyncio.StreamReader()), host, port, backlog=1)
     except OSError as error:
         raise HostError(
             f"cannot listen on {host or 'all addresses'}, port {port} ({error.strerror or error}): "

@@ -24,6 +24,7 @@ COMMANDS = {
         "bench": "sweep one collective over sizes",
         "plan": "link loads and ideal times of a trace on a topology",
         "suite": "play a list of cases, each judged by its rules",
+        "peer": "exchange RDMA traffic with a host that runs perftest",
     },
     "traces": {
         "check": "validate and summarise a trace",

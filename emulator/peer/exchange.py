@@ -133,7 +133,8 @@ def conclude(test: PeerTest, records: Sequence[QpRecord], report: Report) -> Con
             yield from _hand_shakes(first)
         blocks = []
         for block in report.encode():
-            blocks.append((yield Swap("its results", block)))
+            answer = yield Swap("its results", block)
+            blocks.append(answer)
         theirs = decode_report(blocks)
     yield from _hand_shakes(first)
     yield Swap("its farewell", FAREWELL, answer_bytes=0)

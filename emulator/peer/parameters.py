@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from emulator.errors import InputError
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES, PATH_MTUS
@@ -14,7 +14,7 @@ MOST_QUEUE_PAIRS = 1024
 LARGEST_COUNT = (1 << 31) - 1
 
 
-class TestVerb(Enum):
+class TestVerb(StrEnum):
     """A test of perftest; the value is its name on the command line."""
 
     __test__ = False  # not for pytest

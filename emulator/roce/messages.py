@@ -39,7 +39,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
         address, rkey: where at the peer, for WRITE and READ.
         imm: immediate data, where the verb has it.
         key: for the use of the poster; 0 by default.
-        content: bytes of a message of one packet; empty: as the payload of the queue pair has them.
+        content: its last bytes, from the start of a packet on; those before are as the queue pair's payload has them.
         packets: how many PSNs it takes; of a READ, those of its responses.
         first: number of its first packet on the connection, counted from 0 without wrapping.
         taken: of a READ: response packets received.

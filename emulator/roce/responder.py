@@ -82,6 +82,7 @@ class Responder:
         delivered: messages that are complete; the owner takes them and clears the list.
         unacknowledged: packets taken since the last reply.
         refused_packets: those with a PSN that cannot be the peer's, of another service, or after the connection broke.
+        reads, read_bytes: READs taken, each once, and what they requested.
     """
 
     settings: ConnectionSettings
@@ -98,6 +99,8 @@ class Responder:
     early_packets: int = 0
     largest_displacement: int = 0
     refused_packets: int = 0
+    reads: int = 0
+    read_bytes: int = 0
     _path_mtu: int = field(init=False)
     _msn: int = 0
     _operation: Operation | None = None  # of the message in progress; its bytes so far, in all, and its address:
@@ -392,6 +395,8 @@ class Responder:
             self._msn += 1
             self.expected = add(self.expected, total)
             self._reads.append(_Read(arrival, total, self._msn))
+            self.reads += 1
+            self.read_bytes += arrival.length
 
     def _take_atomic(self, arrival: Arrival) -> None:
         region = self.memory.region(arrival.rkey, arrival.address, ATOMIC_BYTES, Access.ATOMIC)

@@ -1,0 +1,124 @@
+"""`charkha peer`: test an RDMA NIC whose host runs stock perftest."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+from collections.abc import Callable
+from importlib import import_module
+
+from emulator import exit_codes
+from emulator.cli.options.converters import argument, at_least
+from emulator.cli.output import notify, print_json, print_tables
+from emulator.cli.parser import Parser, Subparsers
+from emulator.peer.parameters import DEFAULT_PORT, MOST_QUEUE_PAIRS, PeerTest, TestVerb, make_test
+from emulator.peer.results import PeerResult
+from emulator.peer.task import PeerTask
+from emulator.roce.constants import PATH_MTUS
+from emulator.roce.options import RoceOptions
+from emulator.units import parse_size
+from emulator.views.terminal.peer_table import render
+
+_EPILOG = """example, with `ib_write_bw` running on 192.0.2.7:
+  charkha peer connect 192.0.2.7 --verb write --size 64K --iters 1000
+
+The other end runs ib_write_bw, ib_send_bw, ib_read_bw, ib_write_lat, ib_send_lat or ib_read_lat with
+the same options. This end is a software NIC: it needs UDP port 4791, so no RDMA device of this host
+can use the same address. docs/peer.md walks through both roles.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `peer` to the command line."""
+    parser = subparsers.add_parser(
+        "peer",
+        description="Exchange RDMA traffic with a host that runs stock perftest (ib_write_bw and the like).",
+        epilog=_EPILOG,
+    )
+    roles = parser.add_subparsers(dest="role", metavar="ROLE", required=True)
+    connect = roles.add_parser(
+        "connect",
+        help="be the client: the peer waits",
+        description="Connect to a perftest server, send to it or read from it, and show both ends' results.",
+        epilog=_EPILOG,
+    )
+    connect.add_argument("server", metavar="HOST", help="where the peer waits")
+    serve = roles.add_parser(
+        "serve",
+        help="be the server: the peer connects",
+        description="Wait for a perftest client, run one test with it, and show both ends' results.",
+        epilog=_EPILOG.replace(
+            "with `ib_write_bw` running on 192.0.2.7", "then `ib_write_bw 192.0.2.1` on 192.0.2.7"
+        ).replace("peer connect 192.0.2.7", "peer serve --from 192.0.2.7"),
+    )
+    serve.add_argument("--from", dest="client", metavar="HOST", required=True, help="the only host that may connect")
+    for role in (connect, serve):
+        _add_options(role)
+
+
+def _add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--verb", choices=[verb.value for verb in TestVerb], default="write", help="the test (default: write)"
+    )
+    parser.add_argument(
+        "--size", metavar="SIZE", type=argument(parse_size), help="of a message (default: 64K; latency tests: 2 bytes)"
+    )
+    parser.add_argument("--iters", metavar="N", type=at_least(1), help="messages per queue pair (default: as perftest)")
+    parser.add_argument("--duration", metavar="S", type=float, help="run for a time instead")
+    parser.add_argument("--qps", metavar="N", type=at_least(1, most=MOST_QUEUE_PAIRS), default=1, help="queue pairs")
+    parser.add_argument(
+        "--path-mtu", type=int, choices=PATH_MTUS, default=4096, help="the smaller one of both ends counts"
+    )
+    parser.add_argument("--bidirectional", action="store_true", help="both ends send at once")
+    parser.add_argument(
+        "--port", metavar="N", type=at_least(1, most=65_535), default=DEFAULT_PORT,
+        help=f"TCP port of the exchange (default: {DEFAULT_PORT})",
+    )  # fmt: skip
+    parser.add_argument("--address", metavar="IP", type=argument(_ip), help="RDMA address of this host")
+    parser.add_argument("--peer-address", metavar="IP", type=argument(_ip), help="RDMA address of the peer")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(handler=_run)
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text!r}: an IPv4 or IPv6 address is needed") from None
+
+
+def _run(args: argparse.Namespace) -> int:
+    test = make_test(
+        TestVerb(args.verb),
+        size_bytes=args.size,
+        iterations=args.iters,
+        duration_s=args.duration,
+        queue_pairs=args.qps,
+        path_mtu=args.path_mtu,
+        is_bidirectional=args.bidirectional,
+    )
+    task = PeerTask(
+        test=test,
+        server=getattr(args, "server", None),
+        client=getattr(args, "client", ""),
+        port=args.port,
+        address=args.address,
+        peer_address=args.peer_address,
+        options=RoceOptions(),
+    )
+    _announce(task, test)
+    play: Callable[[PeerTask], PeerResult] = import_module("agents.peer.run").run  # nothing in emulator imports agents
+    result = play(task)
+    if args.json:
+        print_json(result.to_json())
+    else:
+        print_tables(render(result))
+    return exit_codes.DONE
+
+
+def _announce(task: PeerTask, test: PeerTest) -> None:
+    """Say what the other end must run."""
+    if task.server is not None:
+        notify(f"{task.server} must be running: {test.command()}")
+    else:
+        notify(f"waiting for {task.client} to run: {test.command('THIS-HOST')}")

@@ -1,0 +1,31 @@
+"""What a user asks for: a test, and with whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emulator.peer.parameters import DEFAULT_PORT, PeerTest
+from emulator.roce.options import RoceOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTask:
+    """A test and its peer: exactly one of `server` and `client` is set.
+
+    Attributes:
+        test: what to run.
+        server: host to connect to.
+        client: the only host that may connect.
+        port: TCP port of the exchange.
+        address: RDMA address of this host; None: the one that the TCP connection uses.
+        peer_address: RDMA address of the peer; None: the one that the TCP connection uses.
+        options: of the software NIC.
+    """
+
+    test: PeerTest
+    server: str | None = None
+    client: str = ""
+    port: int = DEFAULT_PORT
+    address: str | None = None
+    peer_address: str | None = None
+    options: RoceOptions
