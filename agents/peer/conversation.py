@@ -108,8 +108,9 @@ class Conversation:
             limit_s = ANSWER_S
 
     async def until_closed(self) -> None:
-        """Wait until the peer closes the connection; blocks that it still sends are discarded."""
+        """Send no more, and wait until the peer closes the connection; blocks that it still sends are discarded."""
         with suppress(OSError):
+            self._writer.write_eof()
             while await self._reader.read(4096):
                 pass
 
@@ -147,16 +148,15 @@ async def connect(host: str, port: int) -> Conversation:
     return Conversation(reader, writer, protocol.ended, is_client=True)
 
 
-async def accept(host: str | None, port: int, *, allowed: str) -> Conversation:
+async def accept(port: int, *, allowed: str) -> Conversation:
     """Wait for a perftest that runs as client.
 
     Args:
-        host: address to listen on; None: all.
-        port: TCP port.
+        port: TCP port, at all addresses.
         allowed: the only address that is accepted; others are closed at once.
 
     Raises:
-        HostError: the address is not on this host, or the port is in use.
+        HostError: the port is in use.
     """
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[Conversation] = loop.create_future()
@@ -173,11 +173,10 @@ async def accept(host: str | None, port: int, *, allowed: str) -> Conversation:
             arrived.set_result(Conversation(reader, writer, self.ended, is_client=False))
 
     try:
-        server = await loop.create_server(lambda: Accepting(asyncio.StreamReader()), host, port, backlog=1)
+        server = await loop.create_server(lambda: Accepting(asyncio.StreamReader()), None, port, backlog=1)
     except OSError as error:
         raise HostError(
-            f"cannot listen on {host or 'all addresses'}, port {port} ({error.strerror or error}): "
-            "give --address an address of this host, or another --port"
+            f"cannot listen on TCP port {port} ({error.strerror or error}): give another --port here and to the peer"
         ) from error
     try:
         return await arrived

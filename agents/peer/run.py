@@ -33,7 +33,7 @@ async def _run(task: PeerTask) -> PeerResult:
         if task.server is not None:
             conversation = await connect(task.server, task.port)
         else:
-            conversation = await accept(task.address, task.port, allowed=_resolved(task.client))
+            conversation = await accept(task.port, allowed=_resolved(task.client))
         with conversation:
             return await session.run(conversation)
     except asyncio.CancelledError as error:

@@ -27,8 +27,11 @@ from emulator.roce.queue_pair import QueuePair
 T = TypeVar("T")
 
 _FIRST_WINDOW_PACKETS = 64
-"""What the least capable endpoint known takes without loss; the window grows from there."""
+"""What the least capable endpoint known takes without loss, of all queue pairs; windows grow from there."""
+_LEAST_WINDOW_PACKETS = 4
+_LARGEST_WINDOW_BYTES = 1 << 20
 _BUFFER_ADDRESS = 0x10000
+_LAST_ACK_S = 0.3
 
 
 class PeerSession:
@@ -65,7 +68,7 @@ class PeerSession:
             channels = []
             for index, (ours, theirs) in enumerate(zip(records, agreement.peers, strict=True)):
                 facts = _facts(ours, theirs)
-                pair = _queue_pair(options, ours, theirs, agreement.buffer_bytes)
+                pair = _queue_pair(options, ours, theirs, agreement.buffer_bytes, queue_pairs=test.queue_pairs)
                 channels.append(alone.nic.create_foreign(facts, pair, traffic, index=index))
             traffic.attach(channels)
             await _while_alive(conversation.play(confirm(test, records)), traffic)
@@ -130,6 +133,9 @@ async def _while_alive(
         if traffic.failure.done():
             traffic.failure.result()
         assert conversation is not None
+        done, _ = await asyncio.wait([task], timeout=_LAST_ACK_S)  # the peer may have finished a moment before
+        if done:
+            return task.result()
         raise RunError(f"{conversation.peer_host} went away in the middle of the test: its own output names the reason")
     finally:
         for one in (task, gone):
@@ -171,15 +177,18 @@ def _facts(ours: QpRecord, theirs: QpRecord) -> QpFacts:
     )
 
 
-def _queue_pair(options: RoceOptions, ours: QpRecord, theirs: QpRecord, buffer_bytes: int) -> QueuePair:
-    window = max(_FIRST_WINDOW_PACKETS, (1 << 20) // options.path_mtu)
+def _queue_pair(
+    options: RoceOptions, ours: QpRecord, theirs: QpRecord, buffer_bytes: int, *, queue_pairs: int
+) -> QueuePair:
+    first = max(_LEAST_WINDOW_PACKETS, _FIRST_WINDOW_PACKETS // queue_pairs)
+    window = max(first, _LARGEST_WINDOW_BYTES // options.path_mtu // queue_pairs)
     settings = ConnectionSettings(
         path_mtu=options.path_mtu,
         window_packets=window,
-        ack_interval=_FIRST_WINDOW_PACKETS // 2,
+        ack_interval=first // 2,
         timeout_exponent=options.qp_timeout,
         max_rd_atomic=max(1, min(theirs.outstanding_reads, ConnectionSettings().max_rd_atomic)),
-        initial_window_packets=_FIRST_WINDOW_PACKETS,
+        initial_window_packets=first,
     )
     region = MemoryRegion(rkey=ours.rkey, address=ours.address, length=buffer_bytes)
     return QueuePair(settings, Psn(ours.psn), Psn(theirs.psn), Memory([region]))

@@ -24,7 +24,6 @@ COMMANDS = {
         "bench": "sweep one collective over sizes",
         "plan": "link loads and ideal times of a trace on a topology",
         "suite": "play a list of cases, each judged by its rules",
-        "peer": "exchange RDMA traffic with a host that runs perftest",
     },
     "traces": {
         "check": "validate and summarise a trace",
@@ -44,6 +43,7 @@ COMMANDS = {
         "lab": "bring up a lab: network namespaces around a software switch",
         "calibrate": "measure the limits of this tester",
         "probe": "send crafted frames into a device and see what comes out",
+        "peer": "exchange RDMA traffic with a host that runs stock perftest",
     },
     "agents": {
         "controller": "as run, but every agent is started by hand",

@@ -19,12 +19,15 @@ from emulator.roce.options import RoceOptions
 from emulator.units import parse_size
 from emulator.views.terminal.peer_table import render
 
-_EPILOG = """example, with `ib_write_bw` running on 192.0.2.7:
+_CONNECT = """example, while `ib_write_bw` waits on 192.0.2.7:
   charkha peer connect 192.0.2.7 --verb write --size 64K --iters 1000
-
-The other end runs ib_write_bw, ib_send_bw, ib_read_bw, ib_write_lat, ib_send_lat or ib_read_lat with
-the same options. This end is a software NIC: it needs UDP port 4791, so no RDMA device of this host
-can use the same address. docs/peer.md walks through both roles.
+"""
+_SERVE = """example; then run `ib_write_bw 192.0.2.1` on 192.0.2.7:
+  charkha peer serve --from 192.0.2.7 --verb write
+"""
+_MORE = """
+Give both ends the same test. This end is a software NIC at UDP port 4791. docs/peer.md walks
+through both roles, and says which tests of a NIC this is good for.
 """
 
 
@@ -32,24 +35,22 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `peer` to the command line."""
     parser = subparsers.add_parser(
         "peer",
-        description="Exchange RDMA traffic with a host that runs stock perftest (ib_write_bw and the like).",
-        epilog=_EPILOG,
+        description="Exchange RDMA traffic with a host that runs stock perftest: ib_write_bw, ib_send_lat …",
+        epilog=_CONNECT + _MORE,
     )
-    roles = parser.add_subparsers(dest="role", metavar="ROLE", required=True)
+    roles = parser.add_subparsers(title="roles", metavar="connect|serve", required=True)
     connect = roles.add_parser(
         "connect",
-        help="be the client: the peer waits",
-        description="Connect to a perftest server, send to it or read from it, and show both ends' results.",
-        epilog=_EPILOG,
+        help="connect to a perftest server",
+        description="Connect to a perftest server, send to it or read from it, and show the results of both ends.",
+        epilog=_CONNECT + _MORE,
     )
     connect.add_argument("server", metavar="HOST", help="where the peer waits")
     serve = roles.add_parser(
         "serve",
-        help="be the server: the peer connects",
-        description="Wait for a perftest client, run one test with it, and show both ends' results.",
-        epilog=_EPILOG.replace(
-            "with `ib_write_bw` running on 192.0.2.7", "then `ib_write_bw 192.0.2.1` on 192.0.2.7"
-        ).replace("peer connect 192.0.2.7", "peer serve --from 192.0.2.7"),
+        help="wait for a perftest client",
+        description="Wait for a perftest client, run one test with it, and show the results of both ends.",
+        epilog=_SERVE + _MORE,
     )
     serve.add_argument("--from", dest="client", metavar="HOST", required=True, help="the only host that may connect")
     for role in (connect, serve):
@@ -57,26 +58,35 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _add_options(parser: Parser) -> None:
+    parser.add_argument("--verb", choices=[verb.value for verb in TestVerb], default="write", help="default: write")
     parser.add_argument(
-        "--verb", choices=[verb.value for verb in TestVerb], default="write", help="the test (default: write)"
+        "--size", metavar="SIZE", type=argument(parse_size), help="of a message (default: 64K; latency: 2 bytes)"
     )
-    parser.add_argument(
-        "--size", metavar="SIZE", type=argument(parse_size), help="of a message (default: 64K; latency tests: 2 bytes)"
-    )
-    parser.add_argument("--iters", metavar="N", type=at_least(1), help="messages per queue pair (default: as perftest)")
+    parser.add_argument("--iters", metavar="N", type=at_least(1), help="messages per queue pair (default: perftest's)")
     parser.add_argument("--duration", metavar="S", type=float, help="run for a time instead")
-    parser.add_argument("--qps", metavar="N", type=at_least(1, most=MOST_QUEUE_PAIRS), default=1, help="queue pairs")
     parser.add_argument(
-        "--path-mtu", type=int, choices=PATH_MTUS, default=4096, help="the smaller one of both ends counts"
+        "--qps", metavar="N", type=at_least(1, most=MOST_QUEUE_PAIRS), default=1, help="queue pairs (default: 1)"
+    )
+    parser.add_argument(
+        "--path-mtu", metavar="N", type=int, choices=PATH_MTUS, default=4096, help="bytes; the smaller end counts"
     )
     parser.add_argument("--bidirectional", action="store_true", help="both ends send at once")
-    parser.add_argument(
-        "--port", metavar="N", type=at_least(1, most=65_535), default=DEFAULT_PORT,
-        help=f"TCP port of the exchange (default: {DEFAULT_PORT})",
-    )  # fmt: skip
-    parser.add_argument("--address", metavar="IP", type=argument(_ip), help="RDMA address of this host")
-    parser.add_argument("--peer-address", metavar="IP", type=argument(_ip), help="RDMA address of the peer")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_explain("peer_table", advanced=True)
+    addresses = parser.add_advanced_group("addresses")
+    addresses.add_argument(
+        "--port",
+        metavar="N",
+        type=at_least(1, most=65_535),
+        default=DEFAULT_PORT,
+        help=f"TCP port of the exchange (default: {DEFAULT_PORT})",
+    )
+    addresses.add_argument(
+        "--address", metavar="IP", type=argument(_ip), help="RDMA address of this host (default: of the TCP connection)"
+    )
+    addresses.add_argument(
+        "--peer-address", metavar="IP", type=argument(_ip), help="RDMA address of the peer (default: as before)"
+    )
     parser.set_defaults(handler=_run)
 
 

@@ -124,6 +124,10 @@ MISTAKES = {
     "audit notes.txt": "notes.txt",
     "watch http://localhost": "'http://localhost' is not a broker: write mqtt://",
     # Test bench, agents and help.
+    "peer": "required: connect|serve",
+    "peer serve": "required: --from",
+    "peer conect": "there is no 'conect'; did you mean 'connect'?",
+    "peer connect localhost --verb wirte": "there is no 'wirte'; did you mean 'write'?",
     "lab": "required: up|down|exec|status",
     "lab start two-hosts-switch": "there is no 'start'; did you mean 'status'?",
     "lab up nowhere.yaml": "nowhere.yaml",

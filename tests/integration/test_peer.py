@@ -1,0 +1,185 @@
+"""`charkha peer` as a user runs it: both ends are Charkha, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.peer.exchange import CYCLE_BYTES
+from tests.support.command import Command, Finished, charkha, started, wait_for
+
+NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+CLIENT, SERVER = f"{NET}.211", f"{NET}.212"
+HEARD_S = 4.0
+"""A second is promised; a busy machine may take longer."""
+
+
+@pytest.fixture
+def port() -> int:
+    """A TCP port that nobody uses."""
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def serving(cwd: Path, port: int, *options: object) -> Iterator[Command]:
+    """A server that listens."""
+    where = ("--from", "127.0.0.1", "--peer-address", CLIENT, "--address", SERVER, "--port", port)
+    with started("peer", "serve", *where, *options, cwd=cwd) as command:
+        wait_for(lambda: _listens(port), 20)
+        yield command
+
+
+def _listens(port: int) -> bool | None:
+    sockets = Path("/proc/net/tcp6").read_text() + Path("/proc/net/tcp").read_text()
+    return any(f":{port:04X} " in line and " 0A " in line for line in sockets.splitlines()) or None
+
+
+def connect(cwd: Path, port: int, *options: object) -> Finished:
+    """Run the client to its end."""
+    return charkha("peer", "connect", SERVER, "--address", CLIENT, "--port", port, *options, cwd=cwd)
+
+
+def both(cwd: Path, port: int, *options: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results of client and server."""
+    with serving(cwd, port, *options, "--json") as server:
+        client = connect(cwd, port, *options, "--json")
+        served = server.finish()
+    assert (client.code, served.code) == (0, 0), (client.stderr, served.stderr)
+    return json.loads(client.stdout), json.loads(served.stdout)
+
+
+@pytest.mark.parametrize("size", [1, 3000, 100_000])
+@pytest.mark.parametrize("verb", ["write", "send", "read"])
+def test_every_message_of_a_bandwidth_test_arrives_and_is_counted_at_both_ends(
+    tmp_path: Path, port: int, verb: str, size: int
+) -> None:
+    options = ("--verb", verb, "--size", size, "--iters", 60, "--qps", 3, "--path-mtu", 1024)
+    client, server = both(tmp_path, port, *options)
+    assert client["sent"]["messages"] == server["received"]["messages"] == 180
+    assert client["sent"]["payload_bytes"] == server["received"]["payload_bytes"] == 180 * size
+    assert server["sent"]["messages"] == client["received"]["messages"] == 0
+    assert client["test"]["path_mtu_bytes"] == 1024
+    if verb != "send":  # whose tool reports nothing
+        assert server["peer_report"]["messages"] == 180
+        assert server["peer_report"]["bytes_per_s"] == pytest.approx(client["sent"]["bytes_per_s"])
+    assert client["peer_report"] is None
+
+
+@pytest.mark.parametrize("verb", ["write", "send", "read"])
+def test_both_ends_send_at_once(tmp_path: Path, port: int, verb: str) -> None:
+    options = ("--verb", verb, "--size", "8K", "--iters", 50, "--qps", 2, "--bidirectional")
+    for result in both(tmp_path, port, *options):
+        assert result["sent"]["messages"] == result["received"]["messages"] == 100
+        assert result["peer_report"]["messages"] == 100
+
+
+@pytest.mark.parametrize("size", [2, CYCLE_BYTES + 1])
+@pytest.mark.parametrize("verb", ["write-lat", "send-lat"])
+def test_a_ping_pong_sends_as_much_as_it_receives(tmp_path: Path, port: int, verb: str, size: int) -> None:
+    for result in both(tmp_path, port, "--verb", verb, "--size", size, "--iters", 40, "--path-mtu", 1024):
+        assert result["sent"]["messages"] == result["received"]["messages"] == 40
+        latency = result["latency_ns"]
+        assert latency["samples"] in (39, 40)  # whoever begins waits for one answer more
+        assert 0 < latency["min"] <= latency["median"] <= latency["p99"] <= latency["max"]
+
+
+def test_the_latency_of_reads_is_measured_one_by_one(tmp_path: Path, port: int) -> None:
+    client, server = both(tmp_path, port, "--verb", "read-lat", "--iters", 40)
+    assert client["latency_ns"]["samples"] == server["received"]["messages"] == 40
+    assert server["latency_ns"] is None
+
+
+def test_a_test_can_run_for_a_time(tmp_path: Path, port: int) -> None:
+    client, server = both(tmp_path, port, "--verb", "write", "--size", "4K", "--duration", 0.3)
+    assert client["sent"]["messages"] == server["received"]["messages"] > 0
+    assert client["sent"]["duration_ns"] >= 300_000_000
+
+
+def test_people_see_a_table(tmp_path: Path, port: int) -> None:
+    with serving(tmp_path, port, "--iters", 10) as server:
+        client = connect(tmp_path, port, "--iters", 10)
+        served = server.finish()
+    assert f"ib_write_bw with {SERVER}" in client.stdout
+    assert "sent by this end" in client.stdout
+    assert "655,360" in client.stdout
+    assert "received by this end" in served.stdout
+    assert "sent by the peer" in served.stdout
+    assert f"{SERVER} must be running: ib_write_bw --size=65536 --mtu=4096 --iters=10" in client.stderr
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path, port: int) -> None:
+    finished = connect(tmp_path, port)
+    assert finished.code == 1
+    assert f"no perftest listens at {SERVER}, port {port}" in finished.stderr.splitlines()[-1]
+
+
+def test_nothing_is_sent_to_an_address_that_nobody_named(tmp_path: Path, port: int) -> None:
+    with serving(tmp_path, port) as server:
+        finished = charkha(
+            "peer", "connect", SERVER, "--address", CLIENT, "--peer-address", f"{NET}.213", "--port", port, cwd=tmp_path
+        )
+        assert finished.code == 2
+        assert f"the peer's queue pair is at {SERVER}, not at {NET}.213" in finished.stderr.splitlines()[-1]
+        assert server.finish().code == 1
+
+
+def test_hosts_that_were_not_named_are_not_served(tmp_path: Path, port: int) -> None:
+    with started("peer", "serve", "--from", "192.0.2.7", "--address", SERVER, "--port", port, cwd=tmp_path) as server:
+        wait_for(lambda: _listens(port), 20)
+        finished = connect(tmp_path, port)
+        assert finished.code == 1
+        assert "before it sent its version" in finished.stderr.splitlines()[-1]
+        server.process.send_signal(signal.SIGINT)
+        assert server.finish().code == 130
+
+
+@pytest.mark.parametrize("victim", ["client", "server"])
+def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: int, victim: str) -> None:
+    options = ("--verb", "write", "--duration", 600)
+    where = ("peer", "connect", SERVER, "--address", CLIENT, "--port", port)
+    with serving(tmp_path, port, *options) as server, started(*where, *options, cwd=tmp_path) as client:
+        wait_for(lambda: _receives_datagrams(CLIENT) and _receives_datagrams(SERVER), 20)
+        dead, survivor = (client, server) if victim == "client" else (server, client)
+        dead.process.kill()
+        began = time.monotonic()
+        finished = survivor.finish()
+        assert time.monotonic() - began < HEARD_S
+    assert finished.code == 1
+    assert "Traceback" not in finished.stderr
+
+
+def _receives_datagrams(host: str) -> bool | None:
+    packed = socket.inet_aton(host)[::-1].hex().upper()
+    return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--iters", 5, "--duration", 5), "--iters and --duration"),
+        (("--verb", "read-lat", "--qps", 2), "--qps 2"),
+        (("--verb", "send-lat", "--bidirectional"), "--bidirectional"),
+        (("--size", 0), "--size 0"),
+        (("--size", "3G"), "--size"),
+        (("--duration", 0), "--duration 0"),
+        (("--verb", "write-lat", "--iters", 1), "--iters 1"),
+        (("--address", "here"), "an IPv4 or IPv6 address is needed"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_any_connection(
+    tmp_path: Path, options: tuple[object, ...], says: str
+) -> None:
+    finished = charkha("peer", "connect", SERVER, *options, cwd=tmp_path)
+    assert finished.code == 2
+    assert says in finished.error
