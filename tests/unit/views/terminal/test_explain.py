@@ -17,6 +17,7 @@ TABLES = (
     "lab_picture",
     "plan_table",
     "probe_table",
+    "peer_table",
     "store_table",
     "summary_table",
     "sweep",
