@@ -1,0 +1,129 @@
+"""A virtual machine with Linux rdma_rxe and stock perftest, in network namespaces of its own.
+
+The script that builds and boots it lies beside the project where it is developed. Nothing is connected to the host's
+own network: namespace `…` has a bridge with the machine, namespace `…-gen` this end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE4, HERE6 = "10.99.0.9", "fd99::9"
+GUEST4, GUEST6 = "10.99.0.2", "fd99::2"
+GID_INDEX = {4: 1, 6: 2}
+"""Of the machine's RDMA device: the address of that IP version."""
+SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "rxe" / "rxe-vm.sh"
+
+
+class NoGuest(Exception):
+    """No such machine can run here; the message says why."""
+
+
+@dataclass(slots=True)
+class Guest:
+    """One machine and this end.
+
+    Attributes:
+        folder: where its image is built; reused if it is there.
+        namespace: of the bridge; `NAME-gen` is this end.
+    """
+
+    folder: Path
+    namespace: str = field(default_factory=lambda: f"rxe{os.getpid()}")
+
+    @property
+    def here(self) -> Sequence[str]:
+        """What stands before a command of this end."""
+        return ("ip", "netns", "exec", f"{self.namespace}-gen")
+
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        names = {"RXE_VM_DIR": str(self.folder), "RXE_NS": self.namespace, "RXE_GEN_NS": f"{self.namespace}-gen"}
+        return {**os.environ, **names}
+
+    def up(self) -> None:
+        """Build it if need be, and boot it.
+
+        Raises:
+            NoGuest: it cannot run here.
+        """
+        if os.geteuid():
+            raise NoGuest("needs root")
+        if not SCRIPT.exists():
+            raise NoGuest(
+                f"needs the script that boots it: {SCRIPT.parent.name}/{SCRIPT.name} is not beside the project"
+            )
+        if shutil.which("apt-get") is None and shutil.which("qemu-system-x86_64") is None:
+            raise NoGuest("needs qemu-system-x86_64, and there is no apt-get to install it")
+        done = self._script("up", "1", timeout_s=240)
+        if done.returncode:
+            raise NoGuest(f"does not come up: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        segment = ("ethtool", "-K", "gen0", "tx-udp-segmentation", "off")  # what tcpdump shows is what is on the wire
+        subprocess.run([*self.here, *segment], check=True, capture_output=True)
+
+    def down(self) -> None:
+        """Remove it and its namespaces."""
+        self._script("down", timeout_s=60)
+
+    def lose(self, percent: float) -> None:
+        """Drop that share of all RoCEv2 packets in either direction."""
+        self._script("loss", f"{percent:g}", timeout_s=20)
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """Start a command in the machine; its exit code is that of the process."""
+        return subprocess.Popen(
+            [str(SCRIPT), "exec", command],
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, command: str, *, timeout_s: float = 30) -> str:
+        """What a command in the machine prints; it must succeed."""
+        process = self.start(command)
+        output, _ = process.communicate(timeout=timeout_s)
+        assert not process.returncode, output
+        return output
+
+    def waits_at(self, port: int) -> bool:
+        """Whether somebody in the machine listens at a TCP port."""
+        return f":{port:04X} 00000000" in self.run("cat /proc/net/tcp /proc/net/tcp6")
+
+    @contextmanager
+    def capturing(self, interface: str, file: Path, *, namespace: str) -> Iterator[None]:
+        """Capture RoCEv2 packets of an interface."""
+        arguments = ("-i", interface, "-B", "65536", "-w", str(file), "udp", "port", "4791")
+        tcpdump = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, "tcpdump", "--immediate-mode", "-Z", "root", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert tcpdump.stderr is not None
+        try:
+            line = tcpdump.stderr.readline()
+            assert "listening on" in line, line
+            yield
+        finally:
+            tcpdump.send_signal(signal.SIGINT)
+            _, said = tcpdump.communicate(timeout=10)
+        assert "0 packets dropped by kernel" in said, said
+
+    def _script(self, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(SCRIPT), *words],
+            env=self._variables,
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=timeout_s,
+        )
