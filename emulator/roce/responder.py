@@ -111,7 +111,7 @@ class Responder:
     _results: dict[Psn, int] = field(default_factory=dict)  # what the last atomics returned, oldest first
     _early: dict[Psn, Arrival] = field(default_factory=dict)
     _last_early: Psn | None = None  # the newest packet that came too early since the last NAK
-    _nak: tuple[Psn, int] | None = None  # PSN and syndrome
+    _nak: tuple[Psn, int] | None = None  # PSN and syndrome; void once that PSN has arrived
     _ack_owed: bool = False
 
     def __post_init__(self) -> None:
@@ -160,6 +160,7 @@ class Responder:
         if self._nak is not None:
             reply = Reply(*self._nak, msn)
             self._nak = None
+            self.naks += 1
         elif self._ack_owed:
             reply = Reply(add(self.expected, -1), NO_CREDIT_LIMIT, msn)
         else:
@@ -215,7 +216,7 @@ class Responder:
         self.expected = Psn(self.expected + count & PSN_MASK)
         self._msn += count
         self.unacknowledged += count
-        self._ack_owed, self._last_early = True, None
+        self._ack_owed, self._last_early, self._nak = True, None, None
         if ack_request:
             self.ack_requested = True
         self.delivered.append(writes)
@@ -224,8 +225,7 @@ class Responder:
     def _advance(self, packets: int, ack_request: bool) -> None:
         self.expected = add(self.expected, packets)
         self.unacknowledged += packets
-        self._ack_owed = True
-        self._last_early = None
+        self._ack_owed, self._last_early, self._nak = True, None, None
         if ack_request:
             self.ack_requested = True
 
@@ -298,7 +298,6 @@ class Responder:
 
     def _refuse(self, syndrome: int) -> None:
         self._nak = self.expected, syndrome
-        self.naks += 1
 
     def _break(self, syndrome: Syndrome) -> None:
         """Refuse for good: the connection is in error. Responses that are owed still precede the NAK."""
@@ -393,7 +392,7 @@ class Responder:
         else:
             total = packets_of(arrival.length, self._path_mtu)
             self._msn += 1
-            self.expected = add(self.expected, total)
+            self.expected, self._nak = add(self.expected, total), None
             self._reads.append(_Read(arrival, total, self._msn))
             self.reads += 1
             self.read_bytes += arrival.length
@@ -411,7 +410,7 @@ class Responder:
         else:
             original = region.compare_swap(arrival.address, arrival.compare, arrival.swap_or_add)
         self._msn += 1
-        self.expected = add(self.expected, 1)
+        self.expected, self._nak = add(self.expected, 1), None
         self._reads.append(_Read(arrival, 1, self._msn, original=original))
         self._results.pop(arrival.psn, None)  # of a time before PSNs began again at 0
         self._results[arrival.psn] = original

@@ -6,6 +6,7 @@ own network: namespace `…` has a bridge with the machine, namespace `…-gen` 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -22,8 +23,16 @@ GID_INDEX = {4: 1, 6: 2}
 SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "rxe" / "rxe-vm.sh"
 
 
+SNAP_BYTES = 9216
+"""Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
+
+
 class NoGuest(Exception):
     """No such machine can run here; the message says why."""
+
+
+class CaptureIncomplete(Exception):
+    """tcpdump was too slow: packets are missing."""
 
 
 @dataclass(slots=True)
@@ -94,14 +103,36 @@ class Guest:
         assert not process.returncode, output
         return output
 
-    def waits_at(self, port: int) -> bool:
-        """Whether somebody in the machine listens at a TCP port."""
-        return f":{port:04X} 00000000" in self.run("cat /proc/net/tcp /proc/net/tcp6")
+    def put(self, file: Path) -> None:
+        """Copy a program to /root."""
+        done = self._script("put", str(file), file.name, timeout_s=30)
+        assert not done.returncode, done.stderr
+
+    def await_listener(self, port: int) -> None:
+        """Wait until somebody in the machine listens at a TCP port."""
+        look = f"cat /proc/net/tcp /proc/net/tcp6 | grep -q ':{port:04X} 0000'"
+        self.run(f"for i in $(seq 300); do {look} && exit 0; sleep 0.05; done; exit 1")
+
+    def counters(self) -> dict[str, int]:
+        """The counters of its RDMA device since it booted: see `rdma statistic`."""
+        words = self.run("rdma statistic show link rxe0/1").split()[2:]
+        return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+
+    def port_drops(self) -> int:
+        """Packets to it that its port has dropped as its receive ring was full."""
+        command = ["ip", "-n", self.namespace, "-s", "-j", "link", "show", "tap1"]
+        shown = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return int(shown[0]["stats64"]["tx"]["dropped"])
 
     @contextmanager
     def capturing(self, interface: str, file: Path, *, namespace: str) -> Iterator[None]:
-        """Capture RoCEv2 packets of an interface."""
-        arguments = ("-i", interface, "-B", "65536", "-w", str(file), "udp", "port", "4791")
+        """Capture RoCEv2 packets of an interface.
+
+        Raises:
+            CaptureIncomplete: at the end.
+        """
+        buffer = ("-s", str(SNAP_BYTES), "-B", "131072")
+        arguments = ("-i", interface, *buffer, "-w", str(file), "udp", "port", "4791")
         tcpdump = subprocess.Popen(
             ["ip", "netns", "exec", namespace, "tcpdump", "--immediate-mode", "-Z", "root", *arguments],
             stderr=subprocess.PIPE,
@@ -115,7 +146,8 @@ class Guest:
         finally:
             tcpdump.send_signal(signal.SIGINT)
             _, said = tcpdump.communicate(timeout=10)
-        assert "0 packets dropped by kernel" in said, said
+        if "\n0 packets dropped by kernel" not in said:
+            raise CaptureIncomplete(" ".join(said.split()))
 
     def _script(self, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from emulator.roce.foreign_receiver import ForeignReceiver
-from emulator.roce.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth
+from emulator.roce.headers import Aeth, Bth, Deth, Extension, ImmDt, Reth, Syndrome
 from emulator.roce.icrc import UdpPath, icrc
 from emulator.roce.memory import Memory, MemoryRegion
-from emulator.roce.messages import ConnectionSettings, Message, Verb
+from emulator.roce.messages import ConnectionSettings, Message, Reply, Verb
 from emulator.roce.opcodes import Opcode, Operation
 from emulator.roce.packet import CNP_PAYLOAD, Packet, pack_icrc, pack_packet, pad_bytes
 from emulator.roce.psn import Psn
@@ -91,6 +91,7 @@ def test_a_duplicate_and_a_packet_after_a_gap_do_not_reach_the_sink() -> None:
     end.receive(send, send)
     end.receive(end.packet(Opcode.RC_SEND_ONLY, psn=PSN + 5, payload=b"efgh"))
     assert [one.payload for one in end.taken] == [b"abcd"]
+    assert end.pair.responder.take_reply() == Reply(PSN + 1, Syndrome.SEQUENCE_ERROR, 1)
     assert (end.pair.responder.duplicates, end.pair.responder.naks) == (1, 1)
 
 

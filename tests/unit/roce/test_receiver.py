@@ -191,6 +191,7 @@ def test_early_packets_are_refused_together_and_draw_one_nak() -> None:
     for seed in (None, 3):
         end = End(seed=seed)
         end.receive(end.run(PSN + 4))
+        assert (end.responder.take_reply() is not None, end.responder.take_reply()) == (True, None)
         assert (end.responder.early_packets, end.responder.naks, end.taken()) == (COUNT, 1, 0)
         assert not end.pair.drops
 

@@ -182,6 +182,7 @@ def test_packets_are_taken_early_up_to_the_window_and_no_further() -> None:
     responder.receive(middle(4))
     assert (responder.naks, responder.early_packets) == (0, 1)
     responder.receive(middle(5))
+    assert responder.take_reply() == Reply(Psn(1), Syndrome.SEQUENCE_ERROR, 0)
     assert (responder.naks, responder.early_packets) == (1, 2)
 
 
@@ -287,6 +288,20 @@ def test_responses_owed_before_a_bad_request_leave_before_its_nak() -> None:
     read, atomic, nak = replies(responder)
     assert (isinstance(read, ResponseRun), isinstance(atomic, AtomicResponse)) == (True, True)
     assert nak == Reply(Psn(3), Syndrome.REMOTE_ACCESS, 2)
+
+
+def test_a_nak_that_waits_behind_responses_is_void_once_what_was_missing_has_arrived() -> None:
+    responder = with_region()
+    responder.receive(Arrival(READ, Psn(0), address=BASE, rkey=RKEY, length=300))
+    responder.receive(Arrival(READ, Psn(4), address=BASE, rkey=RKEY, length=300))  # the one before was lost
+    for psn in (2, 4):
+        responder.receive(Arrival(READ, Psn(psn), address=BASE, rkey=RKEY, length=300))
+    assert [owed.psn for owed in replies(responder)] == [0, 2, 4], (
+        "responses, and no NAK of a PSN that they acknowledge"
+    )
+    assert responder.naks == 0
+    responder.receive(Arrival(WRITE_ONLY, Psn(8), 1, 8, address=BASE, rkey=RKEY, length=8))
+    assert replies(responder) == [Reply(Psn(6), Syndrome.SEQUENCE_ERROR, 3)], "the next gap is NAKed"
 
 
 def test_an_atomic_is_applied_once_and_a_request_that_comes_again_gets_the_same_result() -> None:
