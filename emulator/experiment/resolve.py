@@ -27,6 +27,7 @@ from emulator.planner.network.header_overhead import (
 from emulator.roce.options import RoceOptions, spelled
 from emulator.topology.model import Topology
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TransportFacts, transport_named
+from emulator.transports.verbs_options import VerbsOptions
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 T = TypeVar("T")
@@ -118,10 +119,11 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     mtu = experiment.network.mtu or topology.link_mtu
     if experiment.network.mtu is not None:
         of_topology.pop("path_mtu", None)  # chosen for the MTU of the links
-    roce: RoceOptions | None = None
+    chosen: RoceOptions | VerbsOptions | None = None
     options: dict[str, str] = {}
     if facts.options is not None:
-        roce, options = _roce(record, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab)
+        chosen, options = _options(record, facts, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab)
+    roce = chosen if isinstance(chosen, RoceOptions) else None
     return Resolved(
         transport=facts,
         message_bytes=message_bytes,
@@ -149,11 +151,11 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             facts.name,
             mtu=mtu or DEFAULT_MTU,
             message_bytes=message_bytes,
-            path_mtu=None if roce is None else roce.path_mtu,
+            path_mtu=None if chosen is None else chosen.path_mtu,
             ipv6=topology.is_ipv6,
         ),
-        full_frame_bytes=roce_packet_bytes(roce.path_mtu, ipv6=topology.is_ipv6)
-        if roce is not None and "path_mtu" in options
+        full_frame_bytes=roce_packet_bytes(chosen.path_mtu, ipv6=topology.is_ipv6)
+        if chosen is not None and "path_mtu" in options
         else (mtu or DEFAULT_MTU) + ETHERNET_BYTES,
         settings=record.settings,
     )
@@ -197,22 +199,27 @@ class _Record:
         self.settings.append(Setting(name, plain, unit, source, reason))
 
 
-def _roce(
+def _options(
     record: _Record,
+    facts: TransportFacts,
     requested: Mapping[str, Plain],
     of_topology: Mapping[str, str],
     topology: Topology,
     *,
     mtu: int | None,
     in_lab: bool,
-) -> tuple[RoceOptions, dict[str, str]]:
-    """The options of the RoCE transport, and as text those that differ from its defaults."""
+) -> tuple[RoceOptions | VerbsOptions, dict[str, str]]:
+    """The options of a transport, and as text those that differ from its defaults."""
+    assert facts.options is not None
     rates = [topology.rate_bps(rank) for rank in range(topology.ranks)]
     texts: dict[str, str] = {}
     sources: dict[str, tuple[Source, str]] = {}
-    derived = _derived(topology, rates, mtu=mtu, in_lab=in_lab)
-    of_spec = {_field_of(name): str(value) for name, value in requested.items()}
-    for field in fields(RoceOptions):
+    derived = _largest_path_mtu(topology, mtu)
+    if facts.is_paced:
+        derived |= _derived_from_rates(rates, in_lab=in_lab)
+    known = _known_fields(facts)
+    of_spec = {known[spelled(name)]: str(value) for name, value in requested.items()}
+    for field in fields(facts.options):
         for source, values in ((Source.ASKED, of_spec), (Source.TOPOLOGY, of_topology)):
             if field.name in values:
                 texts[field.name], sources[field.name] = values[field.name], (source, "")
@@ -221,27 +228,29 @@ def _roce(
             if field.name in derived:
                 texts[field.name], reason = derived[field.name]
                 sources[field.name] = Source.DERIVED, reason
-    options = RoceOptions.parse(texts)
+    options = facts.options.parse(texts)
     for name, (value, unit) in options.described(set(rates)).items():
         source, reason = sources.get(name, (Source.DEFAULT, ""))
         if name == "timeout_ns" or name.startswith("dcqcn."):
             source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
-        record.note(f"roce.{name}", value, unit, source, reason)
+        record.note(f"{facts.name}.{name}", value, unit, source, reason)
     return options, {name: str(getattr(options, name)) for name in texts}
 
 
-def _derived(
-    topology: Topology, rates: Sequence[int | None], *, mtu: int | None, in_lab: bool
-) -> dict[str, tuple[str, str]]:
-    """Option → (value, reason), for options that follow from the topology unless they are set."""
-    found: dict[str, tuple[str, str]] = {}
-    if mtu is not None:
-        largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
-        found["path_mtu"] = str(largest), f"largest that fits links of MTU {mtu}"
+def _largest_path_mtu(topology: Topology, mtu: int | None) -> dict[str, tuple[str, str]]:
+    """Option → (value, reason): the path MTU, if the MTU of the links is known."""
+    if mtu is None:
+        return {}
+    largest = min(roce_path_mtu(mtu, ipv6=topology.is_ipv6), RoceOptions().path_mtu)
+    return {"path_mtu": (str(largest), f"largest that fits links of MTU {mtu}")}
+
+
+def _derived_from_rates(rates: Sequence[int | None], *, in_lab: bool) -> dict[str, tuple[str, str]]:
+    """Option → (value, reason), for options that follow from the rates of ports unless they are set."""
     known = [rate for rate in rates if rate is not None]
     if len(known) < len(rates) or not known:
-        return found | _slow_window(known)
-    found["congestion"] = "dcqcn", "the port of every rank has a rate"
+        return _slow_window(known)
+    found = {"congestion": ("dcqcn", "the port of every rank has a rate")}
     if in_lab and (burst := call_bytes(min(known))) is not None:
         found["call_bytes"] = str(burst), "largest burst of a lab host"
     return found | _slow_window(known)
@@ -282,11 +291,6 @@ def _topology_options(topology: Topology, facts: TransportFacts) -> dict[str, st
 def _known_fields(facts: TransportFacts) -> dict[str, str]:
     """An option as the command line spells it → its field: `rate-cap` and `rate_cap_bps` are the same."""
     return {} if facts.options is None else {spelled(field.name): field.name for field in fields(facts.options)}
-
-
-def _field_of(name: str) -> str:
-    known = {spelled(field.name): field.name for field in fields(RoceOptions)}
-    return known.get(spelled(name), name)
 
 
 def _check_options(requested: Mapping[str, Plain], facts: TransportFacts) -> None:

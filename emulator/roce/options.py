@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 from emulator.errors import PlanError
 from emulator.roce.congestion import CongestionControl, FixedRate
@@ -60,9 +60,9 @@ class OptionFacts:
             return f"a rate with its unit is needed, as 10Gbit{', or off' if self.words else ''}"
         return "a size is needed, as 512K" if self.unit == "bytes" and not self.choices else "a whole number is needed"
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, defaults: object) -> str:
         """Summary and default, for the help of the field of that name."""
-        return f"{self.summary} (default: {self.unset or getattr(RoceOptions(), name)})"
+        return f"{self.summary} (default: {self.unset or getattr(defaults, name)})"
 
 
 def _choice(default: str | int, choices: Iterable[str | int], summary: str, **more: Any) -> Any:
@@ -209,14 +209,27 @@ def spelled(name: str) -> str:
     return name.removesuffix("_bps").replace("_", "-")
 
 
-def check_option(field: str, text: str) -> str:
+class Parsed(Protocol):
+    """Options that can be read from text."""
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> object:
+        """Options from text; PlanError if there is no such option, or it cannot have the value."""
+        ...
+
+
+def check_option(field: str, text: str, *, kind: type[Parsed] = RoceOptions) -> str:
     """The text of an option, if its value is valid.
 
+    Args:
+        field, text: the option and its value.
+        kind: whose option it is.
+
     Raises:
-        ValueError: it is not; the message does not repeat the name of the option.
+        ValueError: the value is not valid; the message does not repeat the name of the option.
     """
     try:
-        RoceOptions.parse({field: text})
+        kind.parse({field: text})
     except PlanError as error:
         raise ValueError(str(error).partition(" ")[2]) from error
     return text

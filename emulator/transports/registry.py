@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from emulator.errors import PlanError
 from emulator.roce.constants import DEFAULT_MESSAGE_BYTES
 from emulator.roce.options import RoceOptions
+from emulator.transports.verbs_options import VerbsOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class TransportFacts:
         title: name in reports.
         message_bytes: default maximum payload of a message.
         options: type of its options; None: message_bytes is its only one.
+        is_rocev2: its packets are those of RoCEv2, whoever makes them.
         is_paced: it enforces a rate cap per port, and needs to know which ranks share a port.
         is_routed_by_flow: the UDP source ports of its flows are known in advance, so a plan can follow ECMP.
     """
@@ -29,7 +31,8 @@ class TransportFacts:
     name: str
     title: str
     message_bytes: int
-    options: type[RoceOptions] | None = None
+    options: type[RoceOptions] | type[VerbsOptions] | None = None
+    is_rocev2: bool = False
     is_paced: bool = False
     is_routed_by_flow: bool = False
 
@@ -39,12 +42,16 @@ ROCE = TransportFacts(
     "RoCEv2 over UDP",
     message_bytes=DEFAULT_MESSAGE_BYTES,
     options=RoceOptions,
+    is_rocev2=True,
     is_paced=True,
     is_routed_by_flow=True,
 )
 ZMQ = TransportFacts("zmq", "ZeroMQ over TCP", message_bytes=1 << 20)
+VERBS = TransportFacts(
+    "verbs", "RoCEv2 of RDMA devices", message_bytes=DEFAULT_MESSAGE_BYTES, options=VerbsOptions, is_rocev2=True
+)
 
-REGISTRY: Mapping[str, TransportFacts] = {one.name: one for one in (ROCE, ZMQ)}
+REGISTRY: Mapping[str, TransportFacts] = {one.name: one for one in (ROCE, ZMQ, VERBS)}
 """By name; the first is the default."""
 TRANSPORTS = tuple(REGISTRY)
 DEFAULT_TRANSPORT = TRANSPORTS[0]

@@ -6,6 +6,7 @@ own network: namespace `…` has a bridge with the machine, namespace `…-gen` 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ GID_INDEX = {4: 1, 6: 2}
 SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "rxe" / "rxe-vm.sh"
 
 
+BOOT_FILES = ("vmlinux", "initrd.cpio")
 SNAP_BYTES = 9216
 """Bytes captured of a packet: all of it. tcpdump's buffer holds packets of this size, and its default is 256 KiB."""
 
@@ -40,12 +42,21 @@ class Guest:
     """One machine and this end.
 
     Attributes:
-        folder: where its image is built; reused if it is there.
+        image: folder where the image is built; reused if it is there.
         namespace: of the bridge; `NAME-gen` is this end.
+        machines: how many; the methods name one by its number from 1 on.
+        memory_mib: of each.
     """
 
-    folder: Path
+    image: Path
     namespace: str = field(default_factory=lambda: f"rxe{os.getpid()}")
+    machines: int = 1
+    memory_mib: int = 384
+
+    @property
+    def folder(self) -> Path:
+        """What belongs to these machines alone."""
+        return self.image / self.namespace
 
     @property
     def here(self) -> Sequence[str]:
@@ -55,6 +66,7 @@ class Guest:
     @property
     def _variables(self) -> Mapping[str, str]:
         names = {"RXE_VM_DIR": str(self.folder), "RXE_NS": self.namespace, "RXE_GEN_NS": f"{self.namespace}-gen"}
+        names["RXE_MEM"] = str(self.memory_mib)
         return {**os.environ, **names}
 
     def up(self) -> None:
@@ -71,47 +83,67 @@ class Guest:
             )
         if shutil.which("apt-get") is None and shutil.which("qemu-system-x86_64") is None:
             raise NoGuest("needs qemu-system-x86_64, and there is no apt-get to install it")
-        done = self._script("up", "1", timeout_s=240)
+        self._make_image()
+        done = self._script("up", str(self.machines), timeout_s=240)
         if done.returncode:
             raise NoGuest(f"does not come up: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
         segment = ("ethtool", "-K", "gen0", "tx-udp-segmentation", "off")  # what tcpdump shows is what is on the wire
         subprocess.run([*self.here, *segment], check=True, capture_output=True)
 
+    def _make_image(self) -> None:
+        """Link the files that it boots from; the first one to come builds them, others wait."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.image / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not all((self.image / name).exists() for name in BOOT_FILES):
+                done = self._script("build", timeout_s=240, folder=self.image)
+                if done.returncode:
+                    raise NoGuest(f"cannot be built: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        for name in BOOT_FILES:
+            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).hardlink_to(self.image / name)
+
     def down(self) -> None:
         """Remove it and its namespaces."""
         self._script("down", timeout_s=60)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def lose(self, percent: float) -> None:
         """Drop that share of all RoCEv2 packets in either direction."""
         self._script("loss", f"{percent:g}", timeout_s=20)
 
-    def start(self, command: str) -> subprocess.Popen[str]:
-        """Start a command in the machine; its exit code is that of the process."""
+    def start(self, command: str, *, machine: int = 1) -> subprocess.Popen[str]:
+        """Start a command in a machine; its exit code is that of the process."""
         return subprocess.Popen(
-            [str(SCRIPT), "exec", command],
+            [str(SCRIPT), "exec", "-v", str(machine), command],
             env=self._variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
 
-    def run(self, command: str, *, timeout_s: float = 30) -> str:
-        """What a command in the machine prints; it must succeed."""
-        process = self.start(command)
+    def run(self, command: str, *, timeout_s: float = 30, machine: int = 1) -> str:
+        """What a command in a machine prints; it must succeed."""
+        process = self.start(command, machine=machine)
         output, _ = process.communicate(timeout=timeout_s)
         assert not process.returncode, output
         return output
 
-    def put(self, file: Path) -> None:
-        """Copy a program to /root."""
-        done = self._script("put", str(file), file.name, timeout_s=30)
+    def kill(self, *, machine: int = 1) -> None:
+        """Take a machine away, as a power failure does."""
+        os.kill(int((self.folder / "run" / f"vm{machine}.pid").read_text()), signal.SIGKILL)
+
+    def put(self, file: Path, *, machine: int = 1) -> None:
+        """Copy a file to /root; it may be executed."""
+        done = self._script("put", "-v", str(machine), str(file), file.name, timeout_s=60)
         assert not done.returncode, done.stderr
 
-    def await_listener(self, port: int) -> None:
-        """Wait until somebody in the machine listens at a TCP port."""
+    def await_listener(self, port: int, *, machine: int = 1) -> None:
+        """Wait until somebody in a machine listens at a TCP port."""
         look = f"cat /proc/net/tcp /proc/net/tcp6 | grep -q ':{port:04X} 0000'"
-        self.run(f"for i in $(seq 300); do {look} && exit 0; sleep 0.05; done; exit 1")
+        self.run(f"for i in $(seq 300); do {look} && exit 0; sleep 0.05; done; exit 1", machine=machine)
 
     def counters(self) -> dict[str, int]:
         """The counters of its RDMA device since it booted: see `rdma statistic`."""
@@ -149,10 +181,10 @@ class Guest:
         if "\n0 packets dropped by kernel" not in said:
             raise CaptureIncomplete(" ".join(said.split()))
 
-    def _script(self, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    def _script(self, *words: str, timeout_s: float, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(SCRIPT), *words],
-            env=self._variables,
+            env={**self._variables, "RXE_VM_DIR": str(folder or self.folder)},
             check=False,
             capture_output=True,
             stdin=subprocess.DEVNULL,

@@ -8,9 +8,10 @@ from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
 from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes, parse_names, parse_ratio
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
-from emulator.roce.options import check_option, spelled
+from emulator.roce.options import RoceOptions, check_option, spelled
 from emulator.trace.collective_names import parse_class_name
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
+from emulator.transports.verbs_options import VERBS_OPTIONS, VerbsOptions
 from emulator.units import format_size, parse_number, parse_size
 
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.02, 3600.0
@@ -241,12 +242,26 @@ _ROCE = OptionGroup(
         Option(
             f"--{spelled(field)}",
             f"network.transport.options.{field}",
-            one.text(field),
+            one.text(field, RoceOptions()),
             metavar=one.metavar or None,
             choices=one.choices,
             read=str if one.choices else partial(check_option, field),
         )
         for field, one in ROCE_OPTIONS.items()
+    ),
+)
+_VERBS = OptionGroup(
+    "verbs transport",
+    tuple(
+        Option(
+            f"--{spelled(field)}",
+            f"network.transport.options.{field}",
+            one.text(field, VerbsOptions()),
+            metavar=one.metavar,
+            read=partial(check_option, field, kind=VerbsOptions),
+        )
+        for field, one in VERBS_OPTIONS.items()
+        if field not in ROCE_OPTIONS
     ),
 )
 _OBSERVE = OptionGroup(
@@ -318,4 +333,4 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
         Option("--seed", "seed", "random seed (default: 0)", metavar="N", read=whole(0, most=LARGEST_SEED)),
         Option("--lab", "network.lab", "lab to play in, if several belong to the topology", metavar="ID"),
     )
-    return [OptionGroup("play", play), CONNECTION, _DUT, _CAMPAIGN, _ROCE, _OBSERVE]
+    return [OptionGroup("play", play), CONNECTION, _DUT, _CAMPAIGN, _ROCE, _VERBS, _OBSERVE]

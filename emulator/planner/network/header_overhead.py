@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from emulator.errors import PlanError
 from emulator.roce.constants import BTH_BYTES, DEFAULT_MESSAGE_BYTES, ICRC_BYTES, PATH_MTUS, RETH_BYTES
-from emulator.transports.registry import ROCE, transport_named
+from emulator.transports.registry import transport_named
 
 ETHERNET_BYTES = 14 + 4 + 8 + 12
 """Header, frame check sequence, preamble with start delimiter, and inter-frame gap. Source: IEEE 802.3."""
@@ -96,6 +96,6 @@ def transport_overhead(
     Raises:
         PlanError: there is no such transport, or the MTU leaves no room for payload.
     """
-    if transport_named(name) is ROCE:
+    if transport_named(name).is_rocev2:
         return roce_overhead(mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=ipv6)
     return tcp_overhead(mtu, ipv6=ipv6)

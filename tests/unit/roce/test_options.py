@@ -81,5 +81,9 @@ def test_every_choice_can_be_set_and_the_default_is_one_of_them(field: str) -> N
 
 
 def test_the_help_gives_the_default_of_the_field_or_in_words() -> None:
-    assert OPTIONS["qps"].text("qps") == "queue pairs per rank pair (default: 1)"
-    assert OPTIONS["rate_cap_bps"].text("rate_cap_bps").endswith("(default: the port's rate, if the topology gives it)")
+    assert OPTIONS["qps"].text("qps", RoceOptions()) == "queue pairs per rank pair (default: 1)"
+    assert (
+        OPTIONS["rate_cap_bps"]
+        .text("rate_cap_bps", RoceOptions())
+        .endswith("(default: the port's rate, if the topology gives it)")
+    )

@@ -20,10 +20,11 @@ def test_every_transport_is_described_and_implemented(name: str) -> None:
     assert find_spec(f"agents.transports.{name}.transport") is not None
 
 
-def test_only_roce_has_options() -> None:
-    assert [facts.name for facts in REGISTRY.values() if facts.options is not None] == ["roce"]
+def test_options_and_packets_of_transports() -> None:
+    assert [facts.name for facts in REGISTRY.values() if facts.options is not None] == ["roce", "verbs"]
+    assert [facts.name for facts in REGISTRY.values() if facts.is_rocev2] == ["roce", "verbs"]
 
 
 def test_an_unknown_transport_is_refused_with_those_there_are() -> None:
-    with pytest.raises(PlanError, match="there is no transport 'tcp'; choose from roce, zmq"):
+    with pytest.raises(PlanError, match="there is no transport 'tcp'; choose from roce, zmq, verbs"):
         transport_named("tcp")
