@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.transports.verbs.dialect import MOST_IN_FLIGHT
 from agents.transports.verbs.nic import QpRecord, Ring
-from agents.transports.verbs.sysfs import Gid, find_gid, gid_of, hardware_counters
+from agents.transports.verbs.sysfs import Gid, gid_of, hardware_counters
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
 from emulator.roce.constants import PATH_MTUS
@@ -150,18 +150,19 @@ class RdmaNic:
     """An RDMA device with the address of a rank.
 
     Args:
-        host: numeric IP address, which a GID of the device has.
+        host: numeric IP address.
+        gid: where the device has it.
         options: of the transport.
         ring: what every peer gets.
 
     Raises:
-        HostError: pyverbs is not installed, no device has the address, or the device does not do what is needed.
+        HostError: pyverbs is not installed, or the device does not do what is needed.
     """
 
-    def __init__(self, host: str, options: VerbsOptions, ring: Ring) -> None:
+    def __init__(self, host: str, gid: Gid, options: VerbsOptions, ring: Ring) -> None:
         self.verbs = load_pyverbs()
         self.options, self.ring, self.path_mtu = options, ring, options.path_mtu
-        self.gid: Gid = find_gid(host, device=options.device_name, index=options.gid_index_or_none)
+        self.host, self.gid = host, gid
         self._loop = asyncio.get_running_loop()
         self._queue_pairs: dict[int, RdmaQp] = {}
         self._is_closed = False

@@ -52,6 +52,11 @@ def gids(root: Path = DEVICES) -> Iterator[Gid]:
                 yield Gid(table.parent.parent.parent.name, int(table.parent.name), int(entry.name), value)
 
 
+def has_devices(root: Path = DEVICES) -> bool:
+    """Whether this host has any RDMA device."""
+    return root.is_dir() and any(root.iterdir())
+
+
 def find_gid(host: str, *, device: str, index: int | None, root: Path = DEVICES) -> Gid:
     """The GID of an address.
 

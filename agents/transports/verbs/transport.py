@@ -6,6 +6,7 @@ Both ends of a rank pair agree over TCP on a queue pair; then payload crosses as
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from hashlib import blake2b
 
@@ -13,11 +14,15 @@ from agents.transports.base import Port, Silence, Transport
 from agents.transports.verbs.endpoint import VerbsEndpoint
 from agents.transports.verbs.nic import Nic, Ring
 from agents.transports.verbs.software import SoftwareRdmaNic
+from agents.transports.verbs.sysfs import Gid, find_gid, has_devices
 from emulator.control.parameter import Parameter
-from emulator.errors import LocalProtocolError
+from emulator.errors import HostError, LocalProtocolError
 from emulator.roce.options import RoceOptions
 from emulator.transports.registry import VERBS
 from emulator.transports.verbs_options import VerbsOptions
+
+GID_S = 1.0
+"""The kernel fills GID tables in the background."""
 
 
 class VerbsTransport(Transport):
@@ -71,7 +76,7 @@ class VerbsTransport(Transport):
         """
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
-        nic = self._make_nic(host)
+        nic = await self._make_nic(host)
         endpoint = VerbsEndpoint(rank, host, nic, run=self._run)
         try:
             await endpoint.listen()
@@ -81,17 +86,28 @@ class VerbsTransport(Transport):
         self._endpoints[rank] = endpoint
         return endpoint
 
-    def _make_nic(self, host: str) -> Nic:
+    async def _make_nic(self, host: str) -> Nic:
         options = self.options
         ring = Ring(options.ring_slots, self.message_bytes)
         if not options.is_software(host):
             from agents.transports.verbs.rdma import RdmaNic
 
-            return RdmaNic(host, options, ring)
+            return RdmaNic(host, await self._gid(host), options, ring)
         roce = RoceOptions(
             path_mtu=options.path_mtu, qp_timeout=options.qp_timeout, retry_count=options.retry_count, dscp=options.dscp
         )
         return SoftwareRdmaNic(host, roce, ring)
+
+    async def _gid(self, host: str) -> Gid:
+        """The GID of an address; one that an agent has just added takes a moment to enter the table."""
+        end = time.monotonic() + GID_S
+        while True:
+            try:
+                return find_gid(host, device=self.options.device_name, index=self.options.gid_index_or_none)
+            except HostError:
+                if not has_devices() or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(GID_S / 20)
 
 
 def make(

@@ -139,7 +139,7 @@ NETWORK = (
     Option(
         "--transport",
         "network.transport.name",
-        f"{' or '.join(TRANSPORTS)} (default: the topology's, else {DEFAULT_TRANSPORT})",
+        f"{', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]} (default: the topology's, else {DEFAULT_TRANSPORT})",
         metavar="NAME",
         choices=TRANSPORTS,
         is_common=True,
