@@ -24,7 +24,7 @@ from emulator.topology.network import Network
 from emulator.topology.rank_places import assign_addresses, place_ranks
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
-from emulator.transports.registry import TRANSPORTS
+from emulator.transports.registry import LISTED, TRANSPORTS
 
 
 def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ()) -> Topology:
@@ -105,7 +105,7 @@ def _decode(document: Document) -> TopologyFile:
     if (file.hosts is None) == (file.fabric is None):
         raise document.error("needs either hosts or a fabric")
     if file.transport and file.transport.get("name") not in TRANSPORTS:
-        raise document.error(f"write the name of a transport: {' or '.join(TRANSPORTS)}", ("transport", "name"))
+        raise document.error(f"write the name of a transport: {LISTED}", ("transport", "name"))
     return file
 
 

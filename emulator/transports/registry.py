@@ -25,6 +25,7 @@ class TransportFacts:
         options: type of its options; None: message_bytes is its only one.
         is_rocev2: its packets are those of RoCEv2, whoever makes them.
         is_paced: it enforces a rate cap per port, and needs to know which ranks share a port.
+        needs_device: it does not run on every host, so a host is not calibrated for it.
         is_routed_by_flow: the UDP source ports of its flows are known in advance, so a plan can follow ECMP.
     """
 
@@ -35,6 +36,7 @@ class TransportFacts:
     is_rocev2: bool = False
     is_paced: bool = False
     is_routed_by_flow: bool = False
+    needs_device: bool = False
 
 
 ROCE = TransportFacts(
@@ -48,12 +50,20 @@ ROCE = TransportFacts(
 )
 ZMQ = TransportFacts("zmq", "ZeroMQ over TCP", message_bytes=1 << 20)
 VERBS = TransportFacts(
-    "verbs", "RoCEv2 of RDMA devices", message_bytes=DEFAULT_MESSAGE_BYTES, options=VerbsOptions, is_rocev2=True
+    "verbs",
+    "RoCEv2 of RDMA devices",
+    message_bytes=DEFAULT_MESSAGE_BYTES,
+    options=VerbsOptions,
+    is_rocev2=True,
+    needs_device=True,
 )
 
 REGISTRY: Mapping[str, TransportFacts] = {one.name: one for one in (ROCE, ZMQ, VERBS)}
 """By name; the first is the default."""
 TRANSPORTS = tuple(REGISTRY)
+LISTED = f"{', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}"
+EVERYWHERE = tuple(one.name for one in REGISTRY.values() if not one.needs_device)
+"""Transports that run on every host."""
 DEFAULT_TRANSPORT = TRANSPORTS[0]
 
 

@@ -15,7 +15,7 @@ from emulator.experiment.parts import merge
 from emulator.experiment.testbed import topology_without_host
 from emulator.run_folder.places import check_file
 from emulator.statistics.calibration import FORMAT, default_path, to_json, write_calibration
-from emulator.transports.registry import TRANSPORTS
+from emulator.transports.registry import EVERYWHERE
 from emulator.views.terminal.calibration_table import render
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLE,
     )
     add_options(parser, GROUPS)
-    parser.add_argument("--transport", choices=TRANSPORTS, action="append", help="repeatable (default: all)")
+    parser.add_argument("--transport", choices=EVERYWHERE, action="append", help="repeatable (default: all)")
     parser.add_argument(
         "--ranks", metavar="N", type=at_least(2, most=1024), help="default: one per host, or two per core"
     )
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         check_file(args.calibration, "--calibration", mark=FORMAT, makes_folder=True)
     made = calibrate(
         topology,
-        transports=args.transport or TRANSPORTS,
+        transports=args.transport or EVERYWHERE,
         ranks=args.ranks,
         agents=None if experiment.agents.listen is None else experiment.agents,
     )

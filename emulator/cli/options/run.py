@@ -10,7 +10,7 @@ from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_me
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, check_option, spelled
 from emulator.trace.collective_names import parse_class_name
-from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TRANSPORTS
+from emulator.transports.registry import DEFAULT_TRANSPORT, LISTED, REGISTRY, TRANSPORTS
 from emulator.transports.verbs_options import VERBS_OPTIONS, VerbsOptions
 from emulator.units import format_size, parse_number, parse_size
 
@@ -139,7 +139,7 @@ NETWORK = (
     Option(
         "--transport",
         "network.transport.name",
-        f"{', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]} (default: the topology's, else {DEFAULT_TRANSPORT})",
+        f"{LISTED} (default: the topology's, else {DEFAULT_TRANSPORT})",
         metavar="NAME",
         choices=TRANSPORTS,
         is_common=True,

@@ -34,7 +34,7 @@ MISTAKES = {
     f"run {T} --iterations 2.5": "argument --iterations: '2.5': a whole number",
     f"run {T} --warmup -1": "--warmup: '-1': a whole number of at least 0 is needed",
     f"run {T} --transport rocev2": "argument --transport: there is no 'rocev2'; did you mean 'roce'?",
-    f"run {T} --transport tcp": "argument --transport: there is no 'verbs'; choose from roce, zmq",
+    f"run {T} --transport tcp": "argument --transport: there is no 'tcp'; choose from roce, zmq, verbs",
     f"run {T} --algorithm ring": "'ring': write NAME=VALUE",
     f"run {T} --algorithm allreduce=rings": "all_reduce has no algorithm 'rings'; did you mean 'ring'?",
     f"run {T} --algorithm all_redcue=ring": "no collective 'all_redcue'; did you mean 'all_reduce'?",

@@ -58,8 +58,14 @@ def test_agents_and_transport_are_taken_as_written(tmp_path: Path) -> None:
         (HOST + "links:\n-\n", "t.yaml:4, links[0]: has no value: write one, or delete the key"),
         (HOST + "agents: {h9: x}\n", "t.yaml:3, agents.h9: there is no host 'h9'; there are h0"),
         (HOST + "agents: {h0: ''}\n", "t.yaml:3, agents: expected str of length >= 1"),
-        (HOST + "transport: {qps: 2}\n", "t.yaml:3, transport.name: write the name of a transport: roce or zmq"),
-        (HOST + "transport: {name: pigeon}\n", "t.yaml:3, transport.name: write the name of a transport: roce or zmq"),
+        (
+            HOST + "transport: {qps: 2}\n",
+            "t.yaml:3, transport.name: write the name of a transport: roce, zmq or verbs",
+        ),
+        (
+            HOST + "transport: {name: pigeon}\n",
+            "t.yaml:3, transport.name: write the name of a transport: roce, zmq or verbs",
+        ),
         (HOST + "ecmp: {seed: -1}\n", "t.yaml:3, ecmp.seed: expected int >= 0"),
         (HOST + "ecmp: {seed: 4294967296}\n", "t.yaml:3, ecmp.seed: expected int <= 4294967295"),
         *(
