@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from emulator.comparison.causes import counted
 from emulator.errors import InputError, ResultError
 from emulator.run_folder.manifest import COMPLETE, Manifest
 from emulator.run_folder.reader import Run, read_run
@@ -21,12 +22,18 @@ from emulator.visible import visible
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run and its times; in the classes of `tester_limited`, a calibrated tester sets the time (see ClassSummary)."""
+    """A run and its times.
+
+    Attributes:
+        tester_limited: classes in which a calibrated tester sets the time, see ClassSummary.
+        counted: what happened to its packets, see causes.py.
+    """
 
     folder: Path
     manifest: Manifest
     measurements: Measurements
     tester_limited: frozenset[ClassKey] = frozenset()
+    counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def began_s(self) -> float:
@@ -188,7 +195,7 @@ def _read_group(name: str, folders: Sequence[Path]) -> RunGroup:
         if reason:
             excluded.append(ExcludedRun(run.folder, reason))
         else:
-            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_limited(run)))
+            kept.append(MeasuredRun(run.folder, run.manifest, measurements(run), _tester_limited(run), counted(run)))
     if not kept:
         reasons = "; ".join(f"{one.folder.name}: {one.reason}" for one in excluded)
         raise ResultError(f"no run of this group can be compared ({reasons})", path=name)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from emulator.comparison.causes import Cause, causes, most_telling
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.inference import MAX_RUNS
 from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, PairComparison, Rules, Verdict
@@ -48,6 +49,38 @@ def largest_effect(pair: PairComparison) -> ClassComparison | None:
     """Of the classes with a verdict of faster or slower, the one farthest from equality; None if there is none."""
     found = [one for one in pair.classes if one.effect and one.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     return max(found, key=lambda one: abs(math.log(one.effect.ratio)) if one.effect else 0.0, default=None)
+
+
+def cause_columns(*, baseline: str, other: str) -> list[Column[Cause]]:
+    """Columns of the table of what was counted in two groups; arguments as for `pair_columns`."""
+    return [
+        Column(
+            "counted per run",
+            "counters of whole runs, of all classes together; a hint, not a test",
+            cell=lambda one: one.name,
+            is_number=False,
+        ),
+        Column(baseline, "baseline: median over its runs", cell=lambda one: _count_text(one.baseline)),
+        Column(other, "the same for the group that is compared", cell=lambda one: _count_text(one.other)),
+        Column(
+            "groups",
+            "apart: every run of one group counted more than every run of the other",
+            cell=lambda one: "apart" if one.is_apart else "overlap",
+            is_number=False,
+        ),
+    ]
+
+
+def cause_text(pair: PairComparison) -> str:
+    """`retransmissions 0 -> 1,204 a run`: the first counter that tells the groups apart; "" if none does."""
+    one = most_telling(causes(pair.baseline, pair.other))
+    if one is None:
+        return ""
+    return f"{one.name}: {_count_text(one.baseline)} → {_count_text(one.other)} a run"
+
+
+def _count_text(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}"
 
 
 def undecided_text(comparison: Comparison) -> str:

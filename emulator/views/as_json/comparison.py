@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from emulator.comparison.causes import causes
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.verdicts import ClassComparison, Comparison, Effect, PairComparison, Side, Verdict
 from emulator.run_folder.store import firmware_of
@@ -44,6 +45,7 @@ def _pair(pair: PairComparison) -> dict[str, Any]:
         "paired": pair.is_paired,
         "verdicts": {verdict.value: pair.count(verdict) for verdict in Verdict},
         "classes": [_class(one) for one in pair.classes],
+        "causes": [dataclasses.asdict(one) for one in causes(pair.baseline, pair.other)],
     }
 
 

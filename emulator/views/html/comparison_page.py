@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from emulator.comparison.causes import causes
 from emulator.comparison.groups import RunGroup
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
 from emulator.views.columns import Column, Header
 from emulator.views.comparison_text import (
+    cause_columns,
+    cause_text,
     fact_lines,
     largest_effect,
     needs_text,
@@ -72,7 +75,9 @@ def _sentence(pair: PairComparison) -> str:
     most = largest_effect(pair)
     largest = f"{most.key} is {most.verdict.value}, ratio {ratio_text(most.effect)}; " if most is not None else ""
     listed = f"{largest}{classes}, {', '.join(counts) or 'none measured in both'}"
-    return f"{pair.other.name} against {pair.baseline.name} ({runs_text(pair)}): {listed}."
+    cause = cause_text(pair)
+    told = f"; {cause}" if cause else ""
+    return f"{pair.other.name} against {pair.baseline.name} ({runs_text(pair)}): {listed}{told}."
 
 
 def _warnings(comparison: Comparison) -> Iterator[str]:
@@ -83,6 +88,9 @@ def _warnings(comparison: Comparison) -> Iterator[str]:
 
 def _pair(pair: PairComparison, comparison: Comparison, number: int) -> Section:
     blocks: list[Block] = [_ratios(pair, comparison, number), _verdicts(pair, comparison, number)]
+    if found := causes(pair.baseline, pair.other):
+        columns = cause_columns(baseline=pair.baseline.name, other=pair.other.name)
+        blocks.append(table_of(f"causes-{number}", "What happened to packets", columns, found))
     title = "Verdicts" if len(comparison.pairs) == 1 else f"{pair.other.name} against {pair.baseline.name}"
     return Section(f"pair-{number}", title, blocks)
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.comparison.causes import causes
 from emulator.comparison.verdicts import ClassComparison, Comparison, PairComparison, Rules, Verdict
 from emulator.statistics.classes import JCT
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.comparison_text import fact_lines, pair_columns, runs_text
+from emulator.views.comparison_text import cause_columns, fact_lines, pair_columns, runs_text
 from emulator.views.figures import NONE
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
@@ -58,6 +59,8 @@ def render(comparison: Comparison) -> RenderableType:
         parts += [*forced_lines(comparison), Text()]
     for pair in comparison.pairs:
         parts += [_headline(pair), Text(), _table(pair, comparison.rules), Text()]
+        if found := causes(pair.baseline, pair.other):
+            parts += [FittedTable(cause_columns(**_names(pair)), found), Text()]
     return Group(*parts, facts_grid(fact_lines(comparison)))
 
 
@@ -76,6 +79,11 @@ def _headline(pair: PairComparison) -> Text:
 def _table(pair: PairComparison, rules: Rules) -> RenderableType:
     if not pair.classes:
         return Text("No class was measured in both groups.")
+    return FittedTable(_columns(rules, **_names(pair)), pair.classes)
+
+
+def _names(pair: PairComparison) -> dict[str, str]:
+    """What the groups are called in headers."""
     names = (pair.baseline.name, pair.other.name)
     baseline, other = names if set(names) == {"A", "B"} else ("A", "B")
-    return FittedTable(_columns(rules, baseline=baseline, other=other), pair.classes)
+    return {"baseline": baseline, "other": other}

@@ -44,6 +44,19 @@ def test_the_verdicts_of_the_page_are_those_of_the_comparison(comparison: Compar
     assert chart.picture.data["margin"] == {"low": [1 / 1.03], "high": [1.03]}
 
 
+def test_what_happened_to_packets_stands_beside_the_verdicts(comparison: Comparison) -> None:
+    baseline, other = comparison.groups
+    groups = [
+        RunGroup(group.name, [replace(run, counted={"retransmissions": count}) for run in group.runs])
+        for group, count in ((baseline, 3), (other, 1204))
+    ]
+    page = comparison_page(compared(*groups))
+    assert page.sentence.endswith("5 classes, 5 slower; retransmissions: 3 → 1,204 a run.")
+    table = block(page, "causes-0")
+    assert isinstance(table, Table)
+    assert table.rows == [["retransmissions", "3", "1,204", "apart"]]
+
+
 def test_every_run_is_drawn_beside_the_others(comparison: Comparison) -> None:
     chart = block(comparison_page(comparison), "runs-side-by-side")
     assert isinstance(chart, Chart)

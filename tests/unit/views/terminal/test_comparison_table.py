@@ -52,6 +52,15 @@ def test_a_class_has_effect_interval_and_verdict(slower: Comparison) -> None:
     assert jct[-1] == "slower"
 
 
+def test_what_happened_to_packets_is_below_the_verdicts(slower: Comparison) -> None:
+    groups = [
+        RunGroup(group.name, [replace(run, counted={"timeouts": count}) for run in group.runs])
+        for group, count in zip(slower.groups, (0, 21), strict=True)
+    ]
+    assert "timeouts" not in shown(render(slower))
+    assert ["timeouts", "0", "21", "apart"] in rows_of(shown(render(compared(*groups))))
+
+
 def test_groups_named_a_and_b_keep_their_names() -> None:
     runs = recorded("paced")
     text = shown(render(compared(RunGroup("B", runs[0:4]), RunGroup("A", runs[4:8]))))
