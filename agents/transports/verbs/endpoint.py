@@ -123,6 +123,9 @@ class VerbsEndpoint:
     def _call_soon(self, call: Callable[[], None]) -> None:
         self._loop.call_soon(lambda: None if self._is_closed else call())
 
+    def _report_failure(self, peer: int, reason: str) -> None:
+        self._call_soon(lambda: self.events.failed(peer, reason))
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -157,13 +160,14 @@ class VerbsEndpoint:
         assert task is not None
         self._tasks.add(task)
         self._writers.add(writer)
-        link: Link | None = None
+        rank, link = -1, None
         try:
             request = await receive(reader, Request)
             await self._connected.wait()
             if not self._knows(request, writer.get_extra_info("peername")[0]):
                 return
-            link = self._links.get(request.rank) or self._make_link(request.rank)
+            rank = request.rank
+            link = self._links.get(rank) or self._make_link(rank)
             link.needs_agreement = False
             link.connect(request.end)
             send(writer, Reply(link.record))
@@ -175,6 +179,8 @@ class VerbsEndpoint:
         except EmulatorError as error:
             if link is not None:
                 link.fail(str(error))
+            elif rank >= 0:  # this host cannot make the queue pair
+                self._report_failure(rank, str(error))
         finally:
             self._tasks.discard(task)
             self._writers.discard(writer)

@@ -65,7 +65,9 @@ async def receive(reader: asyncio.StreamReader, kind: type[T]) -> T:
     try:
         line = await reader.readuntil(b"\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-        raise RemoteProtocolError("it closed the connection before the queue pair was agreed") from error
+        raise RemoteProtocolError(
+            "it closed the connection before a queue pair was agreed: is it of another version, or of another run?"
+        ) from error
     try:
         return msgspec.json.decode(line[:_LONGEST_LINE], type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

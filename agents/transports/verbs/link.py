@@ -57,6 +57,8 @@ class Link:
             RemoteProtocolError: the ends do not fit each other.
             HostError: the device refuses.
         """
+        if self._is_broken:
+            return
         if self._remote is not None:
             if remote != self._remote:
                 raise RemoteProtocolError("it has named two different queue pairs")

@@ -48,8 +48,8 @@ def load_pyverbs() -> Any:
         from pyverbs import addr, cq, device, enums, mr, pd, pyverbs_error, qp, wr
     except ImportError as error:
         raise HostError(
-            "the verbs transport needs pyverbs: install Debian's python3-pyverbs, or rdma-core's headers "
-            f"(libibverbs-dev librdmacm-dev) and `pip install charkha[verbs]` ({error})"
+            "the verbs transport needs pyverbs: install Debian's python3-pyverbs and make the virtual environment with "
+            f"--system-site-packages, or `pip install charkha[verbs]` ({error})"
         ) from error
     from types import SimpleNamespace
 
@@ -96,12 +96,14 @@ class RdmaQp:
         attributes.min_rnr_timer, attributes.rnr_retry = _RNR_TIMER, _FOR_EVER
         attributes.timeout, attributes.retry_cnt = options.qp_timeout, options.retry_count
         attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 1
-        route = verbs.addr.GlobalRoute(
-            dgid=verbs.addr.GID(_gid_text(host)), sgid_index=gid.index, hop_limit=_HOP_LIMIT,
-            traffic_class=options.traffic_class,
-        )  # fmt: skip
-        attributes.ah_attr = verbs.addr.AHAttr(gr=route, is_global=1, port_num=gid.port)
         with self._nic.problems(f"connect a queue pair to {host}"):
+            route = verbs.addr.GlobalRoute(
+                dgid=verbs.addr.GID(_gid_text(host)),
+                sgid_index=gid.index,
+                hop_limit=_HOP_LIMIT,
+                traffic_class=options.traffic_class,
+            )
+            attributes.ah_attr = verbs.addr.AHAttr(gr=route, is_global=1, port_num=gid.port)
             self._qp.to_init(attributes)
             for _ in range(RECEIVES):
                 self._qp.post_recv(self._nic.receive_request)
