@@ -18,6 +18,8 @@ EXAMPLES = {"share": "0.5%", "reorder": "0.5%", "above": "90Mbit or 90%", "rate"
 Name = Annotated[str, Meta(min_length=1)]
 Share = Annotated[str, Meta(description="of frames: 0.5%")]
 Every = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF, description="one of this many frames, beginning with the first")]
+Once = Annotated[Literal[True], Meta(description="only the first frame")]
+Psn = Annotated[int, Meta(ge=0, le=0xFF_FFFF)] | Annotated[str, Meta(pattern=r"^\d{1,8}-\d{1,8}$")]
 Rate = Annotated[str, Meta(description="with its unit: 90Mbit; or of the rate of the port: 90%")]
 Size = Annotated[str | int, Meta(description="bytes: 64K")]
 Duration = Annotated[str, Meta(description="with its unit: 100us")]
@@ -34,9 +36,10 @@ class SelectionSection(Section, frozen=True, kw_only=True):
 
     share: Share | None = None
     every: Every | None = None
+    once: Once | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self, "share", "every")
+        require_one_of(self, "share", "every", "once")
 
 
 class MarkSection(Section, frozen=True, kw_only=True):
@@ -44,11 +47,12 @@ class MarkSection(Section, frozen=True, kw_only=True):
 
     share: Share | None = None
     every: Every | None = None
+    once: Once | None = None
     above: Rate | None = None
     burst: Size | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self, "share", "every", "above")
+        require_one_of(self, "share", "every", "once", "above")
         if self.burst is not None and self.above is None:
             raise ValueError("burst needs above")
 
@@ -91,6 +95,7 @@ class RuleSection(Section, frozen=True, kw_only=True):
     destination: Annotated[str, Meta(description="address or prefix")] | None = None
     source_port: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
     queue_pair: Annotated[int, Meta(ge=0, le=0xFF_FFFF, description="destination queue pair")] | None = None
+    psn: Annotated[Psn, Meta(description="packet sequence number, or a range: 100-120")] | None = None
     traffic: Literal["roce", "any"] | None = None
     port: Ports | None = None
     arriving: Ports | None = None

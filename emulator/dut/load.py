@@ -19,6 +19,7 @@ from emulator.dut.profile import (
     Every,
     Mark,
     Match,
+    Once,
     Police,
     PortDown,
     Profile,
@@ -29,6 +30,7 @@ from emulator.dut.profile import (
     Share,
 )
 from emulator.errors import InputError
+from emulator.roce.psn import PSN_MASK
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import PROFILES
 from emulator.topology.document import Document, KeyPath, read_document
@@ -36,7 +38,7 @@ from emulator.topology.network import End
 from emulator.units import parse_duration, parse_rate, parse_size
 
 DEFAULT_BURST_BYTES = 16 << 10
-_SELECT_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "traffic", "arriving")
+_SELECT_FRAMES = ("opcode", "source", "destination", "source_port", "queue_pair", "psn", "traffic", "arriving")
 _APPLY_TO_PORTS = ("shape", "delay", "state")
 
 
@@ -114,7 +116,7 @@ def _refuse_contradictions(document: Document, section: RuleSection, key: KeyPat
         raise document.error("needs a port", (*key, "state"))
     if section.end is not None and section.end <= (section.start or 0):
         raise document.error("is not after its start", (*key, "end"))
-    for name in ("opcode", "source_port", "queue_pair"):
+    for name in ("opcode", "source_port", "queue_pair", "psn"):
         if section.traffic == "any" and getattr(section, name) is not None:
             raise document.error(f"is any, but only RoCEv2 frames have {name}", (*key, "traffic"))
 
@@ -139,6 +141,8 @@ def _action(document: Document, section: RuleSection, key: KeyPath) -> Action:
 def _selection(document: Document, section: SelectionSection | MarkSection, key: KeyPath) -> Selection:
     if section.every is not None:
         return Every(section.every)
+    if section.once is not None:
+        return Once()
     return Share(_share(document, section.share or "", (*key, "share")))
 
 
@@ -202,9 +206,22 @@ def _match(document: Document, section: RuleSection, key: KeyPath) -> Match:
         destination=section.destination,
         source_port=section.source_port,
         queue_pair=section.queue_pair,
+        psns=_psns(document, section.psn, (*key, "psn")),
         is_any_traffic=section.traffic == "any",
         arriving=tuple(_ports(document, section.arriving, (*key, "arriving"))),
     )
+
+
+def _psns(document: Document, value: int | str | None, key: KeyPath) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    low, _, high = str(value).partition("-")
+    psns = int(low), int(high or low)
+    if not psns[0] <= psns[1] <= PSN_MASK:
+        raise document.error(
+            f"{value!r} is not a range of PSNs: write two from 0 to {PSN_MASK}, the smaller first", key
+        )
+    return psns
 
 
 def _require_prefix(document: Document, text: str | None, key: KeyPath) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from emulator.dut.opcodes import OpcodeClass
-from emulator.dut.profile import Above, Drop, Duplicate, Every, Mark, Match, Police, Rule, Selection, Share
+from emulator.dut.profile import Above, Drop, Duplicate, Every, Mark, Match, Once, Police, Rule, Selection, Share
 from emulator.lab.model import BRIDGE, ROUTER, Port
 from emulator.planner.network.header_overhead import ETHERNET_BYTES
 from emulator.roce.constants import UDP_PORT
@@ -34,6 +34,7 @@ loopback of the switch's namespace, the frame is for another host and is discard
 """
 _MINUTE_S = 60
 _PARTS = 1_000_000
+_NEVER_AGAIN = (1 << 32) - 1  # frames until a counter of nftables begins again
 _FORWARD = {BRIDGE: "bridge", ROUTER: "inet"}
 FAMILIES = ("bridge", "inet", "netdev")
 
@@ -165,7 +166,7 @@ class _Writer:
             case Mark(Above() as above):
                 self._chain(f"{self._name}_mark", self._marks(""))
                 yield f"{self._exceeding(above, port)}jump {self._name}_mark"
-            case Mark(Share() | Every() as selection):
+            case Mark(Share() | Every() | Once() as selection):
                 yield from self._marks(_select(selection))
 
     def _marks(self, selected: str) -> list[str]:
@@ -197,6 +198,8 @@ def _devices(ports: Sequence[Port]) -> str:
 
 
 def _select(selection: Selection) -> str:
+    if isinstance(selection, Once):
+        return f"numgen inc mod {_NEVER_AGAIN} == 0 "
     if isinstance(selection, Every):
         return f"numgen inc mod {selection.n} == 0 " if selection.n > 1 else ""
     chosen = round(selection.fraction * _PARTS)
@@ -214,6 +217,9 @@ def _matches(match: Match) -> Iterator[str]:
         flow += f"udp sport {match.source_port} "
     if match.queue_pair is not None:
         flow += f"@th,104,24 {match.queue_pair:#x} "
+    if match.psns is not None:
+        low, high = match.psns
+        flow += f"@th,136,24 {low:#x} " if low == high else f"@th,136,24 {low:#x}-{high:#x} "
     opcodes = list(_opcodes(match.opcodes))
     yield from (flow + one for one in opcodes) if opcodes else [flow]
 

@@ -65,7 +65,15 @@ class Above:
         return f"above {self.rate}"
 
 
-Selection: TypeAlias = Share | Every
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The first frame."""
+
+    def __str__(self) -> str:
+        return "once"
+
+
+Selection: TypeAlias = Share | Every | Once
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +163,7 @@ class Match:
         source, destination: an address or prefix; None for any.
         source_port: UDP source port, which differs between the flows of a pair of addresses; None for any.
         queue_pair: destination queue pair number; None for any.
+        psns: first and last packet sequence number; None for any.
         is_any_traffic: all frames, not only RoCEv2.
         arriving: ingress ports; empty for any.
     """
@@ -164,6 +173,7 @@ class Match:
     destination: str | None = None
     source_port: int | None = None
     queue_pair: int | None = None
+    psns: tuple[int, int] | None = None
     is_any_traffic: bool = False
     arriving: Sequence[End] = ()
 

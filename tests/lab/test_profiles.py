@@ -89,6 +89,15 @@ def iteration_ns(run: Run) -> list[int]:
     return [max(end for _, end in one) - min(start for start, _ in one) for _, one in sorted(spans.items())]
 
 
+@pytest.mark.parametrize("lab", [star(2, rate="100Mbit", mtu=1500)], indirect=True)
+def test_exactly_one_packet_is_lost_and_sent_again(lab: Lab) -> None:
+    rule = "rules:\n  - {name: one, drop: {once: true}, opcode: middle, psn: 0-16777215}\n"
+    (lab.folder / "once.yaml").write_text(rule)
+    run = lab.run("all_reduce", "-n", 2, "-b", "200K", "-e", "200K", "--profile", "once.yaml", out="once")
+    assert grown(run)["sw0", "", "profile_drops[one]"] == 1
+    assert retransmits(run) > 0
+
+
 @pytest.mark.parametrize("lab", [star(2, rate="200Mbit", mtu=1500)], indirect=True, ids=["two-hosts"])
 def test_the_frames_that_fw_b_drops_are_those_that_are_missing(lab: Lab) -> None:
     sweep = ("-n", 2, "-b", "8M", "-e", "8M", "--iterations", 3, "--qp-timeout", 18)

@@ -11,6 +11,7 @@ from emulator.dut.profile import (
     Duplicate,
     Every,
     Mark,
+    Once,
     Police,
     PortDown,
     Profile,
@@ -88,6 +89,13 @@ rules:
     assert (rule.ports, match.arriving) == ((End("leaf0", "p1"), End("leaf0", "p2")), (End("leaf0", "u0"),))
 
 
+@pytest.mark.parametrize(("text", "psns"), [("7", (7, 7)), ("100-120", (100, 120)), ("0-16777215", (0, 0xFFFFFF))])
+def test_frames_are_selected_by_psn_and_only_once(tmp_path: Path, text: str, psns: tuple[int, int]) -> None:
+    (rule,) = read(tmp_path, f"rules:\n  - {{drop: {{once: true}}, psn: {text}}}\n").rules
+    assert (rule.action, rule.match.psns) == (Drop(Once()), psns)
+    assert str(rule.action) == "drop once"
+
+
 @pytest.mark.parametrize(
     ("rule", "line", "problem"),
     [
@@ -95,8 +103,14 @@ rules:
         ("drop: {share: 5}", 2, "rules[0].drop.share: has no unit: write one as in 0.5%"),
         ("drop: {share: '0.5'}", 2, "'0.5' is not a share: write one as 0.5%"),
         ("drop: {share: 101%}", 2, "'101%' is not a share"),
-        ("drop: {share: 1%, every: 2}", 2, "rules[0].drop: needs exactly one of share and every"),
-        ("mark: {}", 2, "rules[0].mark: needs exactly one of share, every and above"),
+        ("drop: {once: false}", 2, "rules[0].drop.once: "),
+        ("{drop: {once: true}, psn: 9-3}", 2, "rules[0].psn: '9-3' is not a range of PSNs"),
+        ("{drop: {once: true}, psn: 1-16777216}", 2, "rules[0].psn: '1-16777216' is not a range of PSNs"),
+        ("{drop: {once: true}, psn: 16777216}", 2, "rules[0].psn: "),
+        ("{drop: {once: true}, psn: 5, traffic: any}", 2, "is any, but only RoCEv2 frames have psn"),
+        ("{shape: {rate: 90%}, psn: 5}", 2, "selects frames, but shape applies to a whole port"),
+        ("drop: {share: 1%, every: 2}", 2, "rules[0].drop: needs exactly one of share, every and once"),
+        ("mark: {}", 2, "rules[0].mark: needs exactly one of share, every, once and above"),
         ("mark: {above: fast}", 2, "rules[0].mark.above: 'fast' is not a rate"),
         ("police: {rate: 1kbit}", 2, "rules[0].police.rate: '1kbit' is below 8 kbit/s"),
         ("police: {rate: 90%, burst: 9T}", 2, "rules[0].police.burst: '9T' is not between 1 byte and 4 GiB"),

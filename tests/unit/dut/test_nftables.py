@@ -54,6 +54,20 @@ def test_lines_of_several_matches_jump_to_one_chain(tmp_path: Path) -> None:
     """)
 
 
+@pytest.mark.parametrize(("psn", "value"), [("7", "0x7"), ("100-120", "0x64-0x78")])
+def test_one_packet_is_lost_by_psn_and_its_retransmission_passes(tmp_path: Path, psn: str, value: str) -> None:
+    assert install(tmp_path, f"{{drop: {{once: true}}, psn: {psn}}}") == expected(f"""
+        table bridge charkha {{
+            counter rule_0 {{
+            }}
+            chain rule_0 {{
+                type filter hook forward priority 0; policy accept;
+                udp dport 4791 @th,136,24 {value} numgen inc mod 4294967295 == 0 counter name rule_0 drop
+            }}
+        }}
+    """)
+
+
 def test_ecn_capable_frames_above_the_rate_of_a_port_are_marked(tmp_path: Path) -> None:
     assert install(tmp_path, "{mark: {above: 95%, burst: 16K}}") == expected("""
         table bridge charkha {
