@@ -41,6 +41,7 @@ COMMANDS = {
     },
     "test bench": {
         "lab": "bring up a lab: network namespaces around a software switch",
+        "box": "put this machine between two devices, with the rules of a profile",
         "calibrate": "measure the limits of this tester",
         "probe": "send crafted frames into a device and see what comes out",
         "peer": "exchange RDMA traffic with a host that runs stock perftest",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emulator.dut.changes import Change, nft
@@ -31,11 +31,22 @@ class AppliedProfile:
         changes: of its rules.
         design: of the lab.
         folder: where the lab keeps its state.
+        kind: lab or box, for errors.
+        before_cleaning: called when the rules of an earlier profile are gone, and their counters are still there.
     """
 
-    def __init__(self, name: str, changes: Sequence[Change], *, design: Design, folder: Path) -> None:
-        self._name, self._changes, self._design = name, changes, design
-        self._path = folder / _FILE
+    def __init__(
+        self,
+        name: str,
+        changes: Sequence[Change],
+        *,
+        design: Design,
+        folder: Path,
+        kind: str = "lab",
+        before_cleaning: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name, self._changes, self._design, self._kind = name, changes, design, kind
+        self._path, self._before_cleaning = folder / _FILE, before_cleaning
         self._active: list[Change] = []
 
     def __enter__(self) -> AppliedProfile:
@@ -108,12 +119,13 @@ class AppliedProfile:
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError) as error:
-            advice = f"run `charkha lab down {self._design.lab_id}`, then bring the lab up again"
+            advice = f"run `charkha {self._kind} down {self._design.lab_id}`, then bring the {self._kind} up again"
             raise HostError(f"{self._path} cannot be read: {advice}") from error
         if owner.is_alive and owner != Owner.me():
-            problem = f"process {owner.pid} applies profile {document['profile']} to lab {self._design.lab_id}"
+            problem = f"process {owner.pid} applies profile {document['profile']} to {self._kind} {self._design.lab_id}"
             raise PlanError(f"{problem}: wait until it ends, or stop it")
         _undo([Batch(tuple(command), lines) for command, lines in stops])
+        self._before_cleaning()
         _clean(_switches(self._design))
         self._path.unlink()
 

@@ -30,14 +30,17 @@ _NO_ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")
 """Prefix of a command: it is killed with this process, so that it cannot add to a lab that is being taken down."""
 
 
-def require_root() -> None:
+def require_root(what: str = "a lab") -> None:
     """Check that the user is root.
+
+    Args:
+        what: is to be made, for the error.
 
     Raises:
         HostError: the user is not root.
     """
     if os.geteuid() != 0:
-        raise HostError("a lab is made of network namespaces, which takes root: run the command with sudo")
+        raise HostError(f"{what} is made of network namespaces, which takes root: run the command with sudo")
 
 
 def require_tools(tools: Iterable[str]) -> None:
@@ -52,8 +55,12 @@ def require_tools(tools: Iterable[str]) -> None:
         raise HostError(f"{', '.join(missing)} is missing on this host: apt-get install {' '.join(packages)}")
 
 
-def run(batch: Batch) -> str:
+def run(batch: Batch, *, what: str = "the lab") -> str:
     """Run a batch and return its output.
+
+    Args:
+        batch: the command.
+        what: it makes, for the error.
 
     Raises:
         HostError: the tool is missing or fails; the error has the line of the batch that failed.
@@ -64,7 +71,7 @@ def run(batch: Batch) -> str:
     except OSError as error:
         raise HostError(f"{batch.command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
-        raise HostError(f"the lab cannot be made: {_refused(batch, done.stderr)}")
+        raise HostError(f"{what} cannot be made: {_refused(batch, done.stderr)}")
     return done.stdout
 
 

@@ -7,6 +7,7 @@ import json
 import platform
 import re
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -217,7 +218,7 @@ class Labs:
         run(cables(design))
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda node: self._realise_node(node, design), design.nodes))
-        _await_carriers(design)
+        await_carriers(design.nodes)
 
     def _realise_node(self, node: Node, design: Design) -> None:
         for batch in node_batches(node, design):
@@ -232,14 +233,14 @@ class Labs:
         run(shaping_batch(node))
 
 
-def _await_carriers(design: Design) -> None:
-    """Wait until every device is up and every bridge port forwards, which takes the kernel up to a second.
+def await_carriers(nodes: Sequence[Node]) -> None:
+    """Wait until every port of these nodes is up and forwards, which takes the kernel of a bridge up to a second.
 
     Raises:
         HostError: one of them does not come up.
     """
     deadline = time.monotonic() + CARRIER_TIMEOUT_S
-    waiting = list(design.nodes)
+    waiting = list(nodes)
     while waiting:
         waiting = [node for node in waiting if not _is_ready(node)]
         if waiting and time.monotonic() > deadline:

@@ -11,6 +11,7 @@ from emulator.views.terminal.table import FittedTable
 
 TABLES = (
     "audit_table",
+    "box_table",
     "calibration_table",
     "campaign_table",
     "comparison_table",

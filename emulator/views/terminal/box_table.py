@@ -1,0 +1,86 @@
+"""A box for a terminal: what passed its ports, and what its rules did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from emulator.box.boxes import BoxStatus
+from emulator.dut.profile_counters import DROPS, DUPLICATES
+from emulator.units import format_size
+from emulator.views.columns import Column, explain
+from emulator.views.figures import NONE, link_rate_cell
+from emulator.views.terminal.table import FittedTable
+
+
+class _PortRow(NamedTuple):
+    name: str
+    counters: Mapping[str, int]
+
+    def frames(self, counter: str) -> str:
+        value = self.counters.get(counter)
+        return NONE if value is None else f"{value:,}"
+
+    def size(self, counter: str) -> str:
+        value = self.counters.get(counter)
+        return NONE if value is None else format_size(value)
+
+
+class _RuleRow(NamedTuple):
+    name: str
+    action: str
+    frames: int | None
+
+
+_PORTS: tuple[Column[_PortRow], ...] = (
+    Column("port", "interface", cell=lambda row: row.name, is_number=False),
+    Column("frames in", "that arrived at the port", cell=lambda row: row.frames("rx_packets")),
+    Column("bytes in", "without preamble, gap and frame check sequence", cell=lambda row: row.size("rx_bytes")),
+    Column("frames out", "that left through the port", cell=lambda row: row.frames("tx_packets")),
+    Column("bytes out", "without preamble, gap and frame check sequence", cell=lambda row: row.size("tx_bytes")),
+)
+_RULES: tuple[Column[_RuleRow], ...] = (
+    Column("rule", "of the profile", cell=lambda row: row.name, is_number=False),
+    Column("action", "what the rule does", cell=lambda row: row.action, is_number=False),
+    Column(
+        "frames",
+        "that it dropped, marked or duplicated since it was applied; shapers and delays count none",
+        cell=lambda row: NONE if row.frames is None else f"{row.frames:,}",
+    ),
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(_PORTS, title="Ports, since the box came up:"),
+        explain(_RULES, title="Rules:"),
+        (
+            "The last line, since the box came up: frames in = frames out + dropped - duplicated + not\n"
+            "accounted for. While traffic flows, frames inside the box are among those not accounted for."
+        ),
+    ]
+)
+
+
+def render(status: BoxStatus) -> RenderableType:
+    """The box for a console."""
+    return Group(*_parts(status))
+
+
+def _parts(status: BoxStatus) -> Iterator[RenderableType]:
+    box = status.box
+    profile = "without a profile" if box.profile is None else f"with profile {box.profile}"
+    rate = "" if box.rate_bps is None else f", ports limited to {link_rate_cell(box.rate_bps)}"
+    yield Text.assemble((f"box {box.box_id}", "bold"), f", {profile}{rate}, in namespace {box.node.namespace}")
+    yield FittedTable(_PORTS, [_PortRow(name, counters) for name, counters in status.ports.items()])
+    if box.rules:
+        yield FittedTable(_RULES, [_RuleRow(name, action, status.rules.get(name)) for name, action in box.rules])
+    parts = [
+        f"frames in {status.sum_of('rx_packets'):,}, out {status.sum_of('tx_packets'):,}",
+        f"dropped by rules {status.totals.get(DROPS, 0):,}",
+        f"by full queues {status.queue_drops:,}",
+        f"duplicated {status.totals.get(DUPLICATES, 0):,}",
+        f"not accounted for {status.unaccounted:,}",
+    ]
+    yield Text(" · ".join(parts))
