@@ -22,6 +22,7 @@ COMMANDS = {
     "test": {
         "run": "play a trace and measure every collective",
         "bench": "sweep one collective over sizes",
+        "pairs": "measure every pair of ports, and name the slow ones",
         "plan": "link loads and ideal times of a trace on a topology",
         "suite": "play a list of cases, each judged by its rules",
     },

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.experiment.spec import Sweep
-from emulator.experiment.workload import planned_sweep
+from emulator.experiment.spec import Job
+from emulator.experiment.workload import planned_pair_sweep, planned_sweep
 from emulator.run_folder.reader import Run
+from emulator.statistics.pair_sweep import PairTable, pair_table
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.statistics.sweep import SweepTable, sweep_table, sweep_to_json
 from emulator.verdict.judge import Verdict, judge
@@ -18,33 +19,39 @@ from emulator.views.as_json.verdict import verdict_to_json
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run after its end; `sweep` is None if it was not one."""
+    """A run after its end; `sweep` and `pairs` are None if it was not one."""
 
     run: Run
     summary: RunSummary
     sweep: SweepTable | None
+    pairs: PairTable | None
     verdict: Verdict
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
-        facts = sweep_to_json(self.sweep) if self.sweep is not None else summary_to_json(self.summary)
+        if self.pairs is not None:
+            facts = self.pairs.to_json()
+        else:
+            facts = sweep_to_json(self.sweep) if self.sweep is not None else summary_to_json(self.summary)
         return facts | {"run_folder": str(self.run.folder), "verdict": verdict_to_json(self.verdict)}
 
 
-def outcome_of(run: Run, sweep: Sweep | None) -> Outcome:
+def outcome_of(run: Run, job: Job) -> Outcome:
     """Summarise a run, and judge it by the rules that it was played with.
 
     Args:
         run: the run.
-        sweep: what was swept; None: a trace was played.
+        job: what it played.
 
     Raises:
         ResultError: a table of the run is missing or damaged.
         InputError: its rules cannot be read.
     """
-    table = None
-    if sweep is not None:
-        planned = planned_sweep(sweep)
+    table = pairs = None
+    if job.sweep is not None:
+        planned = planned_sweep(job.sweep)
         table = sweep_table(run, kind=planned.kind, ranks=planned.ranks, sizes=planned.sizes)
+    if job.pair_sweep is not None:
+        pairs = pair_table(run, size_bytes=planned_pair_sweep(job.pair_sweep).size_bytes)
     summary = summarise(run)
-    return Outcome(run, summary, table, judge(summary, rules_of(run)))
+    return Outcome(run, summary, table, pairs, judge(summary, rules_of(run)))

@@ -125,6 +125,8 @@ def name_of(experiment: Experiment) -> str:
     job = experiment.job
     if job.trace is not None:
         return Path(job.trace.path).name
+    if job.pair_sweep is not None:
+        return f"pairs-{job.pair_sweep.ranks}r"
     return f"bench-{job.sweep.collective}-{job.sweep.ranks}r" if job.sweep is not None else "calibrate"
 
 

@@ -29,6 +29,7 @@ LARGEST_FACTOR = 10**9
 LARGEST_MESSAGE_BYTES = 1 << 30
 DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES = 1 << 10, 1 << 26
 """Sizes of a sweep."""
+DEFAULT_PAIR_BYTES = 8 << 20
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -124,8 +125,24 @@ class Pairs(_Section, frozen=True, kw_only=True):
     counts: tuple[tuple[int, int], ...]
 
 
+class PairSweep(_Section, frozen=True, kw_only=True):
+    """Transfers between all pairs of ranks, as `charkha pairs` plays them: every rank sends to one other at a time.
+
+    Attributes:
+        size_bytes: of a transfer.
+        rounds: each rank sends to so many others; None: to all.
+    """
+
+    ranks: Annotated[int, Meta(ge=2, le=LARGEST_COUNT)]
+    size_bytes: str | int = DEFAULT_PAIR_BYTES
+    rounds: Count | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "size_bytes", parse_size(str(self.size_bytes)))
+
+
 class Job(_Section, frozen=True, kw_only=True):
-    """A workload and how it is played. Exactly one of `trace`, `sweep` and `pairs` is set.
+    """A workload and how it is played. Exactly one of `trace`, `sweep`, `pairs` and `pair_sweep` is set.
 
     Attributes:
         iterations: measured; None: 5 for a trace, 20 for a sweep.
@@ -139,6 +156,7 @@ class Job(_Section, frozen=True, kw_only=True):
     trace: Trace | None = None
     sweep: Sweep | None = None
     pairs: Pairs | None = None
+    pair_sweep: PairSweep | None = None
     iterations: Count | None = None
     warmup: Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None = None
     compute: str | int | float | None = None
@@ -146,8 +164,8 @@ class Job(_Section, frozen=True, kw_only=True):
     credits: bool | None = None
 
     def __post_init__(self) -> None:
-        if sum(one is not None for one in (self.trace, self.sweep, self.pairs)) != 1:
-            raise ValueError("a job needs exactly one of trace, sweep and pairs")
+        if sum(one is not None for one in (self.trace, self.sweep, self.pairs, self.pair_sweep)) != 1:
+            raise ValueError("a job needs exactly one of trace, sweep, pairs and pair_sweep")
         if self.compute is not None:
             force_setattr(self, "compute", parse_compute(str(self.compute)))
 

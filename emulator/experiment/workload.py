@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.experiment.spec import Job, Sweep, Trace
+from emulator.experiment.spec import Job, PairSweep, Sweep, Trace
 from emulator.host.scratch import scratch_folder
-from emulator.planner.workloads import sweep
+from emulator.planner.workloads import pair_sweep, sweep
+from emulator.planner.workloads.pair_sweep import pair_sweep_workload
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.trace.meaning import TraceOptions
@@ -49,7 +50,9 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJo
         yield load_from_files(job.trace, on_step=on_step)
         return
     with scratch_folder() as scratch:
-        if job.sweep is not None:
+        if job.pair_sweep is not None:
+            name, generated = "pairs", pair_sweep_workload(planned_pair_sweep(job.pair_sweep))
+        elif job.sweep is not None:
             name, generated = f"bench {job.sweep.collective}", sweep.sweep_workload(planned_sweep(job.sweep))
         else:
             assert job.pairs is not None
@@ -77,6 +80,11 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
     return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options))
+
+
+def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweep:
+    """The rounds of a sweep over pairs."""
+    return pair_sweep.PairSweep(requested.ranks, int(requested.size_bytes), requested.rounds)
 
 
 def planned_sweep(requested: Sweep) -> sweep.Sweep:

@@ -85,7 +85,7 @@ def loss_focus(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
     """
     if any(flows[name].null_count for name in _LOSS_COLUMNS):
         return None
-    ports, columns = _ports_of_ranks(manifest), {name: to_ints(flows[name]) for name in ("src", "dst", *_LOSS_COLUMNS)}
+    ports, columns = ports_of_ranks(manifest), {name: to_ints(flows[name]) for name in ("src", "dst", *_LOSS_COLUMNS)}
     losses: Counter[tuple[str, str]] = Counter()
     for row in range(flows.num_rows):
         value = {name: int(column[row]) for name, column in columns.items()}
@@ -122,7 +122,7 @@ def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most
         return ()
     is_complete = not any(flows[name].null_count for name in _LOSS_COLUMNS)
     counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
-    ports, drops = _ports_of_ranks(manifest), _drops_next_to(counters, manifest)
+    ports, drops = ports_of_ranks(manifest), _drops_next_to(counters, manifest)
     ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
     found = []
     for row in chosen:
@@ -152,7 +152,7 @@ def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most
     return tuple(found)
 
 
-def _ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
+def ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
     """Rank -> `host:interface`; empty for runs that do not name them."""
     hosts: Sequence[Mapping[str, object]] = manifest.topology.get("hosts") or ()
     of_ranks: Sequence[int] = manifest.topology.get("host_index") or ()

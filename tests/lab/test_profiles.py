@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,45 +11,13 @@ import pytest
 
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
-from tests.support.command import Finished, charkha
 from tests.support.fairness import shares
 from tests.support.full import measures
+from tests.support.star_lab import Lab, star
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 LEAF_SPINE = Path(__file__).parents[2] / "topologies" / "leaf-spine-2x2.yaml"
 LOST = ("profile_drops", "qdisc_drops", "rx_dropped", "tx_dropped")
-
-
-def star(hosts: int, *, rate: str, mtu: int) -> str:
-    """Hosts at one bridge."""
-    lines = [f"  - {{name: h{n}, per_rank: 198.18.{n + 1}.0/24}}" for n in range(hosts)]
-    links = [f'  - {{endpoints: ["h{n}:eth0", "sw0:p{n}"], rate: {rate}, mtu: {mtu}}}' for n in range(hosts)]
-    top = ["name: star", "dut: {kind: switch, nodes: [sw0], vendor: Linux, model: bridge}", "transport: {name: roce}"]
-    return "\n".join([*top, "hosts:", *lines, "switches:", "  - {name: sw0}", "links:", *links, ""])
-
-
-class Lab:
-    """A lab brought up by the command, and runs in it."""
-
-    def __init__(self, folder: Path, topology: str) -> None:
-        self.folder, self.id = folder, f"test-{secrets.token_hex(4)}"
-        (folder / "lab.yaml").write_text(topology)
-
-    def up(self) -> None:
-        raised = charkha("lab", "up", "lab.yaml", "--id", self.id, "--force", cwd=self.folder)
-        assert raised.code == 0, raised.stderr
-
-    def bench(self, collective: str, *options: object, out: str, timeout_s: float = 100) -> Finished:
-        where = ("--topology", "lab.yaml", "--lab", self.id, "--out", out)
-        return charkha("bench", collective, *where, *options, cwd=self.folder, timeout_s=timeout_s)
-
-    def run(self, collective: str, *options: object, out: str, timeout_s: float = 100) -> Run:
-        finished = self.bench(collective, *options, out=out, timeout_s=timeout_s)
-        assert finished.code == 0, finished.stderr
-        return read_run(self.folder / out)
-
-    def down(self) -> None:
-        charkha("lab", "down", self.id, cwd=self.folder)
 
 
 @pytest.fixture

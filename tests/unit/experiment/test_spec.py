@@ -80,7 +80,7 @@ def test_a_sweep_has_its_sizes_in_bytes() -> None:
     [
         ({"jobs": []}, (), "there are 0 jobs; a run has exactly one for now"),
         ({"jobs": [TRACE, TRACE]}, (), "there are 2 jobs"),
-        ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep and pairs"),
+        ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep, pairs and pair_sweep"),
         ({"flows": [{}]}, (), "flows in addition to the job are not supported yet"),
         ({"charkha": 2}, (), "this is version 2 of the run spec; this Charkha reads version 1"),
         ({"seed": 1 << 64}, (), "more than 64 bits"),

@@ -1,0 +1,36 @@
+"""`charkha pairs` over loopback: every pair is measured, and the run can be repeated from its spec."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.command import charkha
+
+
+def test_every_pair_of_ranks_has_a_bandwidth(tmp_path: Path) -> None:
+    played = charkha("pairs", "-n", 3, "-b", "64K", "--iterations", 2, "--json", "--out", "run", cwd=tmp_path)
+    assert played.code == 0, played.stderr
+    table = json.loads(played.stdout)
+    assert {(pair["source"], pair["destination"]) for pair in table["pairs"]} == {
+        (f"rank {one}", f"rank {other}") for one in range(3) for other in range(3) if one != other
+    }
+    assert all(pair["bits_per_s"] > 0 for pair in table["pairs"])
+    assert (table["transfers"], table["size_bytes"], table["is_one_host"]) == (12, 65_536, True)
+    again = charkha("run", "--again", "run", "--out", "again", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["transfers"] == 12
+
+
+def test_a_number_of_rounds_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    refused = charkha("pairs", "-n", 3, "--rounds", 3, cwd=tmp_path)
+    assert (refused.code, refused.error) == (2, "charkha: 3 rounds: 3 ranks have from 1 to 2")
+    assert charkha("pairs", "-n", 1, cwd=tmp_path).code == 2
+
+
+def test_the_spec_has_what_was_asked_for(tmp_path: Path) -> None:
+    printed = charkha("pairs", "-n", 5, "-b", "1M", "--rounds", 2, "--print-spec", cwd=tmp_path)
+    assert "pair_sweep:" in printed.stdout
+    (tmp_path / "spec.yaml").write_text(printed.stdout)
+    played = charkha("run", "-f", "spec.yaml", "--json", "--out", "run", "--no-report", cwd=tmp_path)
+    assert played.code == 0, played.stderr
+    assert len(json.loads(played.stdout)["pairs"]) == 10
