@@ -80,6 +80,9 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, report: s
         "return Math.max(...[...document.querySelectorAll('.canvas svg')].map(s => s.getBoundingClientRect().right))"
     )
     assert browser.run(widest) <= PHONE[0]
+    right = "return Math.max(...[...document.querySelectorAll('SELECTOR')].map(e => e.getBoundingClientRect().right))"
+    assert browser.run(right.replace("SELECTOR", ".canvas .role-legend-label text")) <= PHONE[0], "legends end in dots"
+    assert browser.run(right.replace("SELECTOR", "table.stacks td")) <= PHONE[0], "short tables become lists"
 
 
 def test_it_is_read_by_those_who_cannot_see_it(browser: Browser, report: str) -> None:

@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from emulator.views.columns import Column, Header, Row, filled
+from emulator.views.figures import NONE
 from emulator.views.html.page.library import packed_library
 from emulator.views.html.page.packing import packed
 from emulator.views.html.page.pictures import Picture
@@ -252,6 +253,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals["style"] = Markup(_source(environment, "page.css"))
     environment.globals["script"] = Markup(_source(environment, "page.js"))
+    environment.globals["none_cell"] = NONE
     return environment
 
 
