@@ -94,10 +94,14 @@ def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int
 
 
 def device_frames(counters: pa.Table, manifest: Manifest) -> tuple[DeviceFrames, ...]:
-    """What went through each node of the device under test; without nodes that do not count frames."""
+    """What went through each node of the device under test; without nodes that do not count frames.
+
+    A host is left out: its NIC is where frames begin and end, so in - out says nothing about loss.
+    """
     found = []
+    hosts = {host.get("name") for host in manifest.topology.get("hosts") or ()}
     series = counter_series(counters)
-    for device in sorted(_device_nodes(manifest)):
+    for device in sorted(set(_device_nodes(manifest)) - hosts):
         total: Counter[str] = Counter()
         for name, readings in series.items():
             if name.device == device:

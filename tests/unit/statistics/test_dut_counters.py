@@ -92,3 +92,9 @@ def test_series_are_separate_by_device_interface_and_counter_and_ordered_by_time
     assert series["sw0", "p0", "qdisc_drops"].value.tolist() == [2, 7]
     assert series["sw0", "p1", "qdisc_drops"].value.tolist() == [4, 4]
     assert len(series) == 6
+
+
+def test_nothing_passes_through_a_nic_that_ends_a_cable() -> None:
+    nic = replace(manifest(), dut={"nodes": ["server"]}, topology={"hosts": [{"name": "tester"}, {"name": "server"}]})
+    rows = frames(("server", "eth1", "rx_packets", 100), ("server", "eth1", "tx_packets", 40))
+    assert device_frames(rows, nic) == ()
