@@ -129,6 +129,12 @@ class Agent:
                 try:
                     async with _background(self._report_progress(transport)):
                         await self._play()
+                except RunAborted:
+                    self._stop_and_count(transport)
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        async with asyncio.timeout(ABORT_S):
+                            await self._link.drained()
+                    raise
                 except EmulatorError:
                     self._stop_and_count(transport)
                     raise
