@@ -107,4 +107,5 @@ def _columns(batch: list[Completion]) -> Completions:
         bytes_sent=np.array([one.bytes_sent for one in batch], np.int64),
         bytes_received=np.array([one.bytes_received for one in batch], np.int64),
         early=np.array([one.early for one in batch], np.bool_),
+        read_delay_ns=np.array([one.read_delay_ns for one in batch], np.int64),
     )

@@ -17,6 +17,7 @@ from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
 from agents.nic.reader import Reader
 from agents.nic.sockets import Listener
+from agents.nic.stamps import Stamps
 from agents.nic.system_calls import SocketAddress
 from emulator.roce.foreign_receiver import ForeignReceiver, Sink
 from emulator.roce.qp_facts import QpFacts, packed
@@ -52,6 +53,7 @@ class SoftwareNic:
         ready: queue pairs with single packets that leave at the end of the batch.
         is_draining: whether receptions are being handled.
         gsi: takes packets that no queue pair takes, if they are management datagrams.
+        stamp_ns: when the kernel received what is being handled, on CLOCK_MONOTONIC; 0: not known.
     """
 
     def __init__(
@@ -67,7 +69,13 @@ class SoftwareNic:
         self.buffer_bytes, self.is_merging = listener.buffer_bytes, listener.is_merging
         self.context, self.passes, self._find = context, passes, find
         self._socket = listener.socket
-        self._reader = Reader(listener.socket, context.buffer, context.receive_batch(is_v6=listener.is_v6))
+        self._reader = Reader(
+            listener.socket,
+            context.buffer,
+            context.receive_batch(is_v6=listener.is_v6),
+            Stamps() if listener.has_stamps else None,
+        )
+        self.stamp_ns = 0
         payload = context.payload
         self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
         self._channels: dict[int, Channel] = {}
@@ -165,7 +173,7 @@ class SoftwareNic:
                 if receptions is None:
                     break
                 left = 0 if reader.is_drained else left - (len(receptions) or 1)
-                for packets, stride, sender, is_marked in receptions:
+                for packets, stride, sender, is_marked, self.stamp_ns in receptions:
                     size = len(packets)
                     if size == stride:
                         singles -= 1
@@ -173,7 +181,7 @@ class SoftwareNic:
                         singles -= -(-size // stride)
                     self._receive(packets, stride, sender, is_marked)
         finally:
-            self.is_draining = False
+            self.is_draining, self.stamp_ns = False, 0
         if self.ready and not self.is_closed:
             self.send_ready()
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from agents.nic.stamps import STAMP_SPACE, Stamps, is_stamp, stamp_ns
 from agents.nic.system_calls import (
     CONTROL_HEADER,
     IPV6_TCLASS,
@@ -27,21 +28,22 @@ from agents.nic.system_calls import (
 from emulator.roce.tuning import KNOWN_PORTS, LARGEST_RECEPTION_BYTES
 
 KNOWN_SIZES = 64
-CONTROL_BYTES = 96
-"""Room for three control messages."""
+CONTROL_BYTES = STAMP_SPACE + 96
+"""Room for a time stamp and three small control messages."""
 
 _INT = struct.Struct("=i")
 _CE = 3
 _PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
 
 
-Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool]
+Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool, int]
 """Datagrams from one sender, received together. A plain tuple, because one is made for every small packet.
 
 packets: UDP payloads, one after the other, in a buffer that the next read overwrites.
 stride: bytes of each; the last one can be shorter.
 sender: address and port.
 is_marked: a switch marked them (ECN).
+stamp_ns: when the kernel received the last of them, on CLOCK_MONOTONIC; 0: not known.
 """
 
 
@@ -66,11 +68,14 @@ class Reader:
         sock: a non-blocking socket.
         buffer: shared by all readers of a transport: each read is handled before the next one.
         batch: receives several at once, into the same buffer.
+        stamps: converts the kernel's time stamps; None: the socket gives none.
     """
 
-    def __init__(self, sock: socket.socket, buffer: memoryview, batch: ReceiveBatch) -> None:
+    def __init__(
+        self, sock: socket.socket, buffer: memoryview, batch: ReceiveBatch, stamps: Stamps | None = None
+    ) -> None:
         self._fd, self._recvmsg_into = sock.fileno(), sock.recvmsg_into
-        self._buffer, self._batch = buffer[:LARGEST_RECEPTION_BYTES], batch
+        self._buffer, self._batch, self._stamps = buffer[:LARGEST_RECEPTION_BYTES], batch, stamps
         self._buffers = (self._buffer,)
         self._views: dict[int, memoryview] = {}  # parts of the buffer for single datagrams, by size
         self._plain: ControlMessages = []  # the usual control messages of single datagrams without a mark
@@ -90,12 +95,15 @@ class Reader:
             return None
         except OSError:  # an ICMP error: timeouts report the same problem
             return ()
+        received_ns = 0
+        if self._stamps is not None and control and is_stamp(*control[0][:2]):
+            received_ns, control = self._stamps.monotonic(stamp_ns(control[0][2])), control[1:]
         if control == self._plain:
-            return ((self._views.get(size) or self._view(size), size, sender, False),)
+            return ((self._views.get(size) or self._view(size), size, sender, False, received_ns),)
         facts = self._note(read_control(tuple(control)))
         if not facts.stride and not facts.is_marked:
             self._plain = control
-        return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked),)
+        return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked, received_ns),)
 
     def expect(self, calls: int) -> None:
         """After a full call: read up to `calls` at once, as long as they are full."""
@@ -116,7 +124,8 @@ class Reader:
                 is_any_full = True
                 end = batch.end_of_like(first, sizes)
             packets = batch.packets(first, end, sizes)
-            found.append((packets, facts.stride or len(packets), sender, facts.is_marked))
+            received_ns = 0 if self._stamps is None else self._stamps.monotonic(batch.stamp_ns(end - 1))
+            found.append((packets, facts.stride or len(packets), sender, facts.is_marked, received_ns))
             first = end
         if not is_any_full:
             self._calls, self.is_drained = 0, False
@@ -150,7 +159,8 @@ class ReceiveBatch:
         self._rest_bytes = max(0, LARGEST_RECEPTION_BYTES - self._piece_bytes)
         self._rests = bytearray(most * self._rest_bytes + 1)  # the part of each reception that does not fit its piece
         # A struct mmsghdr per reception; after all of them, control messages and sender of each.
-        self._origin_at, self._origin_bytes = most * MESSAGE.itemsize, CONTROL_BYTES + name_bytes(is_v6=is_v6)
+        self._name_bytes = name_bytes(is_v6=is_v6)
+        self._origin_at, self._origin_bytes = most * MESSAGE.itemsize, CONTROL_BYTES + self._name_bytes
         self._state = bytearray(self._origin_at + most * self._origin_bytes)
         self._messages = np.frombuffer(self._state, MESSAGE, most)
         self._address, index = address_of(self._state), np.arange(most)
@@ -160,7 +170,7 @@ class ReceiveBatch:
         )
         self._pieces["length"] = self._piece_bytes, self._rest_bytes
         header, origins = self._messages["header"], self._address + self._origin_at + index * self._origin_bytes
-        header["name"], header["name_length"] = origins + CONTROL_BYTES, name_bytes(is_v6=is_v6)
+        header["name"], header["name_length"] = origins + CONTROL_BYTES, self._name_bytes
         header["pieces"] = self._pieces.ctypes.data + index * self._pieces.strides[0]
         header["piece_count"] = 2
         header["control"], header["control_length"] = origins, CONTROL_BYTES
@@ -175,17 +185,24 @@ class ReceiveBatch:
 
     def facts(self, index: int) -> tuple[ControlFacts, SocketAddress]:
         """The facts in the control messages of a reception, and its sender."""
-        return _read_origin(self._origin(index, index + 1))
+        return _read_origin(self._origin(index), self._name_bytes)
+
+    def stamp_ns(self, index: int) -> int:
+        """The kernel's time stamp of a reception, on CLOCK_REALTIME; 0: it has none."""
+        start = self._origin_at + index * self._origin_bytes
+        if not self._has_stamp(start):
+            return 0
+        return stamp_ns(self._state[start + CONTROL_HEADER.size : start + STAMP_SPACE])
 
     def end_of_like(self, first: int, sizes: Sequence[int]) -> int:
         """The index after the receptions that continue the first: same sender and facts, all but the last full."""
-        end, origin = first + 1, self._origin(first, first + 1)
+        end, origin = first + 1, self._origin(first)
         while (
             end < len(sizes)
             and sizes[end - 1] == self._piece_bytes
             and sizes[end] <= self._piece_bytes
             and not sizes[end] % self.stride
-            and self._origin(end, end + 1) == origin
+            and self._origin(end) == origin
         ):
             end += 1
         return end
@@ -199,9 +216,15 @@ class ReceiveBatch:
         piece = self._buffer[start : start + self._piece_bytes]
         return memoryview(bytes(piece) + self._rests[rest : rest + size - self._piece_bytes])
 
-    def _origin(self, first: int, end: int) -> bytes:
-        start, size = self._origin_at, self._origin_bytes
-        return bytes(self._state[start + first * size : start + end * size])
+    def _origin(self, index: int) -> bytes:
+        """Control messages without the time stamp, and the sender."""
+        start = self._origin_at + index * self._origin_bytes
+        end = start + self._origin_bytes
+        return bytes(self._state[start + STAMP_SPACE if self._has_stamp(start) else start : end])
+
+    def _has_stamp(self, start: int) -> bool:
+        _, level, kind = CONTROL_HEADER.unpack_from(self._state, start)
+        return is_stamp(level, kind)
 
 
 @lru_cache(maxsize=KNOWN_PORTS)
@@ -219,16 +242,16 @@ def read_control(control: tuple[tuple[int, int, bytes], ...]) -> ControlFacts:
 
 
 @lru_cache(maxsize=KNOWN_PORTS)
-def _read_origin(written: bytes) -> tuple[ControlFacts, SocketAddress]:
-    """Parse control messages, and the struct sockaddr after them."""
-    control, start = [], 0
-    while start + CONTROL_HEADER.size <= CONTROL_BYTES:
+def _read_origin(written: bytes, name_bytes: int) -> tuple[ControlFacts, SocketAddress]:
+    """Parse control messages, and the struct sockaddr of `name_bytes` after them."""
+    control, start, name_at = [], 0, len(written) - name_bytes
+    while start + CONTROL_HEADER.size <= name_at:
         length, level, kind = CONTROL_HEADER.unpack_from(written, start)
         if length < CONTROL_HEADER.size:  # the rest is unused
             break
         control.append((level, kind, written[start + CONTROL_HEADER.size : start + length]))
         start += socket.CMSG_SPACE(length - CONTROL_HEADER.size)
-    return read_control(tuple(control)), socket_name(written[CONTROL_BYTES:])
+    return read_control(tuple(control)), socket_name(written[name_at:])
 
 
 def socket_name(name: bytes) -> SocketAddress:

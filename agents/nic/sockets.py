@@ -12,13 +12,15 @@ import resource
 import select
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agents.nic.send_batch import SendBatch
+from agents.nic.stamps import RECEIVE_STAMPS
 from agents.nic.system_calls import (
     IPV6_RECVTCLASS,
     IPV6_TCLASS,
     SO_RXQ_OVFL,
+    SO_TIMESTAMPING,
     UDP_GRO,
     ControlMessages,
     SocketAddress,
@@ -46,13 +48,14 @@ class Listener:
         host: numeric IP address.
         has_ecn: whether to receive the ECN code point of every datagram.
         device: interface to receive from; None: any.
+        has_stamps: whether to receive the kernel's time stamp of every datagram.
 
     Raises:
         HostError: the address is not on this host, the port is in use, or too many files are open.
     """
 
-    def __init__(self, host: str, *, has_ecn: bool, device: str | None = None) -> None:
-        self.host, self.is_v6 = host, ":" in host
+    def __init__(self, host: str, *, has_ecn: bool, device: str | None = None, has_stamps: bool = False) -> None:
+        self.host, self.is_v6, self.has_stamps = host, ":" in host, has_stamps
         self.socket = _open(host, device)
         try:
             self._configure(has_ecn=has_ecn)
@@ -67,6 +70,8 @@ class Listener:
         sock = self.socket
         _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+        if self.has_stamps:
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
         self.is_merging = True
         try:
             sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
@@ -183,9 +188,17 @@ class Senders:
     Args:
         traffic_class: see Sender.
         devices: address → interface to bind its sockets to.
+        make: makes a socket, with the arguments of Sender; None: a Sender.
     """
 
-    def __init__(self, *, traffic_class: int, devices: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        traffic_class: int,
+        devices: Mapping[str, str] | None = None,
+        make: Callable[..., Sender] | None = None,
+    ) -> None:
+        self._make = make or Sender
         self._traffic_class, self._devices = traffic_class, devices or {}
         self._senders: dict[str, dict[int, Sender]] = {}
         self._count = 0
@@ -211,7 +224,7 @@ class Senders:
         return sender
 
     def _open(self, host: str, port: int) -> Sender:
-        return Sender(host, port, traffic_class=self._traffic_class, device=self._devices.get(host))
+        return self._make(host, port, traffic_class=self._traffic_class, device=self._devices.get(host))
 
     @property
     def drops(self) -> int:

@@ -61,11 +61,15 @@ class PlayObserver(Protocol):
 class _Pending:
     """A communication in progress: when it was posted, and the execution of a collective."""
 
-    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns")
+    __slots__ = ("bytes_received", "bytes_sent", "execution", "node", "post_ns", "stamp_ns")
 
     def __init__(self, node: Node, post_ns: int, execution: Execution | None = None) -> None:
         self.node, self.post_ns, self.execution = node, post_ns, execution
-        self.bytes_sent = self.bytes_received = 0
+        self.bytes_sent = self.bytes_received = self.stamp_ns = 0
+
+    def observed(self, stamp_ns: int) -> None:
+        """Something was received for it; the kernel's time stamp of that, 0 if it has none."""
+        self.stamp_ns = stamp_ns and max(stamp_ns, self.stamp_ns)
 
 
 class RankPlayer:
@@ -114,7 +118,7 @@ class RankPlayer:
         self._ready_collectives: set[int] = set()
         self._pending: dict[int, _Pending] = {}  # by serial
         self._early_credits: dict[int, set[int]] = {}
-        self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, now)
+        self._early_payload: dict[int, list[tuple[int, int, int, int]]] = {}  # serial → (peer, lane, size, arrival)
         self._needs_flush = False
 
     # --- called by the agent ------------------------------------------------------------------------------------
@@ -174,15 +178,19 @@ class RankPlayer:
             self._advance(now)
         serial = tag & tags.SERIAL_MASK
         pending = self._pending.get(serial)
+        stamp_ns = self._endpoint.stamp_ns
+        arrival_ns = stamp_ns or now
+        if pending is not None:
+            pending.observed(stamp_ns)
         if tags.CREDIT <= tag < tags.PAIR:
             self._credit(peer, serial, pending, now)
         elif pending is None:
-            self._early_payload.setdefault(serial, []).extend([(peer, tags.split(tag)[1], size, now)] * count)
+            self._early_payload.setdefault(serial, []).extend([(peer, tags.split(tag)[1], size, arrival_ns)] * count)
         elif (execution := pending.execution) is None:
-            self._received(serial, pending, size, arrival_ns=now, now=now)
+            self._received(serial, pending, size, arrival_ns=arrival_ns, now=now)
             self._advance(now)
         else:
-            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, now, count)
+            execution.arrived(peer, tag >> tags.LANE_SHIFT & tags.LANE_MASK, size, arrival_ns, count)
             self._settle(serial, pending, execution, now)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
@@ -193,6 +201,7 @@ class RankPlayer:
             return
         serial = tag & tags.SERIAL_MASK
         pending = self._pending[serial]
+        pending.observed(self._endpoint.stamp_ns)
         execution = pending.execution
         if execution is None:
             self._complete_communication(serial, pending, now)
@@ -445,6 +454,10 @@ class RankPlayer:
     ) -> None:
         assert self._iteration is not None
         now = max(now, pending.post_ns)  # an event may have been read from the network just before the post
+        done_ns, read_delay_ns = now, -1
+        if pending.stamp_ns:
+            done_ns = min(now, max(pending.stamp_ns, arrival_ns, pending.post_ns))
+            read_delay_ns = now - done_ns
         del self._pending[serial]
         self._usage.communication(-1, now)
         self._observer.completed(
@@ -453,11 +466,12 @@ class RankPlayer:
                 rank=self.rank,
                 node_id=pending.node.node_id,
                 post_ns=pending.post_ns,
-                done_ns=now,
-                arrival_ns=arrival_ns,
+                done_ns=done_ns,
+                arrival_ns=min(arrival_ns, done_ns),
                 bytes_sent=pending.bytes_sent,
                 bytes_received=pending.bytes_received,
                 early=early,
+                read_delay_ns=read_delay_ns,
             )
         )
         self._complete(pending.node, now)

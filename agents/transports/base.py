@@ -97,6 +97,11 @@ class Endpoint(Protocol):
         ...
 
     @property
+    def stamp_ns(self) -> int:
+        """When the kernel received what is being reported, on the transport's clock; 0: not known."""
+        ...
+
+    @property
     def acknowledged_bytes(self) -> int:
         """Payload that receivers have acknowledged, in bytes."""
         ...

@@ -21,6 +21,8 @@ class Completion:
         arrival_ns: when the last byte for this rank came, ns; 0 if nothing came.
         bytes_sent, bytes_received: payload.
         early: payload came before this rank had posted (never with credits).
+        read_delay_ns: how long after `done_ns`, a time stamp of the kernel, the agent handled it; -1: the agent read
+            the clock itself.
     """
 
     iteration: int
@@ -32,6 +34,7 @@ class Completion:
     bytes_sent: int
     bytes_received: int
     early: bool
+    read_delay_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class Completions:
         arrival_ns: when its last byte arrived; 0 if nothing was received.
         bytes_sent, bytes_received: payload.
         early: payload came before this rank had posted.
+        read_delay_ns: see Completion.
     """
 
     iteration: int
@@ -166,6 +170,7 @@ class Completions:
     bytes_sent: IntArray
     bytes_received: IntArray
     early: npt.NDArray[np.bool_]
+    read_delay_ns: IntArray
 
     def earlier(self, by_ns: int) -> Completions:
         """The same with all stamps set back, to another clock."""

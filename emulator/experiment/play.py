@@ -42,8 +42,16 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import forecast
 from emulator.planner.network.ideal_times import UNKNOWN_NS, ideal_per_instance
 from emulator.planner.network.port_shares import PortShare, port_shares
+from emulator.roce.options import RoceOptions
 from emulator.run_folder.catalogue import Catalogue
-from emulator.run_folder.manifest import HostFacts, Manifest, Scaling, TraceFacts
+from emulator.run_folder.manifest import (
+    KERNEL_OBSERVATION_POINT,
+    OBSERVATION_POINT,
+    HostFacts,
+    Manifest,
+    Scaling,
+    TraceFacts,
+)
 from emulator.run_folder.observer import RunObserver
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
@@ -335,6 +343,7 @@ class PreparedRun:
             sequential_roofline_ns=sequential_roofline_ns(self._workload, topology) if known else None,
             calibration={} if self.connecting else self._calibration,  # valid for this machine only
             warnings=self._workload.warnings,
+            observation_point=_observation_point(resolved.roce),
             spec=with_absolute_paths(self._experiment).to_plain(),
             settings=tuple(resolved.settings),
         )
@@ -479,6 +488,11 @@ def _scaled(program: RankProgram, factor: float) -> IntArray:
         raise PlanError(f"--compute {factor:g} makes the compute of rank {program.rank} take more than a year")
     scaled: IntArray = np.rint(program.duration_ns * factor).astype(np.int64)
     return scaled
+
+
+def _observation_point(roce: RoceOptions | None) -> str:
+    has_stamps = roce is not None and roce.time_stamps == "kernel"
+    return KERNEL_OBSERVATION_POINT if has_stamps else OBSERVATION_POINT
 
 
 def _compute_label(factor: float) -> str:

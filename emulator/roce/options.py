@@ -115,6 +115,9 @@ class RoceOptions:
     source_port: str = _choice("fold", SOURCE_PORTS, "UDP source ports")
     payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
+    time_stamps: str = _choice(
+        "reader", ("reader", "kernel"), "who says when a packet arrived: the agent as it reads, or the kernel"
+    )
     verify_every: int = _number(64, 1, 1 << 20, "verify one in N merged receives of constant payload in full")
 
     def __post_init__(self) -> None:

@@ -53,6 +53,7 @@ class Catalogue:
         node_id = np.asarray(done.node_id, np.uint64)[order]
         fixed = self._fixed(rank, node_id)
         arrival = np.asarray(done.arrival_ns, np.int64)[order]
+        delay = np.asarray(done.read_delay_ns, np.int64)[order]
         return fixed | {
             "iteration": np.full(len(rank), done.iteration, np.int32),
             "rank": rank.astype(np.int32),
@@ -63,6 +64,7 @@ class Catalogue:
             "bytes_sent": np.asarray(done.bytes_sent, np.int64)[order],
             "bytes_received": np.asarray(done.bytes_received, np.int64)[order],
             "early": np.asarray(done.early, np.bool_)[order],
+            "read_delay_ns": _nullable(delay, delay < 0),
         }
 
     def _fixed(self, rank: IntArray, node_id: IdArray) -> dict[str, Any]:

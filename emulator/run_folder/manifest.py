@@ -20,6 +20,7 @@ from emulator.schema import SchemaProblem, decode, json_schema
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
+KERNEL_OBSERVATION_POINT = "kernel's receive time stamps"
 RUNNING: Final = "running"
 COMPLETE: Final = "complete"
 ABORTED: Final = "aborted"

@@ -39,6 +39,7 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("early", pa.bool_(), nullable=False),
         pa.field("traced_ns", pa.int64()),
         pa.field("ideal_ns", pa.int64()),
+        pa.field("read_delay_ns", pa.int64()),
     ]
 )
 

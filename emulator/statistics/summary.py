@@ -14,6 +14,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
+from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
@@ -71,6 +72,8 @@ class TesterFacts:
 
     Attributes:
         post_lateness_median_ns, peak_rss_bytes, steal_fraction, core_wait_fraction: the largest of all agents.
+        read_delay_median_ns, read_delay_p99_ns: between the kernel's time stamp of a packet that completed a
+            communication and its handling by the agent; None without such stamps, or with too few.
     """
 
     observation_point: str
@@ -81,6 +84,8 @@ class TesterFacts:
     peak_rss_bytes: int | None
     steal_fraction: float | None
     core_wait_fraction: float | None = None
+    read_delay_median_ns: int | None = None
+    read_delay_p99_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ def summarise(run: Run) -> RunSummary:
         ResultError: a table of the run is missing or damaged.
     """
     manifest = run.manifest
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
+    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
@@ -126,7 +131,7 @@ def summarise(run: Run) -> RunSummary:
         classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester),
         iteration=iteration,
         totals=_totals(run, samples, merged, iteration),
-        tester=_tester_facts(manifest),
+        tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
         loss_focus=loss_focus(run.table(Part.FLOWS), manifest),
@@ -169,7 +174,8 @@ def _count_early(samples: pa.Table) -> int:
     return int(np.count_nonzero((to_ints(samples["early"]) == 1) & ~np.isin(codes, paired)))
 
 
-def _tester_facts(manifest: Manifest) -> TesterFacts:
+def _tester_facts(manifest: Manifest, samples: pa.Table) -> TesterFacts:
+    delays = samples["read_delay_ns"].drop_null().to_numpy()
     return TesterFacts(
         observation_point=manifest.observation_point,
         clock_source=manifest.clock.source,
@@ -179,7 +185,13 @@ def _tester_facts(manifest: Manifest) -> TesterFacts:
         peak_rss_bytes=_largest([host.peak_rss_bytes for host in manifest.hosts]),
         steal_fraction=_largest([host.steal_fraction for host in manifest.hosts]),
         core_wait_fraction=_largest([host.core_wait_fraction for host in manifest.hosts]),
+        read_delay_median_ns=_whole(median(delays)),
+        read_delay_p99_ns=_whole(percentile(delays, 0.99)),
     )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
 
 
 def _largest(values: list[Any]) -> Any:

@@ -45,6 +45,9 @@ class Wire:
 class InstantEndpoint(Endpoint):
     """A rank's place on a Wire."""
 
+    stamp_ns = 0
+    """See Endpoint."""
+
     def __init__(self, rank: int, wire: Wire) -> None:
         self._rank, self._wire = rank, wire
 

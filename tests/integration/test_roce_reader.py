@@ -2,14 +2,17 @@
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from agents.nic.reader import ControlFacts, Reader, ReceiveBatch, read_control, socket_name
+from agents.nic.stamps import RECEIVE_STAMPS, Stamps, stamp_ns
 from agents.nic.system_calls import (
     IPV6_TCLASS,
     SO_RXQ_OVFL,
+    SO_TIMESTAMPING,
     UDP_GRO,
     SocketAddress,
     cut_message,
@@ -19,6 +22,7 @@ from emulator.roce.tuning import LARGEST_RECEPTION_BYTES
 
 STRIDE, PER_CALL, MOST = 100, 4, 5
 CALL = STRIDE * PER_CALL
+ETH_P_ALL = 3
 Ends = tuple[socket.socket, socket.socket, socket.socket]
 
 
@@ -52,12 +56,21 @@ def batch(ends: Ends, buffer: bytearray) -> ReceiveBatch:
     return ReceiveBatch(memoryview(buffer), stride=STRIDE, per_call=PER_CALL, most=MOST, is_v6=is_v6)
 
 
+@pytest.fixture(params=[False, True], ids=["reader", "kernel"])
+def stamps(request: pytest.FixtureRequest, ends: Ends) -> Stamps | None:
+    """Whether the kernel stamps what is received."""
+    if not request.param:
+        return None
+    ends[0].setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
+    return Stamps()
+
+
 @pytest.fixture
-def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
+def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch, stamps: Stamps | None) -> Reader:
     """A reader that expects full calls of the first sender."""
-    reader = Reader(ends[0], memoryview(buffer), batch)
+    reader = Reader(ends[0], memoryview(buffer), batch, stamps)
     send(ends[1], ends, PER_CALL, b"x")
-    ((packets, stride, _, _),) = reader.read() or ()
+    ((packets, stride, _, _, _),) = reader.read() or ()
     assert (bytes(packets), stride) == (b"x" * CALL, STRIDE)
     reader.expect(MOST)
     return reader
@@ -71,7 +84,7 @@ def send(sender: socket.socket, ends: Ends, packets: int, letter: bytes, stride:
 
 
 def read(reader: Reader) -> list[tuple[bytes, int, SocketAddress]]:
-    return [(bytes(packets), stride, sender) for packets, stride, sender, _ in reader.read() or ()]
+    return [(bytes(packets), stride, sender) for packets, stride, sender, _, _ in reader.read() or ()]
 
 
 def test_full_calls_of_one_sender_are_one_reception(ends: Ends, reader: Reader) -> None:
@@ -175,3 +188,51 @@ def test_a_sender_keeps_its_scope() -> None:
     link_local = ("fe80::1", 4791, 7, 3)
     assert socket_name(socket_address(*link_local)) == link_local
     assert socket_name(socket_address("192.0.2.1", 4791)) == ("192.0.2.1", 4791)
+
+
+def test_every_reception_has_the_time_when_the_last_of_it_came(
+    ends: Ends, reader: Reader, stamps: Stamps | None
+) -> None:
+    reader.read()  # one by one until a call is full
+    begun_ns = time.monotonic_ns()
+    send(ends[1], ends, PER_CALL, b"a")
+    between_ns = time.monotonic_ns()
+    send(ends[1], ends, PER_CALL, b"b")
+    send(ends[2], ends, 1, b"c")
+    ended_ns = time.monotonic_ns()
+    found = []
+    for _ in range(3):
+        found += [received_ns for *_, received_ns in reader.read() or ()]
+    send(ends[2], ends, 1, b"d")
+    single_ns = time.monotonic_ns()
+    ((*_, last_ns),) = reader.read() or ()
+    if stamps is None:
+        assert {*found, last_ns} == {0}
+        return
+    assert between_ns <= found[0] <= found[-1] <= ended_ns, begun_ns  # the first two calls are one reception
+    assert ended_ns <= last_ns <= single_ns
+
+
+def test_the_time_stamp_is_the_one_that_a_capture_on_the_interface_has(ends: Ends, batch: ReceiveBatch) -> None:
+    port = ends[0].getsockname()[1]
+    try:
+        capture = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+    except PermissionError:
+        pytest.skip("capturing needs root")
+    with capture:
+        capture.bind(("lo", 0))
+        capture.settimeout(5)
+        for each in (capture, ends[0]):
+            each.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
+        for _ in range(20):
+            send(ends[1], ends, 1, b"x")
+            assert batch.receive(ends[0].fileno(), 1) == [STRIDE]
+            while True:  # other traffic of this host, and the same datagram as it leaves
+                packet, control, _, sender = capture.recvmsg(1 << 16, 512)
+                if (
+                    sender[2] == socket.PACKET_HOST
+                    and packet[-STRIDE:] == b"x" * STRIDE
+                    and struct.pack(">H", port) in packet
+                ):
+                    break
+            assert stamp_ns(control[0][2]) == batch.stamp_ns(0)

@@ -2,12 +2,14 @@
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
 
 from agents.nic.send_batch import SendBatch
+from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Sender
 from emulator.roce.payload import Payload, Staging
 
@@ -113,3 +115,38 @@ def test_a_call_that_can_never_be_sent_reports_why(host: str, receiver: socket.s
     with contextlib.closing(sender), pytest.raises(OSError, match=r"Message too long|Invalid argument"):
         sender.send_cut(SendBatch(staging, is_v6=":" in host), 0, staging.payload.per_call, to)
     assert datagrams(receiver) == []
+
+
+def test_stamped_calls_carry_the_same_packets_and_one_call_in_a_while_has_its_delay(
+    host: str, receiver: socket.socket, staging: Staging
+) -> None:
+    delays = SendDelays()
+    sender, batch = StampedSender(host, 0, traffic_class=0, delays=delays), SendBatch(staging, is_v6=":" in host)
+    to = (host, receiver.getsockname()[1])
+    begun = time.monotonic_ns()
+    sender.send_cut(batch, 0, 10, to)
+    assert datagrams(receiver) == packets(staging, 0, 10)
+    sender.send_cut(batch, 0, 10, to)
+    sender.send_whole(b"whole", to)
+    assert sender.send((b"in ", b"pieces"), to)
+    lasted = time.monotonic_ns() - begun
+    sender.close()
+    assert datagrams(receiver) == [*packets(staging, 0, 10), b"whole", b"in pieces"]
+    (first, *more) = delays.delays_ns
+    assert 0 < first < lasted
+    assert len(more) <= lasted // 10_000_000
+    assert delays.facts()["send_delay_median"].unit == "ns"
+
+
+@pytest.mark.parametrize("call", ["cut", "whole", "pieces"])
+def test_a_call_of_every_kind_can_be_stamped(host: str, receiver: socket.socket, staging: Staging, call: str) -> None:
+    delays = SendDelays()
+    sender, to = StampedSender(host, 0, traffic_class=0, delays=delays), (host, receiver.getsockname()[1])
+    if call == "cut":
+        sender.send_cut(SendBatch(staging, is_v6=":" in host), 0, 3, to)
+    elif call == "whole":
+        sender.send_whole(b"whole", to)
+    else:
+        sender.send((b"in ", b"pieces"), to)
+    sender.close()
+    assert len(delays.delays_ns) == 1

@@ -14,6 +14,7 @@ import pytest
 from emulator.control.parameter import Parameter
 from emulator.roce.tuning import RECEIVE_BUFFER_BYTES
 from emulator.run_folder.reader import read_run
+from emulator.run_folder.schema import Part
 from tests.support.command import COMMAND, EXAMPLE, charkha
 
 NET = f"127.{50 + os.getpid() % 50}.0.0/16"
@@ -41,6 +42,24 @@ def test_a_run_records_its_flows_and_effective_options(tmp_path: Path) -> None:
         fewest = -(-flow["bytes"] // 1024)
         assert flow["packets"] - flow["retransmits"] >= fewest
         assert flow["rtt_ns"] > 0
+
+
+def test_with_time_stamps_of_the_kernel_every_sample_says_when_the_agent_read_it(tmp_path: Path) -> None:
+    options = ("--transport", "roce", "--time-stamps", "kernel", "--agents", 2)
+    finished = charkha("run", EXAMPLE, "--scale-bytes", "1/64", *options, "--out", "run", cwd=tmp_path)
+    assert (finished.code, finished.stderr.splitlines()[1:]) == (0, [])
+    run = read_run(tmp_path / "run")
+    assert run.manifest.observation_point == "kernel's receive time stamps"
+    rows = run.table(Part.SAMPLES).to_pylist()
+    assert rows
+    for row in rows:
+        assert row["post_ns"] <= row["done_ns"]
+        assert row["arrival_ns"] is None or row["arrival_ns"] <= row["done_ns"]
+        if row["kind"] != "recv":  # one that is posted after its payload has come is done at its post
+            assert row["read_delay_ns"] > 0
+    assert all(host.transport["send_delay_median"].value > 0 for host in run.manifest.hosts)
+    assert "kernel's receive time stamps" in finished.stdout
+    assert "later at the median" in finished.stdout
 
 
 def test_its_options_are_for_it_alone(tmp_path: Path) -> None:

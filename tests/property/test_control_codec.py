@@ -89,6 +89,7 @@ def completions(draw: st.DrawFn) -> Completions:
         bytes_sent=column(u63, np.int64),
         bytes_received=column(u63, np.int64),
         early=column(st.booleans(), np.bool_),
+        read_delay_ns=column(i64, np.int64),
     )
 
 

@@ -45,6 +45,7 @@ _DEFAULTS: Row = {
     "bytes_sent": 1000,
     "bytes_received": 1000,
     "early": False,
+    "read_delay_ns": None,
     "traced_ns": None,
     "ideal_ns": None,
 }

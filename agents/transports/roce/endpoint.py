@@ -108,6 +108,11 @@ class RoceEndpoint:
         self._passes.watch()
 
     @property
+    def stamp_ns(self) -> int:
+        """See Endpoint."""
+        return self.nic.stamp_ns
+
+    @property
     def window_bytes(self) -> int:
         """Payload that a queue pair of this endpoint may have in flight."""
         peers = len(self._directory) - 1 if self._directory is not None else 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
 
 from agents.nic.context import make_context
 from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
-from agents.nic.sockets import Listener, Senders
+from agents.nic.send_delays import SendDelays, StampedSender
+from agents.nic.sockets import Listener, Sender, Senders
 from agents.transports.base import Port, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
 from emulator.control.parameter import Parameter
@@ -57,10 +59,16 @@ class RoceTransport(Transport):
         self._clock = TimerfdClock(asyncio.get_running_loop())
         digest = int.from_bytes(blake2b(f"{run}/{seed}".encode(), digest_size=8).digest())
         self._seed, self._rkey = digest, digest & 0xFFFFFFFF
+        self._send_delays = SendDelays()
+        has_stamps = options.time_stamps == "kernel"
         self.context = make_context(
             options=options,
             clock=self._clock,
-            senders=Senders(traffic_class=options.traffic_class, devices=devices),
+            senders=Senders(
+                traffic_class=options.traffic_class,
+                devices=devices,
+                make=partial(StampedSender, delays=self._send_delays) if has_stamps else Sender,
+            ),
             payload_seed=seed if options.payload == "random" else None,
         )
         self._endpoints: dict[int, RoceEndpoint] = {}
@@ -101,6 +109,7 @@ class RoceTransport(Transport):
             "sending": Parameter("UDP_SEGMENT" if self.context.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
+            **self._send_delays.facts(),
             **{
                 f"dropped.{reason}": Parameter(count, "receptions" if reason == "queue" else "packets")
                 for reason, count in self.drops.items()
@@ -121,7 +130,12 @@ class RoceTransport(Transport):
         """
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
-        listener = Listener(host, has_ecn=self.options.ecn != "off", device=self._devices.get(host))
+        listener = Listener(
+            host,
+            has_ecn=self.options.ecn != "off",
+            device=self._devices.get(host),
+            has_stamps=self.options.time_stamps == "kernel",
+        )
         place = self._ports.get(rank, Port())
         endpoint = self._endpoints[rank] = RoceEndpoint(
             rank,

@@ -24,6 +24,9 @@ class VerbsEndpoint:
         run: digest of the run; peers of other runs are refused.
     """
 
+    stamp_ns = 0
+    """See Endpoint."""
+
     def __init__(self, rank: int, host: str, nic: Nic, *, run: str) -> None:
         self.rank, self.nic, self._host, self._run = rank, nic, host, run
         self.address = Address(host, 0)

@@ -253,6 +253,9 @@ class ZmqTransport(Transport):
 class ZmqEndpoint:
     """The endpoint of a rank; made by `ZmqTransport.open`."""
 
+    stamp_ns = 0
+    """See Endpoint."""
+
     def __init__(self, transport: ZmqTransport, rank: int, address: Address) -> None:
         self.rank, self.address = rank, address
         self.is_live = self.is_closed = False

@@ -147,6 +147,8 @@ def _describe_tester(summary: RunSummary) -> str:
     tester = summary.tester
     clock = f"clock error at most {format_duration(tester.clock_error_ns)}" if tester.clock_error_ns else ""
     parts = [tester.observation_point, clock or tester.clock_source]
+    if tester.read_delay_median_ns is not None:
+        parts.append(f"read {format_duration(tester.read_delay_median_ns)} later at the median")
     if tester.post_lateness_median_ns is not None:
         parts.append(f"posts {format_duration(tester.post_lateness_median_ns)} late at the median")
     if tester.peak_rss_bytes is not None:

@@ -285,7 +285,7 @@ class Start(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
 
 class Completions(_message.Message):
-    __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early")
+    __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early", "read_delay_ns")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +295,7 @@ class Completions(_message.Message):
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
     BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
     EARLY_FIELD_NUMBER: _ClassVar[int]
+    READ_DELAY_NS_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     rank: _containers.RepeatedScalarFieldContainer[int]
     node_id: _containers.RepeatedScalarFieldContainer[int]
@@ -304,7 +305,8 @@ class Completions(_message.Message):
     bytes_sent: _containers.RepeatedScalarFieldContainer[int]
     bytes_received: _containers.RepeatedScalarFieldContainer[int]
     early: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ...) -> None: ...
+    read_delay_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, iteration: _Optional[int] = ..., rank: _Optional[_Iterable[int]] = ..., node_id: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., done_ns: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., bytes_sent: _Optional[_Iterable[int]] = ..., bytes_received: _Optional[_Iterable[int]] = ..., early: _Optional[_Iterable[bool]] = ..., read_delay_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ComputeSpans(_message.Message):
     __slots__ = ("iteration", "rank", "start_ns", "end_ns")

@@ -232,6 +232,7 @@ _COMPLETION_COLUMNS = {
     "bytes_sent": np.int64,
     "bytes_received": np.int64,
     "early": np.bool_,
+    "read_delay_ns": np.int64,
 }
 
 

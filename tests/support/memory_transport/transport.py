@@ -28,6 +28,7 @@ class MemoryNetwork(Transport):
         clock: runs the network; events come while it runs.
         seed: of the generator that decides which messages suffer.
         latency_ns: from the end of sending to arrival.
+        read_delay_ns: from a time stamp of the kernel to the report; 0: there are no time stamps.
         bytes_per_s: rate at which each endpoint sends; None for no limit.
         loss, duplication, reordering: probability of each, per message (acknowledgements are messages too).
         message_bytes: payload per message, at most.
@@ -43,6 +44,7 @@ class MemoryNetwork(Transport):
         *,
         seed: int = 0,
         latency_ns: int = 1_000,
+        read_delay_ns: int = 0,
         bytes_per_s: int | None = None,
         loss: float = 0.0,
         duplication: float = 0.0,
@@ -55,6 +57,7 @@ class MemoryNetwork(Transport):
         self.window_messages, self.retry_limit = window_messages, retry_limit
         self._random = Random(seed)
         self._latency_ns, self._bytes_per_s = latency_ns, bytes_per_s
+        self.read_delay_ns = read_delay_ns
         self._loss, self._duplication, self._reordering = loss, duplication, reordering
         self._endpoints: dict[Address, MemoryEndpoint] = {}
         self._idle_at: dict[Address, int] = {}
@@ -152,6 +155,12 @@ class MemoryEndpoint:
         """End of a batch: hand everything posted to the network."""
         for sender in self._senders.values():
             sender.send_ready()
+
+    @property
+    def stamp_ns(self) -> int:
+        """See Endpoint."""
+        network = self.network
+        return network.clock.now() - network.read_delay_ns if network.read_delay_ns else 0
 
     @property
     def acknowledged_bytes(self) -> int:

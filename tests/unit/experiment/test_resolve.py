@@ -85,6 +85,7 @@ EVERY_OPTION: Mapping[str, tuple[str | int | bool, str, str | int]] = {
     "source_port": ("random", "fixed", "random"),
     "payload": ("random", "constant", "random"),
     "receiver": ("ooo", "gbn", "ooo"),
+    "time_stamps": ("kernel", "reader", "kernel"),
     "verify_every": (7, "8", 7),
 }
 

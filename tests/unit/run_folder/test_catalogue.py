@@ -44,6 +44,7 @@ def done(rank: list[int], node_id: list[int], *, arrival_ns: int = 0, iteration:
         bytes_sent=numbers,
         bytes_received=numbers,
         early=numbers == 1,
+        read_delay_ns=numbers - 1,
     )
 
 
@@ -76,6 +77,7 @@ def test_a_completion_becomes_a_whole_sample(tmp_path: Path) -> None:
         "bytes_sent": 0,
         "bytes_received": 0,
         "early": False,
+        "read_delay_ns": None,
         "traced_ns": None,
         "ideal_ns": 70,
     }

@@ -56,6 +56,12 @@ def test_tester_facts_are_the_largest_of_all_agents(tmp_path: Path) -> None:
     assert tester.observation_point == "endpoint software boundary"
 
 
+def test_delays_of_reading_are_of_the_samples_with_a_time_stamp_of_the_kernel(tmp_path: Path) -> None:
+    rows = [one for number in range(101) for one in collective([0], [9], instance=number, read_delay_ns=number or None)]
+    tester = summarise(write_run(tmp_path / "run", rows)).tester
+    assert (tester.read_delay_median_ns, tester.read_delay_p99_ns) == (50, 99)
+
+
 def test_a_run_without_samples_has_an_empty_summary(tmp_path: Path) -> None:
     summary = summarise(write_run(tmp_path / "run", []))
     assert (summary.classes, summary.iteration, summary.totals.samples) == ((), None, 0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emulator.run_folder.manifest import HostFacts, Manifest
+from emulator.statistics.summary import TesterFacts
 from emulator.units import format_duration, format_size
 from emulator.views.columns import Header
 from emulator.views.figures import (
@@ -113,7 +114,7 @@ def _measurement(facts: RunFacts) -> Facts:
         "measurement",
         "Measurement",
         [
-            ("Observation point", f"{tester.observation_point}: software timestamps at the sockets"),
+            ("Observation point", _observation(tester)),
             ("Clock", clock.source),
             ("Largest clock offset corrected", format_duration(clock.offset_ns) if clock.offset_ns else "none"),
             ("Clock error, at most", error),
@@ -126,6 +127,15 @@ def _measurement(facts: RunFacts) -> Facts:
             ("Accuracy class", "software traffic generator: does not meet BMWG's timestamp accuracy class of 100 ns"),
         ],
     )
+
+
+def _observation(tester: TesterFacts) -> str:
+    if tester.read_delay_median_ns is None:
+        return f"{tester.observation_point}: software timestamps at the sockets"
+    delays = f"agents read {duration_cell(tester.read_delay_median_ns)} later (median)"
+    if tester.read_delay_p99_ns is not None:
+        delays += f", {duration_cell(tester.read_delay_p99_ns)} (p99)"
+    return f"{tester.observation_point}; {delays}"
 
 
 def _hosts(hosts: Sequence[HostFacts]) -> Block:

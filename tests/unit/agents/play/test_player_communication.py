@@ -323,3 +323,32 @@ def test_a_peer_that_cannot_be_reached_fails_the_rank() -> None:
     played = play(everyone(2, [coll(1, "all_reduce", 100)]), loss=1.0, retry_limit=3)
     assert {rank for rank, _ in played.failures} == {0, 1}
     assert "transfers between ranks 0 and 1 failed: no answer after 3 retransmissions" in dict(played.failures).values()
+
+
+def test_time_stamps_of_the_kernel_set_back_the_end_of_a_communication_and_nothing_else() -> None:
+    traces = everyone(2, [coll(1, "all_gather", 8), coll(2, "all_gather", 8)])
+    plain, stamped = (
+        play(traces, latency_ns=US, algorithms=["all_gather=direct"], read_delay_ns=delay) for delay in (0, 300)
+    )
+    for rank in (0, 1):
+        assert plain.length(rank) == stamped.length(rank)
+        for node_id in (1, 2):
+            before, after = plain.at(rank, node_id), stamped.at(rank, node_id)
+            assert (after.post_ns, after.done_ns, after.arrival_ns) == (
+                before.post_ns, before.done_ns - 300, before.arrival_ns - 300,
+            )  # fmt: skip
+            assert (before.read_delay_ns, after.read_delay_ns) == (-1, 300)
+
+
+def test_a_communication_is_never_done_before_its_post() -> None:
+    traces = everyone(2, [coll(1, "all_gather", 8)])
+    played = play(traces, latency_ns=US, algorithms=["all_gather=direct"], read_delay_ns=3 * US + 500)
+    for one in played.completions:
+        assert (one.done_ns, one.read_delay_ns) == (one.post_ns, 3 * US)
+        assert one.arrival_ns <= one.done_ns
+
+
+def test_a_receive_posted_after_its_payload_has_the_arrival_of_the_kernel_and_ends_with_its_post() -> None:
+    traces = [rank_trace(0, [send(1, 1, 500)]), rank_trace(1, [node(1, duration=1000), recv(2, 0, 500, deps=[1])])]
+    one = play(traces, latency_ns=US, read_delay_ns=300).at(1, 2)
+    assert (one.arrival_ns, one.done_ns, one.read_delay_ns) == (one.post_ns - 999 * US - 300, one.post_ns, -1)

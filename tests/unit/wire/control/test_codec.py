@@ -48,6 +48,7 @@ def completion_message(**changes: Any) -> pb.AgentMessage:
         "bytes_sent": [3],
         "bytes_received": [0],
         "early": [True],
+        "read_delay_ns": [-1],
     }
     return pb.AgentMessage(completions=pb.Completions(**columns | changes))
 

@@ -67,6 +67,7 @@ class MemoryListener:
 
     def __init__(self, network: Network, host: str, fd: int) -> None:
         self.host, self.is_v6, self.buffer_bytes, self.is_merging = host, False, 1 << 20, False
+        self.has_stamps = False
         self.socket = MemorySocket(network, host, fd)
 
 

@@ -1,0 +1,124 @@
+"""How long a packet takes from the agent's call to the driver: a sample of the kernel's transmit time stamps.
+
+At most one call in ten milliseconds asks for a stamp, which comes back on the error queue of the socket, usually before
+the call returns; a queueing discipline can delay it. Source: Linux, Documentation/networking/timestamping.rst.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agents.nic.send_batch import SendBatch
+from agents.nic.sockets import Sender
+from agents.nic.stamps import SOFTWARE, is_stamp, stamp_ns
+from agents.nic.system_calls import SO_TIMESTAMPING, ControlMessages, SocketAddress
+from emulator.control.parameter import Parameter
+from emulator.roce.headers import Buffer
+from emulator.statistics.descriptive import median, percentile
+
+_TX_SOFTWARE, _OPT_TSONLY = 1 << 1, 1 << 11  # linux/net_tstamp.h
+_ASKED, _NOT_ASKED = SOFTWARE | _OPT_TSONLY | _TX_SOFTWARE, SOFTWARE | _OPT_TSONLY
+_GAP_NS = 10_000_000
+_PATIENCE_NS = 1_000_000_000
+_MOST = 100_000
+_CONTROL_BYTES = 512
+
+
+class SendDelays:
+    """The delays of all sockets of a process, ns."""
+
+    def __init__(self) -> None:
+        self.delays_ns: list[int] = []
+        self._due_ns = 0
+
+    def is_due(self, now: int) -> bool:
+        """Whether another call may ask; if so, the next one may not before the gap is over."""
+        if now < self._due_ns or len(self.delays_ns) >= _MOST:
+            return False
+        self._due_ns = now + _GAP_NS
+        return True
+
+    def facts(self) -> Mapping[str, Parameter]:
+        """Median and 99th percentile, as far as there are enough."""
+        found = np.array(self.delays_ns, np.int64)
+        values = {"send_delay_median": median(found), "send_delay_p99": percentile(found, 0.99)}
+        return {name: Parameter(round(value), "ns") for name, value in values.items() if value is not None}
+
+
+class StampedSender(Sender):
+    """A sender some of whose calls are stamped.
+
+    Args:
+        delays: where the delays go; see Sender for the others.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, traffic_class: int, device: str | None = None, delays: SendDelays
+    ) -> None:
+        super().__init__(host, port, traffic_class=traffic_class, device=device)
+        self._delays, self._asked_ns = delays, 0  # on CLOCK_REALTIME, as the stamps are; 0: none is awaited
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _NOT_ASKED)
+
+    def send(
+        self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
+    ) -> bool:
+        """See Sender."""
+        is_asked = self._ask()
+        try:
+            return super().send(pieces, to, control, packets=packets)
+        finally:
+            if is_asked:
+                self._end()
+
+    def send_cut(self, batch: SendBatch, slot: int, count: int, to: SocketAddress) -> None:
+        """See Sender; a call that is stamped goes alone."""
+        if self._ask():
+            first = min(count, batch.staging.payload.per_call)
+            try:
+                super().send_cut(batch, slot, first, to)
+            finally:
+                self._end()
+            slot, count = slot + first, count - first
+        if count:
+            super().send_cut(batch, slot, count, to)
+
+    def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
+        """See Sender."""
+        is_asked = self._ask()
+        try:
+            super().send_whole(datagram, to)
+        finally:
+            if is_asked:
+                self._end()
+
+    def _ask(self) -> bool:
+        if not self._delays.is_due(time.monotonic_ns()):
+            return False
+        if self._asked_ns:
+            self._collect()
+            if self._asked_ns and time.time_ns() - self._asked_ns < _PATIENCE_NS:
+                return False
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _ASKED)
+        self._asked_ns = time.time_ns()
+        return True
+
+    def _end(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _NOT_ASKED)
+        self._collect()
+
+    def _collect(self) -> None:
+        """Take the stamp, if it is there."""
+        try:
+            _, control, _, _ = self._socket.recvmsg(1, _CONTROL_BYTES, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
+        except OSError:  # nothing there
+            return
+        for level, kind, data in control:
+            if is_stamp(level, kind) and self._asked_ns:
+                delay_ns = stamp_ns(data) - self._asked_ns
+                if delay_ns >= 0:  # else CLOCK_REALTIME was set meanwhile
+                    self._delays.delays_ns.append(delay_ns)
+                self._asked_ns = 0

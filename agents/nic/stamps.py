@@ -1,0 +1,84 @@
+"""The kernel's receive time stamps: from control messages, on CLOCK_REALTIME, to CLOCK_MONOTONIC.
+
+The kernel stamps a datagram when the driver hands it to the network stack, a merged reception when it is complete.
+Source: Linux, Documentation/networking/timestamping.rst, net/core/dev.c.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agents.nic.system_calls import SO_TIMESTAMPING
+from emulator.roce.headers import Buffer
+
+_RX_SOFTWARE, SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
+RECEIVE_STAMPS = _RX_SOFTWARE | SOFTWARE
+"""Flags of SO_TIMESTAMPING."""
+
+_STAMPS = struct.Struct("=6q")
+"""struct scm_timestamping: three times, seconds and nanoseconds each; the first one is by software."""
+STAMP_SPACE = socket.CMSG_SPACE(_STAMPS.size)
+"""Bytes of a time stamp among control messages."""
+_READINGS = 5
+_CHECK_NS = 10_000_000
+
+
+def is_stamp(level: int, kind: int) -> bool:
+    """Whether a control message is a time stamp; it comes first if there is one."""
+    return kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET
+
+
+def stamp_ns(data: Buffer) -> int:
+    """The time by software in a control message, ns on CLOCK_REALTIME; 0: none."""
+    seconds, nanoseconds, *_ = _STAMPS.unpack_from(data)
+    return int(seconds * 1_000_000_000 + nanoseconds)
+
+
+class Bracket(NamedTuple):
+    """A reading of CLOCK_REALTIME between two of CLOCK_MONOTONIC, ns."""
+
+    before_ns: int
+    realtime_ns: int
+    after_ns: int
+
+    @property
+    def width_ns(self) -> int:
+        """Twice the largest error of the offset."""
+        return self.after_ns - self.before_ns
+
+    @property
+    def offset_ns(self) -> int:
+        """CLOCK_REALTIME minus CLOCK_MONOTONIC."""
+        return self.realtime_ns - (self.before_ns + self.after_ns) // 2
+
+
+def read_clocks() -> Bracket:
+    """The narrowest of a few brackets: an interrupt widens the others."""
+    readings = [Bracket(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(_READINGS)]
+    return min(readings, key=lambda one: one.width_ns)
+
+
+class Stamps:
+    """Converts stamps, with an offset measured every 10 ms of stamps and whenever they jump back: clocks can be set.
+
+    Args:
+        read: reads both clocks.
+    """
+
+    __slots__ = ("_checked_ns", "_offset_ns", "_read")
+
+    def __init__(self, read: Callable[[], Bracket] = read_clocks) -> None:
+        self._checked_ns = self._offset_ns = 0
+        self._read = read
+
+    def monotonic(self, realtime_ns: int) -> int:
+        """A time of CLOCK_REALTIME on CLOCK_MONOTONIC; 0 for 0, which stands for no stamp."""
+        if not realtime_ns:
+            return 0
+        if not 0 <= realtime_ns - self._checked_ns < _CHECK_NS:
+            self._checked_ns, self._offset_ns = realtime_ns, self._read().offset_ns
+        return realtime_ns - self._offset_ns

@@ -1,0 +1,49 @@
+"""Time stamps of the kernel on the monotonic clock."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from agents.nic.stamps import Bracket, Stamps, is_stamp, read_clocks, stamp_ns
+
+MS = 1_000_000
+START = 1_800_000_000 * 1_000 * MS
+
+
+def clocks(*offsets_ns: int) -> Iterator[Bracket]:
+    for offset in offsets_ns:
+        yield Bracket(100, 150 + offset, 200)
+
+
+def test_a_stamp_is_the_first_of_three_times() -> None:
+    assert stamp_ns(struct.pack("=6q", 7, 5, 0, 0, 9, 9)) == 7_000_000_005
+    assert stamp_ns(struct.pack("=6q", 0, 0, 0, 0, 9, 9)) == 0
+    assert is_stamp(1, 37)
+    assert not is_stamp(0, 37)
+    assert not is_stamp(1, 40)
+
+
+def test_the_offset_is_the_middle_of_a_bracket() -> None:
+    bracket = Bracket(1_000, 5_000, 1_200)
+    assert (bracket.width_ns, bracket.offset_ns) == (200, 3_900)
+    assert read_clocks().width_ns >= 0
+
+
+def test_stamps_move_to_the_monotonic_clock_with_one_offset_for_ten_milliseconds() -> None:
+    readings = clocks(START, START + 77)
+    stamps = Stamps(lambda: next(readings))
+    assert stamps.monotonic(START + 5 * MS) == 5 * MS
+    assert stamps.monotonic(START + 15 * MS - 1) == 15 * MS - 1
+    assert stamps.monotonic(START + 15 * MS) == 15 * MS - 77
+
+
+def test_a_clock_that_was_set_back_is_read_again() -> None:
+    readings = clocks(START, START - 3600 * 1_000 * MS)
+    stamps = Stamps(lambda: next(readings))
+    assert stamps.monotonic(START + MS) == MS
+    assert stamps.monotonic(START + 2 * MS - 3600 * 1_000 * MS) == 2 * MS
+
+
+def test_no_stamp_stays_none() -> None:
+    assert Stamps(lambda: Bracket(0, START, 0)).monotonic(0) == 0
