@@ -46,8 +46,8 @@ class SlowPair:
 class Slow:
     """What is slow, slowest first."""
 
-    ports: tuple[SlowPort, ...]
-    pairs: tuple[SlowPair, ...]
+    ports: tuple[SlowPort, ...] = ()
+    pairs: tuple[SlowPair, ...] = ()
 
 
 def find_slow(bandwidths: Mapping[tuple[str, str], float], *, below: float = SLOW_BELOW) -> Slow:

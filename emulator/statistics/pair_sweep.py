@@ -30,7 +30,7 @@ class PairTable:
         transfers: measurements.
         bits_per_s: (source, destination) → payload bandwidth of the median transfer, bit/s; pairs within a host and
             pairs that were not played are missing.
-        slow: ports and pairs that are far below the others, at the median and at their best.
+        slow: ports and pairs that are far below the others, at the median and at their best; nothing on one host.
         is_one_host: all ranks are on one host: nothing crossed a network.
     """
 
@@ -86,13 +86,14 @@ def pair_table(run: Run, *, size_bytes: int) -> PairTable:
     bits = size_bytes * BITS_PER_BYTE * NS_PER_S
     rates = {pair: bits / float(np.median(values)) for pair, values in sorted(times.items())}
     best = {pair: bits / min(values) for pair, values in times.items()}
+    is_one_host = len(set(hosts)) < 2
     return PairTable(
         ports=list(dict.fromkeys(names)),
         size_bytes=size_bytes,
         transfers=int(counted.sum()),
         bits_per_s=rates,
-        slow=_in_both(find_slow(rates), find_slow(best)),
-        is_one_host=len(set(hosts)) < 2,
+        slow=Slow() if is_one_host else _in_both(find_slow(rates), find_slow(best)),
+        is_one_host=is_one_host,
     )
 
 

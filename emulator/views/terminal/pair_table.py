@@ -67,13 +67,13 @@ def render_pairs(table: PairTable) -> Iterator[RenderableType]:
         return
     lines = [Text(_port_text(port), style="bold") for port in table.slow.ports]
     lines += [Text(_pair_text(pair), style="bold") for pair in table.slow.pairs]
+    if table.is_one_host:
+        lines = [Text("All ranks are on one host: these are bandwidths of the tester, not of a network")]
     yield Text("\n").join(lines or [Text(f"No port and no pair is below {SLOW_BELOW:.0%} of the others")])
     yield Text(
         f"{count_of(len(table.bits_per_s), 'pair')} of {count_of(len(table.ports), 'port')}, "
         f"{count_of(table.transfers, 'transfer')} of {format_size(table.size_bytes)}; payload, median of each pair"
     )
-    if table.is_one_host:
-        yield "All ranks are on one host: these are bandwidths of the tester, not of a network"
     yield FittedTable(_PORTS, list(_rows(table)))
     if len(table.ports) <= MOST_IN_MATRIX:
         yield _matrix(table)

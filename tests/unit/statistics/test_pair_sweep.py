@@ -49,6 +49,11 @@ def test_a_pair_that_is_slow_every_time_is_named(tmp_path: Path) -> None:
     assert [(one.source, one.destination) for one in table.slow.pairs] == [("h0:eth0", "h1:eth0")]
 
 
+def test_nothing_is_slow_on_one_host(tmp_path: Path) -> None:
+    table = measured(tmp_path, everyone(1000) | {(0, 1): [2000] * 3}, topology={})
+    assert (table.is_one_host, table.slow.ports, table.slow.pairs) == (True, (), ())
+
+
 def test_pairs_within_a_host_do_not_count(tmp_path: Path) -> None:
     table = measured(tmp_path, everyone(1000), topology={**TOPOLOGY, "host_index": [0, 0, 1, 1]})
     assert ("h0:eth0", "h0:eth0") not in table.bits_per_s
