@@ -107,7 +107,7 @@ class ForeignReceiver:
         if packet.meaning.operation is Operation.READ_RESPONSE:
             return self.pair.take_response(packet.bth.psn, now)
         if packet.meaning.operation is Operation.ACK and aeth is not None:
-            return self.pair.acknowledge(packet.bth.psn, aeth.syndrome, now)
+            return self.pair.acknowledge(packet.bth.psn, aeth.syndrome, now, aeth.msn)
         return self.pair.drop("opcode")
 
     def _path(self, port: int) -> UdpPath:

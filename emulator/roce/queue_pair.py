@@ -103,9 +103,9 @@ class QueuePair:
         """When to call `handle_timer` and `next_run` again if nothing happens before; NEVER: nothing is due."""
         return min(self.requester.deadline_ns, self.paced_until)
 
-    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> None:
+    def acknowledge(self, psn: Psn, syndrome: int, now: int, msn: int | None = None) -> None:
         """Take an ACK or NAK; the messages it completes join `completed`."""
-        done = self.requester.acknowledge(psn, syndrome, now)
+        done = self.requester.acknowledge(psn, syndrome, now, msn)
         self.completed = [*self.completed, *done] if self.completed else done
 
     def take_response(self, psn: Psn, now: int) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from emulator.roce.constants import ACK_REQUESTS_PER_TIMEOUT
-from emulator.roce.headers import Syndrome
+from emulator.roce.credits import CREDITS
+from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.messages import ConnectionSettings, Message, Run, Verb, packets_of
 from emulator.roce.psn import ZERO_PSN, Psn, add, unwrapped, wrap
 from emulator.roce.tuning import PATIENCE_NS
@@ -40,6 +41,7 @@ _REFUSALS: dict[int, str] = {
 }
 _NOTHING: tuple[Message, ...] = ()
 _READ, _RNR = Verb.READ, int(Syndrome.RNR)  # looking them up costs as much as a call
+_TAKES_RECEIVE = frozenset((Verb.SEND, Verb.SEND_IMM, Verb.WRITE_IMM))
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +64,9 @@ class Requester:
     _window: SendWindow = field(init=False)
     _messages: deque[Message] = field(default_factory=deque)  # not yet acknowledged
     _unsent: deque[Message] = field(default_factory=deque)  # of those, the ones from packet _next on
+    _completed: int = 0  # messages that are
+    _limit: int | None = None  # number of the last message, from 1, for which the peer has a receive request
+    _asking: int = -1  # the packet after one that left without a credit
     _posted: int = 0  # packets of all messages ever posted
     _sent: int = 0  # packets sent at least once
     _next: int = 0  # the next packet to send
@@ -148,7 +153,7 @@ class Requester:
         first = self._next
         if self._unsent or first - self._unacknowledged >= self._window.packets:
             return None
-        if self.failure is not None or now < self._paused_until:
+        if self.failure is not None or now < self._paused_until or self._limit is not None:
             return None
         if first == self._unacknowledged:
             self._progress_ns = now
@@ -177,12 +182,23 @@ class Requester:
         if message.verb is Verb.READ:
             is_held = under_way and under_way + left > window.packets
             return (0 if is_held or self._reads_outstanding() >= self.settings.max_rd_atomic else 1), left
+        if self._limit is not None and self._next in (message.first, self._asking) and self._lacks_credit(message):
+            if under_way:
+                return 0, 0
+            self._asking = self._next + 1  # one packet may ask whether there is a receive request by now
+            return 1, 1
         if window.is_reduced:
             most = min(most, window.ack_interval)
         count = min(left, most, window.packets - under_way)
         if count < window.smallest_run and (count <= 0 or (count < min(left, most) and under_way)):
             return 0, 0  # the window opens further before long: many small runs would cost more
         return count, count
+
+    def _lacks_credit(self, message: Message) -> bool:
+        """Whether the peer has no receive request for the next message to send, as far as it has said."""
+        assert self._limit is not None
+        number = self._completed + len(self._messages) - len(self._unsent) + 1
+        return number > self._limit and message.verb in _TAKES_RECEIVE
 
     def _reads_outstanding(self) -> int:
         """READs requested whose responses are not here in full."""
@@ -209,6 +225,8 @@ class Requester:
             self._resent = first if is_again else -1
         is_due = now - max(self._requested_ns, self._progress_ns) >= self._request_gap_ns
         ack_request = ends_message or is_due or end - self._ack_requested >= self._window.ack_interval
+        if self._limit is not None and first == self._unacknowledged:
+            ack_request = True
         if ack_request:
             self._ack_requested, self._requested_ns = end, now
         if ends_message:
@@ -223,13 +241,18 @@ class Requester:
         self.sent_packets += count
         return Run(message, wrap(self.initial_psn + first), first - message.first, count, ack_request, is_again)
 
-    def acknowledge(self, psn: Psn, syndrome: int, now: int) -> Sequence[Message]:
-        """Take an ACK or NAK; returns the messages it completes, in order."""
+    def acknowledge(self, psn: Psn, syndrome: int, now: int, msn: int | None = None) -> Sequence[Message]:
+        """Take an ACK or NAK; returns the messages it completes, in order.
+
+        `msn` is how many messages the peer has completed, from which its credits count; None: it sets no limit.
+        """
         number = unwrapped(psn, self.initial_psn + self._unacknowledged) - self.initial_psn
         if not self._unacknowledged - 1 <= number < self._sent or self.failure is not None:
             self.refused_packets += number >= self._sent or number < self._unacknowledged - self.settings.reach_packets
             return _NOTHING
         if syndrome < _RNR:
+            if msn is not None:
+                self._take_credits(syndrome, msn)
             return self._advance(number + 1, now)
         if number < self._unacknowledged:
             return _NOTHING  # a refusal of what has been acknowledged since
@@ -237,6 +260,10 @@ class Requester:
         if self._unacknowledged == number:
             self._refused(syndrome, now)
         return done
+
+    def _take_credits(self, code: int, msn: int) -> None:
+        completed = unwrapped(Psn(msn), self._completed)
+        self._limit = None if code == NO_CREDIT_LIMIT else completed + CREDITS[code]
 
     def take_response(self, psn: Psn, count: int, now: int) -> Sequence[Message]:
         """Take READ responses: packets `psn` and the next `count` - 1; returns the messages this completes."""
@@ -303,6 +330,7 @@ class Requester:
             if after > end:
                 break
             done.append(messages.popleft())
+        self._completed += len(done)
         self._reach(reached, now)
         if reached < end and self._read_gap != reached:  # an answer to a later packet shows that responses were lost
             self._read_gap = reached  # once: other packets in flight show the same

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
-from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
+from emulator.roce.credits import credit_code
+from emulator.roce.headers import Syndrome
 from emulator.roce.memory import ATOMIC_BYTES, EVERYTHING, Access, Memory
 from emulator.roce.messages import (
     Arrival,
@@ -162,12 +163,18 @@ class Responder:
             self._nak = None
             self.naks += 1
         elif self._ack_owed:
-            reply = Reply(add(self.expected, -1), NO_CREDIT_LIMIT, msn)
+            reply = Reply(add(self.expected, -1), credit_code(self._credits()), msn)
         else:
             return None
         self._ack_owed = self.ack_requested = False
         self.unacknowledged = 0
         return reply
+
+    def _credits(self) -> int | None:
+        """Receive requests, with the one of a SEND in progress: they count from the last message completed."""
+        if self.receives is None:
+            return None
+        return self.receives + (self._operation is Operation.SEND)
 
     def next_response(self, most: int) -> ResponseRun | AtomicResponse | None:
         """The response to an atomic, or at most `most` READ response packets that are owed; None if none are."""

@@ -172,7 +172,7 @@ class Tap:
 def packed(what: Arrival | Reply, *, dest_qp: int) -> bytes:
     """The packet of an arrival, with zeros as payload."""
     if not isinstance(what, Arrival):
-        return pack_packet(Bth(Opcode.RC_ACK, Psn(what[0]), dest_qp), Aeth(what[1], 0))
+        return pack_packet(Bth(Opcode.RC_ACK, Psn(what[0]), dest_qp), Aeth(what[1], what[2]))
     known = {Reth: Reth(what.address, what.rkey, what.length), ImmDt: ImmDt(what.imm), Aeth: Aeth(NO_CREDIT_LIMIT, 0)}
     bth = Bth(what.opcode, what.psn, dest_qp, ack_request=what.ack_request, pad=pad_bytes(what.size))
     extensions = (known[kind] for kind in MEANINGS[what.opcode].extensions)

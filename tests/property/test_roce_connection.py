@@ -88,6 +88,38 @@ def test_every_verb_and_mtu_across_the_wrap(verb: Verb, path_mtu: int, *, is_ooo
     check(wire, (posted, []))
 
 
+@given(
+    seed=st.integers(0, 2**32), path_mtu=MTU, loss=st.floats(0, 0.3), receives=st.integers(1, 9), psn=st.integers(1, 9)
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_every_message_arrives_once_where_receives_are_few(
+    *, seed: int, path_mtu: int, loss: float, receives: int, psn: int
+) -> None:
+    connection = ConnectionSettings(path_mtu=path_mtu, window_packets=40, ack_interval=20, retry_count=60)
+    wire = Wire(connection, seed=seed, loss=loss, reordering=loss, first_psns=(PSN_SPACE - psn, 5), receives=receives)
+    posted = messages(12, seed, path_mtu), messages(5, seed + 1, path_mtu)
+    for end, mine in zip(wire.ends, posted, strict=True):
+        for message in mine:
+            end.pair.requester.post(message)
+    wire.run()
+    check(wire, posted)
+
+
+@pytest.mark.parametrize("receives", [1, 2, 5, 64])
+@pytest.mark.parametrize("size", [10, 3000])
+def test_with_credits_a_receiver_that_is_not_ready_costs_a_packet_and_not_a_window(receives: int, size: int) -> None:
+    wire = Wire(ConnectionSettings(path_mtu=1024, window_packets=40, ack_interval=20), seed=1, receives=receives)
+    requester = wire.ends[0].pair.requester
+    requester.post(Message(Verb.SEND, size))
+    wire.run()  # its acknowledgement has the first credits
+    for key in range(60):
+        requester.post(Message(Verb.SEND if key % 3 else Verb.WRITE_IMM, size, imm=key, key=key))
+    wire.run()
+    assert len(wire.ends[1].delivered) == 61
+    assert requester.retransmits == requester.rnr_naks
+    assert (requester.rnr_naks > 0, requester.naks, requester.timeouts) == (receives < 60, 0, 0)
+
+
 @given(seed=st.integers(0, 2**32), exponent=st.integers(0, 20), retries=st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
 def test_a_dead_peer_is_named_after_the_retries(*, seed: int, exponent: int, retries: int) -> None:

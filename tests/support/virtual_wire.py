@@ -18,8 +18,8 @@ from tests.support.segments import Segment, response_segments, segments
 LATENCY_NS = 5_000
 NAK_OR_RNR = 0x60  # the bits of a syndrome that an ACK does not have
 
-Reply = tuple[int, int]
-"""PSN and syndrome of an ACK or NAK."""
+Reply = tuple[int, int, int]
+"""PSN, syndrome and MSN of an ACK or NAK."""
 
 
 class End:
@@ -44,6 +44,7 @@ class End:
 class Wire:
     """Runs two ends until nothing is left to do.
 
+    `receives`: receive requests that both ends have at any time; None: as many as they need.
     `tap(side, packet, is_arriving)` is called for every packet to a side, when it is sent and when it arrives.
     """
 
@@ -56,20 +57,23 @@ class Wire:
         duplication: float = 0.0,
         reordering: float = 0.0,
         first_psns: tuple[int, int] = (0, 0),
+        receives: int | None = None,
         tap: Callable[[int, Arrival | Reply, bool], None] = lambda side, what, is_arriving: None,
     ) -> None:
-        self.settings, self.now = settings, 0
+        self.settings, self.now, self.receives = settings, 0, receives
         a, b = first_psns
         self.ends = (
             End(QueuePair(settings, send_psn=a, expect_psn=b), a),
             End(QueuePair(settings, send_psn=b, expect_psn=a), b),
         )
+        for end in self.ends:
+            end.pair.responder.receives = receives
         self.is_cut = False
         self.sent = 0
         self._tap = tap
         self._random = Random(seed)
         self._loss, self._duplication, self._reordering = loss, duplication, reordering
-        self._heap: list[tuple[int, int, int, Arrival | Reply]] = []
+        self._heap: list[tuple[int, int, int, Arrival | Reply | int]] = []
         self._order = 0
 
     def run(self, *, limit_ns: int = 10**13) -> None:
@@ -88,20 +92,31 @@ class Wire:
             assert self.now < limit_ns
             self._send()
 
-    def _take(self, side: int, what: Arrival | Reply) -> None:
+    def _take(self, side: int, what: Arrival | Reply | int) -> None:
+        if isinstance(what, int):
+            self.ends[side].pair.responder.post_receives(what)
+            return
         self._tap(side, what, True)
         end = self.ends[side]
         if not isinstance(what, Arrival):  # an ACK or NAK
-            end.pair.acknowledge(Psn(what[0]), what[1], self.now)
+            end.pair.acknowledge(Psn(what[0]), what[1], self.now, what[2])
             end.complete(end.pair.completed or ())
             end.pair.completed = None
         elif what.opcode in (0x0D, 0x0E, 0x0F, 0x10):
             end.responses |= {int(add(what.psn, packet)): what.size for packet in range(what.packets)}
             end.complete(end.pair.requester.take_response(what.psn, what.packets, self.now))
         else:
+            before = len(end.delivered)
             end.pair.responder.receive(what)
             end.delivered += end.pair.responder.delivered
             end.pair.responder.delivered.clear()
+            if self.receives is not None:
+                self._later(side, sum(map(takes_receive, end.delivered[before:])))
+
+    def _later(self, side: int, receives: int) -> None:
+        """Post receive requests in place of those taken, after a while."""
+        self._order += 1
+        heapq.heappush(self._heap, (self.now + 100_000, self._order, side, receives))
 
     def _send(self) -> None:
         for side, end in enumerate(self.ends):
@@ -114,7 +129,7 @@ class Wire:
             if reply is not None:
                 is_ack = not reply.syndrome & NAK_OR_RNR
                 assert is_ack or responder.is_broken or reply.psn == responder.expected, "a NAK of what has arrived"
-                self._put(1 - side, (reply.psn, reply.syndrome))
+                self._put(1 - side, (reply.psn, reply.syndrome, reply.msn))
             while (run := end.pair.next_run(self.now, 64)) is not None:
                 assert run.packets <= 64
                 for segment in segments(run, self.settings.path_mtu):
@@ -161,3 +176,8 @@ def expected(message: Message) -> Delivered:
     operation, has_imm = message.verb.value
     address = message.address if operation is Operation.WRITE else 0
     return Delivered(operation, address, message.size, message.imm if has_imm else None)
+
+
+def takes_receive(delivered: Delivered) -> int:
+    """How many receive requests it took."""
+    return delivered.messages if delivered.operation is Operation.SEND or delivered.imm is not None else 0

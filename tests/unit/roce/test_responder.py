@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.roce.constants import LARGEST_MESSAGE_BYTES
+from emulator.roce.credits import credit_code
 from emulator.roce.headers import NO_CREDIT_LIMIT, Syndrome
 from emulator.roce.memory import Access, Memory, MemoryRegion
 from emulator.roce.messages import (
@@ -387,7 +388,7 @@ def test_a_message_that_consumes_a_receive_waits_for_one(opcode: Opcode, *, take
     responder.receive(message)
     timer = ConnectionSettings().rnr_timer
     refused = [Reply(Psn(0), Syndrome.RNR | timer, 0)]
-    assert replies(responder) == (refused if takes_receive else [Reply(Psn(0), NO_CREDIT_LIMIT, 1)])
+    assert replies(responder) == (refused if takes_receive else [Reply(Psn(0), credit_code(0), 1)])
     responder.post_receives(2)
     responder.receive(message)
     assert len(responder.delivered) == 1
@@ -398,6 +399,7 @@ def test_a_send_takes_its_receive_with_the_first_packet_and_a_write_with_the_las
     responder = with_region(receives=1)
     responder.receive(Arrival(Opcode.RC_SEND_FIRST, Psn(0), 1, 256))
     assert responder.receives == 0
+    assert responder.take_reply() == Reply(Psn(0), credit_code(1), 0), "credits count from the last complete message"
     responder.receive(Arrival(Opcode.RC_SEND_LAST_IMM, Psn(1), 1, 1))
     assert len(responder.delivered) == 1
     responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(2), 1, 256, address=BASE, rkey=RKEY, length=300))
@@ -426,7 +428,7 @@ def test_a_send_longer_than_its_receive_ends_the_connection(size: int, *, is_tak
     responder.receive(Arrival(Opcode.RC_SEND_FIRST, Psn(0), 1, 256))
     responder.receive(Arrival(Opcode.RC_SEND_LAST, Psn(1), 1, size - 256))
     assert responder.is_broken is not is_taken
-    expected = Reply(Psn(1), NO_CREDIT_LIMIT, 1) if is_taken else Reply(Psn(1), Syndrome.REMOTE_OPERATIONAL, 0)
+    expected = Reply(Psn(1), credit_code(0), 1) if is_taken else Reply(Psn(1), Syndrome.REMOTE_OPERATIONAL, 0)
     assert replies(responder) == [expected]
 
 
