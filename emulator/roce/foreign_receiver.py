@@ -105,7 +105,11 @@ class ForeignReceiver:
     def _receive_response(self, packet: Packet, now: int) -> None:
         aeth = next((header for header in packet.extensions if isinstance(header, Aeth)), None)
         if packet.meaning.operation is Operation.READ_RESPONSE:
-            return self.pair.take_response(packet.bth.psn, now)
+            is_next = packet.bth.psn == self.pair.requester.oldest_psn
+            self.pair.take_response(packet.bth.psn, now)
+            if is_next and self.sink is not None and packet.bth.psn != self.pair.requester.oldest_psn:
+                self.sink(packet)
+            return None
         if packet.meaning.operation is Operation.ACK and aeth is not None:
             return self.pair.acknowledge(packet.bth.psn, aeth.syndrome, now, aeth.msn)
         return self.pair.drop("opcode")

@@ -99,6 +99,11 @@ class Requester:
         return self._posted - self._next
 
     @property
+    def oldest_psn(self) -> Psn:
+        """PSN of the oldest packet without an acknowledgement or response, or of the next one to be sent."""
+        return add(self.initial_psn, self._unacknowledged)
+
+    @property
     def in_flight(self) -> int:
         """Packets sent and not acknowledged."""
         return self._sent - self._unacknowledged

@@ -19,7 +19,8 @@ from agents.nic.channel import Channel
 from agents.nic.connections import Connection, ConnectionManager, Local
 from agents.nic.standalone import StandaloneNic
 from emulator.errors import RemoteProtocolError
-from emulator.roce.memory import Memory, MemoryRegion
+from emulator.roce.foreign_receiver import Sink
+from emulator.roce.memory import EVERYTHING, Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.opcodes import Operation
 from emulator.roce.options import RoceOptions
@@ -212,20 +213,7 @@ async def rping(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dic
     connection = await _once_it_listens(manager, guest, local)
     start = MemoryRegion(rkey=0x51, address=0x10000, length=size, content=bytearray(size))
     sink = MemoryRegion(rkey=0x52, address=0x90000, length=size, content=bytearray(size))
-    facts = QpFacts(
-        host=here,
-        peer_host=guest,
-        qpn=local.qpn,
-        peer_qpn=connection.peer_qpn,
-        psn=connection.send_psn,
-        peer_psn=local.psn,
-        rkey=0,
-        source_ports=(50_000,),
-    )
-    settings = ConnectionSettings(path_mtu=path_mtu, window_packets=64, ack_interval=32)
-    end = End()
-    pair = QueuePair(settings, facts.psn, facts.peer_psn, Memory([start, sink]))
-    end.nic, end.channel = nic, nic.nic.create_foreign(facts, pair, end)
+    end = _end_of(connection, here, nic, memory=Memory([start, sink]))
     different = 0
     assert start.content is not None
     assert sink.content is not None
@@ -244,6 +232,60 @@ async def rping(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dic
     return {"rounds": rounds, "different": different, "reason": end.reason}
 
 
+async def rping_server(here: str, guest: str, nic: StandaloneNic, path_mtu: int) -> dict[str, Any]:
+    """The server of an rping: READs what the client has made, and WRITEs it back."""
+    manager, found = ConnectionManager(nic.nic), list[bytes]()
+    local = Local(qpn=0x1235, psn=Psn(0xFFFFF0), path_mtu=path_mtu)
+    manager.listen(RPING_PORT, lambda request, host: local if host == guest else None)
+    print("listening", flush=True)
+    async with asyncio.timeout(30):
+        connection = await manager.accepted()
+    end = _end_of(connection, here, nic, sink=lambda packet: found.append(bytes(packet.payload)))
+    ending = asyncio.create_task(_wake(end, connection))
+    rounds, data = 0, b""
+    while True:
+        await end.until(lambda: bool(found) or connection.ended.is_set())
+        if not found or end.reason:
+            break
+        where = found.pop()
+        address, rkey, size = int.from_bytes(where[:8]), int.from_bytes(where[8:12]), int.from_bytes(where[12:])
+        if rounds % 2:
+            await end.post(Message(Verb.WRITE, size, address, rkey=rkey, content=data))
+        else:
+            await end.post(Message(Verb.READ, size, address, rkey=rkey))
+            data = found.pop()
+        await end.post(Message(Verb.SEND, 16, content=bytes(16)))
+        rounds += 1
+    await ending
+    return {"rounds": rounds // 2, "reason": end.reason}
+
+
+async def _wake(end: End, connection: Connection) -> None:
+    await connection.ended.wait()
+    end.broke(end.reason)
+
+
+def _end_of(
+    connection: Connection, here: str, nic: StandaloneNic, *, memory: Memory = EVERYTHING, sink: Sink | None = None
+) -> End:
+    """The queue pair of a connection."""
+    local = connection.local
+    facts = QpFacts(
+        host=here,
+        peer_host=connection.host,
+        qpn=local.qpn,
+        peer_qpn=connection.peer_qpn,
+        psn=connection.send_psn,
+        peer_psn=local.psn,
+        rkey=0,
+        source_ports=(50_000,),
+    )
+    settings = ConnectionSettings(path_mtu=local.path_mtu, window_packets=64, ack_interval=32)
+    end, pair = End(), QueuePair(settings, facts.psn, facts.peer_psn, memory)
+    end.nic, end.channel = nic, nic.nic.create_foreign(facts, pair, end, sink=sink)
+    return end
+
+
 async def _once_it_listens(manager: ConnectionManager, guest: str, local: Local) -> Connection:
     async with asyncio.timeout(10):
         while True:
@@ -255,7 +297,7 @@ async def _once_it_listens(manager: ConnectionManager, guest: str, local: Local)
 
 SCENARIOS = {
     one.__name__: one
-    for one in (transfers, refused_by_us, refused_by_the_guest, not_ready_here, not_ready_there, rping)
+    for one in (transfers, refused_by_us, refused_by_the_guest, not_ready_here, not_ready_there, rping, rping_server)
 }
 
 

@@ -43,12 +43,27 @@ def played(guest: Guest, scenario: str, *, ip: int = 4, path_mtu: int = 1024, re
 
 
 def _this_end(guest: Guest, scenario: str, ip: int, path_mtu: int) -> dict[str, Any]:
-    hosts = (HERE4, GUEST4) if ip == 4 else (HERE6, GUEST6)
-    command = [*guest.here, sys.executable, "-m", "tests.guest.endpoint", scenario, *hosts, str(path_mtu)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        _command(guest, scenario, ip, path_mtu), capture_output=True, text=True, timeout=60, check=False
+    )
     assert not done.returncode, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def _command(guest: Guest, scenario: str, ip: int, path_mtu: int) -> list[str]:
+    hosts = (HERE4, GUEST4) if ip == 4 else (HERE6, GUEST6)
+    return [*guest.here, sys.executable, "-m", "tests.guest.endpoint", scenario, *hosts, str(path_mtu)]
+
+
+def _serving_rping(guest: Guest) -> dict[str, Any]:
+    """What this end shows as the server of an rping, whose client validates the data."""
+    with subprocess.Popen(_command(guest, "rping_server", 4, 1024), stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "listening\n"
+        guest.run(f"rping -c -a {HERE4} -p {RPING_PORT} -C 1000 -S 100 -V", timeout_s=60)
+        shown: dict[str, Any] = json.loads(server.communicate(timeout=20)[0])
+        return shown
 
 
 def test_the_software_nic_and_linux_rxe_agree() -> None:
@@ -77,6 +92,7 @@ def test_the_software_nic_and_linux_rxe_agree() -> None:
         shown = _this_end(guest, "rping", 4, 1024)
         assert shown == {"rounds": 1000, "different": 0, "reason": ""}
         server.communicate(timeout=10)
+        assert _serving_rping(guest) == {"rounds": 1000, "reason": ""}
     except NoGuest as error:
         pytest.skip(f"a guest with rdma_rxe {error}")
     finally:

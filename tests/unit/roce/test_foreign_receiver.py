@@ -121,6 +121,19 @@ def test_an_ack_and_read_responses_complete_messages() -> None:
     assert end.pair.completed == [read]
 
 
+def test_the_payload_of_a_read_reaches_the_sink_once_and_in_order() -> None:
+    end = End()
+    end.pair.requester.post(Message(Verb.READ, 600))
+    assert end.pair.next_run(0, 1) is not None
+    middle = end.packet(Opcode.RC_READ_RESPONSE_MIDDLE, psn=PSN + 1, payload=b"b" * 256)
+    end.receive(middle)  # before the first one: it will be requested again
+    end.receive(end.packet(Opcode.RC_READ_RESPONSE_FIRST, Aeth(0x1F, 1), payload=b"a" * 256))
+    end.receive(middle)
+    end.receive(middle)
+    end.receive(end.packet(Opcode.RC_READ_RESPONSE_LAST, Aeth(0x1F, 1), psn=PSN + 2, payload=b"c" * 88))
+    assert b"".join(bytes(one.payload) for one in end.taken) == b"a" * 256 + b"b" * 256 + b"c" * 88
+
+
 def test_a_nak_sends_again() -> None:
     end = End()
     end.pair.requester.post(Message(Verb.SEND, 10))
