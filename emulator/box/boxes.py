@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,7 +224,10 @@ def _readings(box: Box) -> dict[str, int]:
     listed = subprocess.run((*exec_prefix(box.node), "nft", "-j", "list", "counters"), capture_output=True, check=False)
     if listed.returncode:
         raise HostError(f"counters of box {box.box_id} cannot be read: {listed.stderr.decode().strip()}")
-    return {one.counter: one.value for one in sum_up(SWITCH, box.counters, parse_counters(listed.stdout))}
+    found: Counter[str] = Counter()
+    for one in sum_up(SWITCH, box.counters, parse_counters(listed.stdout)):
+        found[one.counter] += one.value
+    return dict(found)
 
 
 def _totals(readings: Mapping[str, int], box: Box) -> dict[str, int]:

@@ -21,6 +21,7 @@ class ProfileCounter:
     Attributes:
         counter: profile_drops, ecn_marked or profile_duplicates.
         family, name: of the nftables object.
+        interface: the port of its frames, where they leave; "" if there are several.
     """
 
     node: str
@@ -28,12 +29,19 @@ class ProfileCounter:
     counter: str
     family: str
     name: str
+    interface: str = ""
 
 
 def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
     """The counters of all rules that count frames."""
     return [
-        ProfileCounter(change.node.name, change.rule.name, _COUNTER[type(change.rule.action)], *change.counter)
+        ProfileCounter(
+            change.node.name,
+            change.rule.name,
+            _COUNTER[type(change.rule.action)],
+            *change.counter,
+            interface=change.ports[0].name if len(change.ports) == 1 else "",
+        )
         for change in changes
         if change.counter is not None
     ]
@@ -42,16 +50,16 @@ def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
 def sum_up(
     device: str, counters: Sequence[ProfileCounter], packets: Mapping[tuple[str, str], int]
 ) -> Iterator[Reading]:
-    """Frames per rule (`profile_drops[lost-middles]`), and their sums per kind (`profile_drops`).
+    """Frames per rule (`profile_drops[lost-middles]`), and their sums per kind and port (`profile_drops`).
 
     Args:
         device: name of the switch.
         counters: of its rules.
         packets: (family, name) → frames. The object of a rule that has not started is missing: its value is 0.
     """
-    sums: Counter[str] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
     for one in counters:
         value = packets.get((one.family, one.name), 0)
-        sums[one.counter] += value
-        yield Reading(device, "", f"{one.counter}[{one.rule}]", value)
-    yield from (Reading(device, "", counter, value) for counter, value in sums.items())
+        sums[one.interface, one.counter] += value
+        yield Reading(device, one.interface, f"{one.counter}[{one.rule}]", value)
+    yield from (Reading(device, interface, counter, value) for (interface, counter), value in sums.items())

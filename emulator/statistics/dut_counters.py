@@ -85,7 +85,7 @@ def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int
 
     Only drop and mark counters that increased. If the topology does not name a device, its switches are the device.
     """
-    devices = _device_nodes(manifest)
+    devices = device_nodes(manifest)
     total: Counter[str] = Counter()
     for name, readings in counter_series(counters).items():
         if name.device in devices and readings.increase > 0:
@@ -101,7 +101,7 @@ def device_frames(counters: pa.Table, manifest: Manifest) -> tuple[DeviceFrames,
     found = []
     hosts = {host.get("name") for host in manifest.topology.get("hosts") or ()}
     series = counter_series(counters)
-    for device in sorted(set(_device_nodes(manifest)) - hosts):
+    for device in sorted(set(device_nodes(manifest)) - hosts):
         total: Counter[str] = Counter()
         for name, readings in series.items():
             if name.device == device:
@@ -153,7 +153,8 @@ def describe_device(frames: Sequence[DeviceFrames], counts: Mapping[str, int]) -
     return ", ".join(parts)
 
 
-def _device_nodes(manifest: Manifest) -> Collection[str]:
+def device_nodes(manifest: Manifest) -> Collection[str]:
+    """Names of the nodes of the device under test: those that the topology names, else its switches."""
     named = manifest.dut.get("nodes")
     if named:
         return set(named)

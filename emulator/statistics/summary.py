@@ -134,7 +134,7 @@ def summarise(run: Run) -> RunSummary:
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
-        loss_focus=loss_focus(run.table(Part.FLOWS), manifest),
+        loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
     )
 
 

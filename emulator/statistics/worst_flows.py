@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest
-from emulator.statistics.dut_counters import DROPS, counter_series
+from emulator.statistics.dut_counters import DROPS, counter_series, device_nodes
 from emulator.statistics.retransmissions import lost_packets
 from emulator.statistics.table_columns import to_ints
 
@@ -63,26 +63,53 @@ class LossFocus:
     """Where most packets of a run were lost.
 
     Attributes:
-        source, destination: ports of hosts; "": several.
+        source, destination: ports; "": several.
         lost: packets lost between them.
         total: packets lost in all flows.
+        device: that counted its dropped frames, ACKs included; `destination` is then where its port leads. "": the
+            senders and receivers of the flows counted.
     """
 
     source: str
     destination: str
     lost: int
     total: int
+    device: str = ""
 
 
-def loss_focus(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
+def loss_focus(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> LossFocus | None:
     """The port, or the pair of ports, with most of the lost packets; None if there is none, or nothing was lost.
 
-    A pair is named if it has FOCUS of all losses, else a port that has that much in one direction.
+    A pair is named if it has FOCUS of all losses; else the port of a device that has that much of all frames that
+    devices dropped; else a port that has it in one direction.
 
     Args:
-        flows: of the run.
+        flows, counters: tables of the run.
         manifest: of the run.
     """
+    of_flows = _focus_of_flows(flows, manifest)
+    is_pair = of_flows is not None and bool(of_flows.source and of_flows.destination)
+    return of_flows if is_pair else _focus_of_devices(counters, manifest) or of_flows
+
+
+def _focus_of_devices(counters: pa.Table, manifest: Manifest) -> LossFocus | None:
+    dropped: Counter[tuple[str, str]] = Counter()
+    devices = device_nodes(manifest)
+    for name, readings in counter_series(counters).items():
+        if name.counter in DROPS and name.device in devices:
+            dropped[name.device, name.interface] += readings.increase
+    total = dropped.total()
+    if total <= 0:
+        return None
+    (device, interface), lost = dropped.most_common(1)[0]
+    if not interface or lost < FOCUS * total:
+        return None
+    port = f"{device}:{interface}"
+    is_host = port in ports_of_ranks(manifest).values()
+    return LossFocus("", port if is_host else _link_ends(manifest).get(port, port), lost, total, device)
+
+
+def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
     if any(flows[name].null_count for name in _LOSS_COLUMNS):
         return None
     ports, columns = ports_of_ranks(manifest), {name: to_ints(flows[name]) for name in ("src", "dst", *_LOSS_COLUMNS)}
@@ -165,13 +192,18 @@ def ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
     return found
 
 
+def _link_ends(manifest: Manifest) -> Mapping[str, str]:
+    """Either end of a link -> the other, as `device:port`."""
+    network = manifest.topology.get("network") or {}
+    peers = dict(tuple(link["ends"]) for link in network.get("links", ()))
+    return peers | {there: here for here, there in peers.items()}
+
+
 def _drops_next_to(counters: pa.Table, manifest: Manifest) -> Mapping[str, int] | None:
     """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known."""
     if not counters.num_rows:
         return None
-    network = manifest.topology.get("network") or {}
-    peers = dict(tuple(link["ends"]) for link in network.get("links", ()))
-    peers |= {there: here for here, there in peers.items()}
+    peers = _link_ends(manifest)
     dropped: dict[str, int] = {}
     for name, readings in counter_series(counters).items():
         if name.counter in DROPS and readings.increase:

@@ -66,7 +66,7 @@ def test_every_50th_middle_frame_is_dropped_and_no_other(lab: RaisedLab, tmp_pat
         assert send(lab, MIDDLE).datagrams == COUNT - COUNT // 50
         assert send(lab, LAST).datagrams == COUNT
     counted = grown(watch)
-    assert counted["sw0", "", "profile_drops"] == counted["sw0", "", "profile_drops[lost]"] == COUNT // 50
+    assert counted["sw0", "p1", "profile_drops"] == counted["sw0", "p1", "profile_drops[lost]"] == COUNT // 50
     assert counted["sw0", "p0", "rx_packets"] == 2 * COUNT
     assert counted["sw0", "p1", "tx_packets"] == counted["h1", "eth0", "rx_packets"] == 2 * COUNT - COUNT // 50
 
@@ -88,7 +88,7 @@ def test_naks_are_distinguished_from_acknowledgements(lab: RaisedLab, tmp_path: 
 def test_copies_arrive_and_are_counted(lab: RaisedLab, tmp_path: Path) -> None:
     with in_force(lab, tmp_path, '  - {duplicate: {every: 10}, port: "sw0:p1"}\n') as watch:
         arrived = send(lab, LAST)
-    assert grown(watch)["sw0", "", "profile_duplicates"] == arrived.twice == COUNT // 10
+    assert grown(watch)["sw0", "p1", "profile_duplicates"] == arrived.twice == COUNT // 10
     assert arrived.datagrams == COUNT + arrived.twice
 
 
@@ -96,7 +96,7 @@ def test_a_policer_and_a_queue_drop_excess_frames(bridge: RaisedLab, tmp_path: P
     with in_force(bridge, tmp_path, '  - {police: {rate: 5Mbit}, port: "sw0:p1"}\n') as watch:
         arrived = send(bridge, LAST)
     counted = grown(watch)
-    lost = counted["sw0", "", "profile_drops"] + counted["sw0", "p1", "qdisc_drops"]
+    lost = counted["sw0", "p1", "profile_drops"] + counted["sw0", "p1", "qdisc_drops"]
     assert arrived.datagrams == COUNT - lost
     assert lost > 0
 

@@ -26,6 +26,27 @@ def test_rules_are_counted_one_by_one_and_by_kind() -> None:
     }
 
 
+def test_a_rule_with_one_port_is_counted_there() -> None:
+    counters = [
+        ProfileCounter("sw0", "a", "profile_drops", "bridge", "rule_0", "p1"),
+        ProfileCounter("sw0", "b", "profile_drops", "bridge", "rule_1", "p1"),
+        ProfileCounter("sw0", "c", "profile_drops", "bridge", "rule_2"),
+    ]
+    readings = sum_up("sw0", counters, {("bridge", f"rule_{number}"): number + 1 for number in range(3)})
+    assert {(one.interface, one.counter): one.value for one in readings} == {
+        ("p1", "profile_drops[a]"): 1,
+        ("p1", "profile_drops[b]"): 2,
+        ("", "profile_drops[c]"): 3,
+        ("p1", "profile_drops"): 3,
+        ("", "profile_drops"): 3,
+    }
+
+
+def test_the_port_of_a_rule_is_that_of_its_counter(tmp_path: Path) -> None:
+    found = counters_of(changes(tmp_path, '{name: r, port: "sw0:p1", drop: {every: 2}}', "{name: s, mark: {every: 2}}"))
+    assert [(one.rule, one.interface) for one in found] == [("r", "p1"), ("s", "")]
+
+
 @pytest.mark.parametrize(
     ("rule", "counter"),
     [

@@ -13,7 +13,7 @@ from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
 from tests.support.runs import manifest
 
-NETWORK = {"links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
+NETWORK = {"switches": [{"name": "sw0"}], "links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
 HOSTS = [{"name": f"h{n}", "interfaces": [{"name": "eth0"}]} for n in range(2)]
 TOPOLOGY = {"hosts": HOSTS, "host_index": [0, 1, 1], "interface_index": [0, 0, 0], "network": NETWORK}
 RUN: Manifest = replace(manifest(), topology=TOPOLOGY)
@@ -106,11 +106,45 @@ def test_the_port_with_most_losses_is_named(lost: dict[tuple[int, int], int], fo
         {"src": src, "dst": dst, "retransmits": 3 * count, "out_of_order": 2 * count}
         for (src, dst), count in lost.items()
     ]
-    assert loss_focus(flows(*rows), THREE) == focus
+    assert loss_focus(flows(*rows), counters(), THREE) == focus
 
 
 def test_without_ports_or_counters_nothing_is_named() -> None:
     table = flows({"src": 0, "dst": 1, "retransmits": 5})
-    assert loss_focus(table, manifest()) is None
+    assert loss_focus(table, counters(), manifest()) is None
     unknown = table.set_column(table.schema.get_field_index("duplicates"), "duplicates", pa.array([None], pa.int64()))
-    assert loss_focus(unknown, RUN) is None
+    assert loss_focus(unknown, counters(), RUN) is None
+
+
+@pytest.mark.parametrize(
+    ("drops", "focus"),
+    [
+        ([("p1", "profile_drops", 9), ("p0", "qdisc_drops", 1)], LossFocus("", "h1:eth0", 9, 10, "sw0")),
+        (
+            [("p1", "profile_drops", 5), ("p1", "tx_dropped", 4), ("", "profile_drops", 1)],
+            LossFocus("", "h1:eth0", 9, 10, "sw0"),
+        ),
+        ([("p1", "profile_drops", 7), ("p0", "qdisc_drops", 3)], None),
+        ([("", "profile_drops", 9), ("p0", "qdisc_drops", 1)], None),
+        ([("p1", "profile_drops", 5), ("p1", "tx_dropped", 3)], LossFocus("", "h1:eth0", 8, 8, "sw0")),
+        ([("p7", "profile_drops", 4)], LossFocus("", "sw0:p7", 4, 4, "sw0")),
+        ([("p1", "rx_packets", 9)], None),
+    ],
+    ids=[
+        "a port",
+        "a port and unknown ones",
+        "both ports",
+        "no port",
+        "two counters",
+        "not of a host",
+        "nothing dropped",
+    ],
+)
+def test_acks_that_a_device_dropped_are_at_its_port(drops: list[tuple[str, str, int]], focus: LossFocus | None) -> None:
+    row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
+    assert loss_focus(flows(row), counters(*drops), RUN) == focus
+
+
+def test_a_pair_is_more_than_a_port_of_a_device() -> None:
+    table = flows({"src": 0, "dst": 1, "retransmits": 5})
+    assert loss_focus(table, counters(("p1", "profile_drops", 5)), RUN) == LossFocus("h0:eth0", "h1:eth0", 5, 5)
