@@ -68,6 +68,7 @@ class LossFocus:
         total: packets lost in all flows.
         device: that counted its dropped frames, ACKs included; `destination` is then where its port leads. "": the
             senders and receivers of the flows counted.
+        where: how the device dropped them, as `in queues`, if it dropped others elsewhere; "": in any way.
     """
 
     source: str
@@ -75,13 +76,14 @@ class LossFocus:
     lost: int
     total: int
     device: str = ""
+    where: str = ""
 
 
 def loss_focus(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> LossFocus | None:
     """The port, or the pair of ports, with most of the lost packets; None if there is none, or nothing was lost.
 
     A pair is named if it has FOCUS of all losses; else the port of a device that has that much of all frames that
-    devices dropped; else a port that has it in one direction.
+    devices dropped, or of those dropped in one way; else a port that has it in one direction.
 
     Args:
         flows, counters: tables of the run.
@@ -93,20 +95,20 @@ def loss_focus(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> LossF
 
 
 def _focus_of_devices(counters: pa.Table, manifest: Manifest) -> LossFocus | None:
-    dropped: Counter[tuple[str, str]] = Counter()
+    """Of all dropped frames; else of those dropped in one way, while others were dropped everywhere."""
+    by_kind: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in DROPS}
     devices = device_nodes(manifest)
     for name, readings in counter_series(counters).items():
         if name.counter in DROPS and name.device in devices:
-            dropped[name.device, name.interface] += readings.increase
-    total = dropped.total()
-    if total <= 0:
-        return None
-    (device, interface), lost = dropped.most_common(1)[0]
-    if not interface or lost < FOCUS * total:
-        return None
-    port = f"{device}:{interface}"
-    is_host = port in ports_of_ranks(manifest).values()
-    return LossFocus("", port if is_host else _link_ends(manifest).get(port, port), lost, total, device)
+            by_kind[name.counter][name.device, name.interface] += readings.increase
+    for kind, dropped in {"": sum(by_kind.values(), Counter[tuple[str, str]]()), **by_kind}.items():
+        (device, interface), lost = next(iter(dropped.most_common(1)), (("", ""), 0))
+        if interface and lost >= max(1, FOCUS * dropped.total()):
+            port = f"{device}:{interface}"
+            is_host = port in ports_of_ranks(manifest).values()
+            there = port if is_host else _link_ends(manifest).get(port, port)
+            return LossFocus("", there, lost, dropped.total(), device, DROPS.get(kind, ""))
+    return None
 
 
 def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:

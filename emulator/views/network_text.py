@@ -18,7 +18,8 @@ def describe_network(network: NetworkTraffic) -> str:
 
 def describe_loss_focus(focus: LossFocus) -> str:
     """`297 of 299 lost packets from h0:eth0 to h1:eth0`, `40 of 41 frames that sw0 dropped, to h1:eth0`."""
-    frames = f"frames that {focus.device} dropped," if focus.device else "lost packets"
+    way = f" {focus.where}" if focus.where else ""
+    frames = f"frames that {focus.device} dropped{way}," if focus.device else "lost packets"
     words = [f"{focus.lost:,} of {focus.total:,} {frames}"]
     words += [f"from {focus.source}"] if focus.source else []
     words += [f"to {focus.destination}"] if focus.destination else []
