@@ -66,8 +66,8 @@ class LossFocus:
         source, destination: ports; "": several.
         lost: packets lost between them.
         total: packets lost in all flows.
-        device: that counted its dropped frames, ACKs included; `destination` is then where its port leads. "": the
-            senders and receivers of the flows counted.
+        port: of the device, which counted the frames that it dropped there, ACKs included; `destination` is then the
+            other end of its link. "": the senders and receivers of the flows counted.
         where: how the device dropped them, as `in queues`, if it dropped others elsewhere; "": in any way.
     """
 
@@ -75,7 +75,7 @@ class LossFocus:
     destination: str
     lost: int
     total: int
-    device: str = ""
+    port: str = ""
     where: str = ""
 
 
@@ -107,7 +107,7 @@ def _focus_of_devices(counters: pa.Table, manifest: Manifest) -> LossFocus | Non
             port = f"{device}:{interface}"
             is_host = port in ports_of_ranks(manifest).values()
             there = port if is_host else _link_ends(manifest).get(port, port)
-            return LossFocus("", there, lost, dropped.total(), device, DROPS.get(kind, ""))
+            return LossFocus("", there, lost, dropped.total(), port, DROPS.get(kind, ""))
     return None
 
 

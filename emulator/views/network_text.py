@@ -17,10 +17,12 @@ def describe_network(network: NetworkTraffic) -> str:
 
 
 def describe_loss_focus(focus: LossFocus) -> str:
-    """`297 of 299 lost packets from h0:eth0 to h1:eth0`, `40 of 41 frames that sw0 dropped, to h1:eth0`."""
-    way = f" {focus.where}" if focus.where else ""
-    frames = f"frames that {focus.device} dropped{way}," if focus.device else "lost packets"
-    words = [f"{focus.lost:,} of {focus.total:,} {frames}"]
+    """`297 of 299 lost packets from h0:eth0 to h1:eth0`; `9 of 9 frames that the device dropped, at sw0:p1 (h1:eth0)`."""
+    if focus.port:
+        way = f" {focus.where}" if focus.where else ""
+        beyond = f" ({focus.destination})" if focus.destination != focus.port else ""
+        return f"{focus.lost:,} of {focus.total:,} frames that the device dropped{way}, at {focus.port}{beyond}"
+    words = [f"{focus.lost:,} of {focus.total:,} lost packets"]
     words += [f"from {focus.source}"] if focus.source else []
     words += [f"to {focus.destination}"] if focus.destination else []
     return " ".join(words)

@@ -31,6 +31,15 @@ def messages(count: int, seed: int, path_mtu: int) -> list[Message]:
     ]
 
 
+def exchange(wire: Wire, *posted: list[Message]) -> None:
+    """Post messages at both ends and see all of them through."""
+    for end, mine in zip(wire.ends, posted, strict=True):
+        for message in mine:
+            end.pair.requester.post(message)
+    wire.run()
+    check(wire, (posted[0], posted[1]))
+
+
 def check(wire: Wire, posted: tuple[list[Message], list[Message]]) -> None:
     for side in (0, 1):
         assert wire.ends[side].pair.requester.failure is None
@@ -65,12 +74,7 @@ def test_every_message_arrives_once_complete_and_in_order(
         path_mtu=path_mtu, window_packets=window, ack_interval=max(1, window // 2), retry_count=60, is_ooo=is_ooo
     )
     wire = Wire(connection, seed=seed, loss=loss, duplication=duplication, reordering=reordering, first_psns=(psn, 5))
-    posted = messages(12, seed, path_mtu), messages(5, seed + 1, path_mtu)
-    for end, mine in zip(wire.ends, posted, strict=True):
-        for message in mine:
-            end.pair.requester.post(message)
-    wire.run()
-    check(wire, posted)
+    exchange(wire, messages(12, seed, path_mtu), messages(5, seed + 1, path_mtu))
 
 
 @pytest.mark.parametrize("verb", list(Verb))
@@ -97,12 +101,7 @@ def test_every_message_arrives_once_where_receives_are_few(
 ) -> None:
     connection = ConnectionSettings(path_mtu=path_mtu, window_packets=40, ack_interval=20, retry_count=60)
     wire = Wire(connection, seed=seed, loss=loss, reordering=loss, first_psns=(PSN_SPACE - psn, 5), receives=receives)
-    posted = messages(12, seed, path_mtu), messages(5, seed + 1, path_mtu)
-    for end, mine in zip(wire.ends, posted, strict=True):
-        for message in mine:
-            end.pair.requester.post(message)
-    wire.run()
-    check(wire, posted)
+    exchange(wire, messages(12, seed, path_mtu), messages(5, seed + 1, path_mtu))
 
 
 @pytest.mark.parametrize("receives", [1, 2, 5, 64])

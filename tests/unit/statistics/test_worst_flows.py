@@ -27,9 +27,9 @@ def flows(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_batches([to_batch(FLOWS_SCHEMA, columns)], FLOWS_SCHEMA)
 
 
-def counters(*rows: tuple[str, str, int]) -> pa.Table:
-    """Counters of sw0 that grow from 0: (interface, counter, value)."""
-    listed = [(at, "sw0", port, name, value * at) for port, name, value in rows for at in (0, 1)]
+def counters(*rows: tuple[str, str, int], device: str = "sw0") -> pa.Table:
+    """Counters of a device that grow from 0: (interface, counter, value)."""
+    listed = [(at, device, port, name, value * at) for port, name, value in rows for at in (0, 1)]
     columns = {name: [row[place] for row in listed] for place, name in enumerate(COUNTERS_SCHEMA.names)}
     return pa.Table.from_batches([to_batch(COUNTERS_SCHEMA, columns)] if rows else [], COUNTERS_SCHEMA)
 
@@ -119,19 +119,19 @@ def test_without_ports_or_counters_nothing_is_named() -> None:
 @pytest.mark.parametrize(
     ("drops", "focus"),
     [
-        ([("p1", "profile_drops", 9), ("p0", "qdisc_drops", 1)], LossFocus("", "h1:eth0", 9, 10, "sw0")),
+        ([("p1", "profile_drops", 9), ("p0", "qdisc_drops", 1)], LossFocus("", "h1:eth0", 9, 10, "sw0:p1")),
         (
             [("p1", "profile_drops", 5), ("p1", "tx_dropped", 4), ("", "profile_drops", 1)],
-            LossFocus("", "h1:eth0", 9, 10, "sw0"),
+            LossFocus("", "h1:eth0", 9, 10, "sw0:p1"),
         ),
         ([("p1", "profile_drops", 7), ("p0", "profile_drops", 3)], None),
         (
             [("p1", "profile_drops", 7), ("p0", "qdisc_drops", 30), ("p1", "qdisc_drops", 30)],
-            LossFocus("", "h1:eth0", 7, 7, "sw0", "by its profile"),
+            LossFocus("", "h1:eth0", 7, 7, "sw0:p1", "by its profile"),
         ),
         ([("", "profile_drops", 9), ("p0", "qdisc_drops", 1), ("p1", "qdisc_drops", 1)], None),
-        ([("p1", "profile_drops", 5), ("p1", "tx_dropped", 3)], LossFocus("", "h1:eth0", 8, 8, "sw0")),
-        ([("p7", "profile_drops", 4)], LossFocus("", "sw0:p7", 4, 4, "sw0")),
+        ([("p1", "profile_drops", 5), ("p1", "tx_dropped", 3)], LossFocus("", "h1:eth0", 8, 8, "sw0:p1")),
+        ([("p7", "profile_drops", 4)], LossFocus("", "sw0:p7", 4, 4, "sw0:p7")),
         ([("p1", "rx_packets", 9)], None),
     ],
     ids=[
@@ -153,3 +153,15 @@ def test_acks_that_a_device_dropped_are_at_its_port(drops: list[tuple[str, str, 
 def test_a_pair_is_more_than_a_port_of_a_device() -> None:
     table = flows({"src": 0, "dst": 1, "retransmits": 5})
     assert loss_focus(table, counters(("p1", "profile_drops", 5)), RUN) == LossFocus("h0:eth0", "h1:eth0", 5, 5)
+
+
+def test_what_a_host_dropped_is_not_at_a_port_of_the_device() -> None:
+    row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
+    assert loss_focus(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), RUN) is None
+
+
+def test_where_a_host_is_the_device_its_own_port_is_named() -> None:
+    row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
+    run = replace(RUN, dut={"nodes": ["h1"]})
+    focus = loss_focus(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), run)
+    assert focus == LossFocus("", "h1:eth0", 5, 5, "h1:eth0")

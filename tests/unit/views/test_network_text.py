@@ -18,8 +18,8 @@ def test_unknown_figures_are_left_out() -> None:
 
 def test_losses_name_one_end_or_both() -> None:
     assert describe_loss_focus(LossFocus("a:1", "b:2", 9, 10)) == "9 of 10 lost packets from a:1 to b:2"
-    of_device = describe_loss_focus(LossFocus("", "b:2", 9, 10, "sw0"))
-    assert of_device == "9 of 10 frames that sw0 dropped, to b:2"
-    in_queues = describe_loss_focus(LossFocus("", "b:2", 9, 10, "sw0", "in queues"))
-    assert in_queues == "9 of 10 frames that sw0 dropped in queues, to b:2"
+    of_device = describe_loss_focus(LossFocus("", "b:2", 9, 10, "sw0:p1"))
+    assert of_device == "9 of 10 frames that the device dropped, at sw0:p1 (b:2)"
+    in_queues = describe_loss_focus(LossFocus("", "b:2", 9, 10, "b:2", "in queues"))
+    assert in_queues == "9 of 10 frames that the device dropped in queues, at b:2"
     assert describe_loss_focus(LossFocus("", "b:2", 9, 10)) == "9 of 10 lost packets to b:2"
