@@ -17,7 +17,7 @@ def describe_network(network: NetworkTraffic) -> str:
 
 
 def describe_loss_focus(focus: LossFocus) -> str:
-    """`297 of 299 lost packets from h0:eth0 to h1:eth0`; `9 of 9 frames that the device dropped, at sw0:p1 (h1:eth0)`."""
+    """`297 of 299 lost packets from h0:eth0 to h1:eth0`; `9 of 9 frames that the device dropped, at sw0:p1 (h1:e0)`."""
     if focus.port:
         way = f" {focus.where}" if focus.where else ""
         beyond = f" ({focus.destination})" if focus.destination != focus.port else ""
