@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -124,7 +124,8 @@ def started(*arguments: object, cwd: Path, is_covered: bool = True, prefix: Sequ
                 process.kill()
     finally:
         for pid in marked(mark):
-            os.kill(pid, 9)
+            with suppress(ProcessLookupError):  # it is just ending
+                os.kill(pid, 9)
 
 
 def marked(mark: str) -> list[int]:
