@@ -10,10 +10,13 @@ from pathlib import Path
 from emulator.errors import TraceError
 from emulator.experiment.spec import Job, PairSweep, Sweep, Trace
 from emulator.host.scratch import scratch_folder
+from emulator.importers.registry import check_complete, find_importer, import_trace
+from emulator.importers.writing import write_imported
 from emulator.planner.workloads import pair_sweep, sweep
 from emulator.planner.workloads.pair_sweep import pair_sweep_workload
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload
+from emulator.shipped import TRACES
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
@@ -47,7 +50,8 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJo
         PlanError: the sweep has no sizes, or an odd number of ranks should form pairs.
     """
     if job.trace is not None:
-        yield load_from_files(job.trace, on_step=on_step)
+        with _trace_files(job.trace, on_step=on_step) as (path, ranks):
+            yield _load(job.trace, path, ranks, on_step=on_step)
         return
     with scratch_folder() as scratch:
         if job.pair_sweep is not None:
@@ -61,19 +65,50 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJo
 
 
 def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> LoadedJob:
-    """Read a trace set, and prove that playing it ends.
+    """Read a trace set, and prove that playing it ends. The files of an imported one are gone afterwards.
 
     Raises:
         TraceError: it cannot be read or played.
         InputError: the group file cannot be read.
     """
+    with _trace_files(trace, on_step=on_step) as (path, ranks):
+        return _load(trace, path, ranks, on_step=on_step)
+
+
+@contextlib.contextmanager
+def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int | None]]:
+    """A trace of Chakra and its number of ranks: what the user named, or a temporary folder with what was imported."""
+    path = TRACES.find(Path(trace.path))
+    importer = find_importer(path)
+    if importer is None:
+        yield path, trace.ranks
+        return
+
+    def on_rank(done: int, all_ranks: int) -> None:
+        on_step(f"importing the trace: {done} of {all_ranks} ranks")
+
+    on_step("importing the trace")
+    imported = import_trace(importer, path, ranks=trace.ranks, on_rank=on_rank)
+    check_complete(imported)
+    with scratch_folder() as scratch:
+        write_imported(imported, scratch / "trace")
+        try:
+            yield scratch / "trace", len(imported.ranks)
+        except TraceError as error:
+            if error.path is not None and Path(str(error.path)).is_relative_to(scratch):
+                problem = f"cannot be played as it was recorded: {error.problem}"
+                raise TraceError(problem, path=trace.path, node=error.node, rank=error.rank) from error
+            raise
+
+
+def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep) -> LoadedJob:
     on_step("reading the trace")
 
-    def on_rank(done: int, ranks: int) -> None:
-        on_step(f"reading the trace: {done} of {ranks} ranks")
+    def on_rank(done: int, all_ranks: int) -> None:
+        on_step(f"reading the trace: {done} of {all_ranks} ranks")
 
     groups = None if trace.groups is None else Path(trace.groups)
-    loaded = load_trace(Path(trace.path), ranks=trace.ranks, groups=groups, on_rank=on_rank)
+    loaded = replace(load_trace(path, ranks=ranks, groups=groups, on_rank=on_rank), path=Path(trace.path))
     if not loaded.nodes:
         problem = f"none of the {len(loaded.traces)} ranks has a node: there is nothing to play; record the trace again"
         raise TraceError(problem, path=trace.path)

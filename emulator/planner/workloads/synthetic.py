@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from emulator.trace.model import CommKind
@@ -28,12 +28,17 @@ class WorkNode:
 
     Attributes:
         deps: ids of the nodes that it depends on, ascending.
-        duration_micros: compute time, µs; 0 for communication.
+        duration_micros: compute time, µs; of communication: as recorded, 0 if none is.
         kind: kind of communication; None for compute.
         size_bytes: Chakra's comm_size: input bytes per rank.
         group: process group number of a collective; WORLD_GROUP: all ranks.
         peer: world rank of the other side of a send or receive, else -1.
         tag: tag of a send or receive.
+        on_cpu: compute runs on the CPU, not on the device.
+        start_micros: as recorded, from the beginning of the rank's trace.
+        root: world rank of a collective's root; -1: the lowest one of the group.
+        send_splits, recv_splits: uneven all-to-all: bytes to and from each member; None: even.
+        attributes: further attributes of the node in the file.
     """
 
     node_id: int
@@ -45,6 +50,12 @@ class WorkNode:
     group: int = WORLD_GROUP
     peer: int = -1
     tag: int = 0
+    on_cpu: bool = False
+    start_micros: int = 0
+    root: int = -1
+    send_splits: tuple[int, ...] | None = None
+    recv_splits: tuple[int, ...] | None = None
+    attributes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Traces as JSON, turned into the records of an .et file so that everything behind this module is the same.
 
 Two forms are read: protobuf's JSON, one object after another, GlobalMetadata first (what chakra_jsonizer prints), and
-one object with a list `workload_graph`. PyTorch's host traces and Kineto's traces are recognised and refused by name.
+one object with a list `workload_graph`. PyTorch's host traces and Kineto's are read by emulator.importers.
 JSON is held in memory whole: a file may have at most MAX_JSON_BYTES.
 """
 
@@ -99,7 +99,8 @@ def _refuse_other_formats(first: dict[str, object], path: Path) -> None:
     elif "nodes" in first and "workload_graph" not in first:
         form = f"a PyTorch host trace (schema {first.get('schema', 'unnamed')})"
     if form is not None:
-        raise TraceError(f"is {form}, not yet a Chakra trace: convert it to .et first", path=path)
+        problem = f"is {form}, not a Chakra trace: name the folder with the traces of all ranks ({path.parent})"
+        raise TraceError(problem, path=path)
     if "workload_graph" not in first and not first.keys() <= {"version", "attr"}:
         keys = ", ".join(sorted(first)[:5])
         problem = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from emulator.errors import HostError, InputError
 from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
+from emulator.wire.trace.attributes import AttrValue, make_attribute
+from emulator.wire.trace.communications import IN_SPLIT_NAMES, OUT_SPLIT_NAMES
 from emulator.wire.trace.compression import Encoding
 from emulator.wire.trace.frame_output import frame_output
 from emulator.wire.trace.rewrite import write_trace
@@ -44,10 +46,31 @@ def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = F
     with trace_folder(folder, paths, force=force):
         _remove_earlier(folder, workload.name, keep=set(ranks))
         for rank, path in enumerate(ranks):
-            write_trace(path, _encoded(workload, rank), attributes=attributes)
+            write_rank(path, workload.nodes(rank), rank=rank, attributes=attributes)
         if workload.groups:
-            _write_groups(paths[-1], workload.groups)
+            write_groups(paths[-1], workload.groups)
     return paths
+
+
+def write_rank(path: Path, nodes: Iterable[WorkNode], *, rank: int, attributes: Mapping[str, AttrValue]) -> None:
+    """Write the nodes of a rank as they come.
+
+    Raises:
+        HostError: the file cannot be written.
+    """
+    write_trace(path, (encode_node(node, rank=rank) for node in nodes), attributes=attributes)
+
+
+def write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
+    """Write process groups as ASTRA-sim reads them: number → world ranks.
+
+    Raises:
+        HostError: the file cannot be written.
+    """
+    lines = (f"  {json.dumps(str(number))}: {json.dumps(list(ranks))}" for number, ranks in groups.items())
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    with frame_output(path, encoding=Encoding.PLAIN) as output:
+        output.write(text.encode())
 
 
 def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
@@ -57,15 +80,13 @@ def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
         name=node.name,
         type=_node_type(node.kind),
         data_deps=node.deps,
+        start_time_micros=node.start_micros,
         duration_micros=node.duration_micros,
     )
-    encoded.attr.append(et_pb2.Attribute(name="is_cpu_op", bool_val=False))
+    encoded.attr.append(et_pb2.Attribute(name="is_cpu_op", bool_val=node.on_cpu))
     encoded.attr.extend(_communication_attributes(node, rank))
+    encoded.attr.extend(make_attribute(name, value) for name, value in node.attributes.items())
     return encoded
-
-
-def _encoded(workload: SyntheticWorkload, rank: int) -> Iterator[et_pb2.Node]:
-    return (encode_node(node, rank=rank) for node in workload.nodes(rank))
 
 
 def _node_type(kind: CommKind | None) -> et_pb2.NodeType:
@@ -84,17 +105,15 @@ def _communication_attributes(node: WorkNode, rank: int) -> Iterator[et_pb2.Attr
         yield et_pb2.Attribute(name="comm_type", int64_val=node.kind)
         if node.group != WORLD_GROUP:
             yield et_pb2.Attribute(name="pg_name", string_val=str(node.group))
+        if node.root >= 0:
+            yield et_pb2.Attribute(name="root_rank", int64_val=node.root)
+        for name, splits in ((IN_SPLIT_NAMES[0], node.send_splits), (OUT_SPLIT_NAMES[0], node.recv_splits)):
+            if splits is not None:
+                yield make_attribute(name, splits)
         return
     src, dst = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
     for name, value in (("comm_src", src), ("comm_dst", dst), ("comm_tag", node.tag)):
         yield et_pb2.Attribute(name=name, int32_val=value)
-
-
-def _write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
-    lines = (f"  {json.dumps(str(number))}: {json.dumps(list(ranks))}" for number, ranks in groups.items())
-    text = "{\n" + ",\n".join(lines) + "\n}\n"
-    with frame_output(path, encoding=Encoding.PLAIN) as output:
-        output.write(text.encode())
 
 
 @contextmanager

@@ -1,0 +1,113 @@
+"""What every importer delivers: the nodes of each rank, with communication in the terms of Chakra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from emulator.importers.losses import Losses
+from emulator.trace.model import CommKind
+
+
+@dataclass(slots=True)
+class Operation:
+    """A communication operation as one rank issued it.
+
+    Attributes:
+        where: file and record, for messages.
+        size_bytes: Chakra's comm_size: input bytes per rank; of a scatter, the root's; 0 if only the root knows it.
+        group: name of the process group; None if the source does not name it.
+        ranks: world ranks of the group if the operation lists them.
+        group_size: number of ranks in the group if the operation says so, else 0.
+        send_splits, recv_splits: all-to-all: bytes to and from each member; None: even.
+        root, peer: rank within the group, -1: none or unknown.
+        is_guess: the group is a guess.
+        reads, writes: storages of the tensors.
+    """
+
+    where: str
+    name: str
+    kind: CommKind
+    size_bytes: int
+    group: str | None = None
+    ranks: tuple[int, ...] | None = None
+    group_size: int = 0
+    send_splits: tuple[int, ...] | None = None
+    recv_splits: tuple[int, ...] | None = None
+    root: int = -1
+    peer: int = -1
+    tag: int = 0
+    is_guess: bool = False
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+
+
+class Place(Enum):
+    """What a node occupies."""
+
+    CPU = "cpu"
+    DEVICE = "device"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedNode:
+    """A node of a rank. Dependencies have smaller ids.
+
+    Attributes:
+        start_ns, duration_ns: as recorded; start from the beginning of the rank's trace.
+        operation: of a node on the network.
+    """
+
+    node_id: int
+    name: str
+    place: Place
+    deps: tuple[int, ...] = ()
+    start_ns: int = 0
+    duration_ns: int = 0
+    operation: Operation | None = None
+
+
+@dataclass(slots=True)
+class ImportedRank:
+    """What was read of one rank.
+
+    Attributes:
+        files: names of the files it came from.
+        mode: which of its files were used: host and Kineto, Kineto, or host.
+        world_size: number of ranks of the job if the source says so, else 0.
+        groups: process group → world ranks; () stands for all ranks.
+        nodes: ascending ids.
+    """
+
+    rank: int
+    files: Sequence[str]
+    mode: str
+    world_size: int
+    groups: Mapping[str, tuple[int, ...]]
+    nodes: Sequence[ImportedNode]
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """In the order in which they were issued."""
+        return [node.operation for node in self.nodes if node.operation is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTrace:
+    """All ranks of a job, those that were found.
+
+    Attributes:
+        source: as the user named it.
+        format: name of the importer.
+        missing: ranks of the job that no file belongs to.
+    """
+
+    source: Path
+    format: str
+    ranks: Sequence[ImportedRank]
+    missing: Sequence[int]
+    losses: Losses

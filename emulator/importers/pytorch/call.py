@@ -1,0 +1,133 @@
+"""A call of a collective library as PyTorch recorded it, and the operation that it is in Chakra's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.model import Operation
+from emulator.importers.pytorch.names import collective_kind
+from emulator.trace.model import CommKind
+
+_OWN_KINDS = {CommKind.SEND, CommKind.RECV}
+
+
+@dataclass(slots=True)
+class Call:
+    """What one record says of a call; None: it does not say.
+
+    Attributes:
+        name: of the collective, as recorded.
+        where: file and record.
+        sent_bytes, received_bytes: of all input and output tensors of this rank.
+        group: name of the process group.
+        handle: what tells unnamed process groups apart.
+        group_size, ranks: of the process group.
+        send_splits, recv_splits: as recorded: rows, elements or bytes; empty: even.
+        root, peer: rank within the group.
+        own_rank: of this process within the group.
+        reads, writes: storages of the tensors.
+    """
+
+    name: str
+    where: str
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+    group: str | None = None
+    handle: object = None
+    group_size: int | None = None
+    ranks: tuple[int, ...] | None = None
+    send_splits: tuple[int, ...] | None = None
+    recv_splits: tuple[int, ...] | None = None
+    root: int | None = None
+    peer: int | None = None
+    tag: int | None = None
+    own_rank: int | None = None
+    reads: frozenset[int] | None = None
+    writes: frozenset[int] | None = None
+
+    def completed_by(self, other: Call) -> Call:
+        """This call, with what another record of it says in addition."""
+        merged = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name, value in merged.items():
+            theirs = getattr(other, name)
+            if value is None or (value in ((), frozenset()) and theirs):
+                merged[name] = theirs
+        return Call(**merged)
+
+    @property
+    def kind(self) -> CommKind | None:
+        """None: not a collective that is known."""
+        return collective_kind(self.name)
+
+
+def operation_of(call: Call, losses: Losses) -> Operation | None:
+    """The operation that a call is; None, and counted as dropped, if it has no known size."""
+    kind = call.kind
+    assert kind is not None
+    size = _size_bytes(call, kind)
+    if size is None:
+        losses.count(Fate.DROPPED, f"{kind.label} of unknown size", call.where)
+        return None
+    if kind in _OWN_KINDS and (call.peer is None or call.peer < 0):
+        losses.count(Fate.DROPPED, f"{kind.label} whose peer is not recorded", call.where)
+        return None
+    if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
+        losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", call.where)
+    send, recv = _splits(call, size) if kind is CommKind.ALL_TO_ALL else (None, None)
+    if kind is CommKind.ALL_TO_ALL and call.send_splits is None:
+        losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", call.where)
+    return Operation(
+        where=call.where,
+        name=call.name,
+        kind=kind,
+        size_bytes=size,
+        group=call.group,
+        ranks=call.ranks,
+        group_size=call.group_size or 0,
+        send_splits=send,
+        recv_splits=recv,
+        root=-1 if call.root is None else call.root,
+        peer=-1 if call.peer is None else call.peer,
+        tag=call.tag or 0,
+        reads=call.reads or frozenset(),
+        writes=call.writes or frozenset(),
+    )
+
+
+def _size_bytes(call: Call, kind: CommKind) -> int | None:
+    """Chakra's comm_size."""
+    if kind is CommKind.BARRIER:
+        return 0
+    if kind is CommKind.SCATTER:  # only the root has an input; the others learn the size from it
+        return call.sent_bytes or 0
+    if kind is CommKind.RECV:
+        return call.received_bytes if call.received_bytes is not None else call.sent_bytes
+    if kind is CommKind.BROADCAST and call.sent_bytes is None:
+        return call.received_bytes
+    return call.sent_bytes
+
+
+def _splits(call: Call, size: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Bytes to and from each member, None if they are even or do not fit the tensors."""
+    send = scaled(call.send_splits, size)
+    received = call.received_bytes
+    if received is None and call.send_splits and call.recv_splits and sum(call.send_splits):
+        received = size * sum(call.recv_splits) // sum(call.send_splits)
+    recv = None if received is None else scaled(call.recv_splits, received)
+    if send is None or recv is None or len(send) != len(recv):
+        return None, None
+    return (None, None) if len({*send, *recv}) == 1 else (send, recv)
+
+
+def scaled(splits: Sequence[int] | None, total_bytes: int) -> tuple[int, ...] | None:
+    """Splits in rows or elements as bytes; None if there are none, or if they do not divide the bytes."""
+    if not splits or min(splits) < 0:
+        return None
+    rows = sum(splits)
+    if rows == 0:
+        return tuple(splits) if total_bytes == 0 else None
+    if total_bytes % rows:
+        return None
+    return tuple(one * (total_bytes // rows) for one in splits)

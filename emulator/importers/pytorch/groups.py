@@ -1,0 +1,90 @@
+"""The process group of every call: named by the call, by a note of the user, or guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from emulator.errors import TraceError
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.model import Operation
+
+WORLD_NOTES = ("world", "default_pg")
+
+
+class GroupFinder:
+    """Finds the process groups of one rank's operations.
+
+    Args:
+        known: process group → world ranks, () for all.
+        descriptions: description → name.
+        rank: the own one.
+        world_size: 0 if unknown.
+        losses: guesses are counted there.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, tuple[int, ...]],
+        descriptions: Mapping[str, str],
+        *,
+        rank: int,
+        world_size: int,
+        losses: Losses,
+    ) -> None:
+        self._known, self._descriptions = known, descriptions
+        self._rank, self._world_size, self._losses = rank, world_size, losses
+
+    def settle(self, operation: Operation, note: str | None) -> None:
+        """Set group and ranks of an operation; () stands for all ranks.
+
+        Raises:
+            TraceError: the group is not defined, or the note names none.
+        """
+        if operation.group is not None:
+            operation.ranks = self._ranks(operation)
+        elif note is not None:
+            operation.group, operation.ranks = self._noted(note, operation)
+        else:
+            self._guess(operation)
+
+    def _ranks(self, operation: Operation) -> tuple[int, ...]:
+        group = operation.group or ""
+        if group in self._known:
+            return self._all_as_empty(self._known[group])
+        if operation.ranks:
+            return self._all_as_empty(operation.ranks)
+        if self._world_size and operation.group_size == self._world_size:
+            return ()
+        problem = f"{operation.where}: the ranks of process group {group!r} are not recorded"
+        raise TraceError(f"{problem}: record with a newer PyTorch, or add Kineto's trace", rank=self._rank)
+
+    def _noted(self, note: str, operation: Operation) -> tuple[str | None, tuple[int, ...]]:
+        name = note if note in self._known else self._descriptions.get(note)
+        if name is None and note in WORLD_NOTES:
+            return None, ()
+        if name is None or name not in self._known:
+            known = ", ".join(sorted({*self._known, *self._descriptions})) or "none"
+            problem = f"{operation.where}: the note pg={note} names no process group of this rank (there are {known})"
+            raise TraceError(problem, rank=self._rank)
+        return name, self._all_as_empty(self._known[name])
+
+    def _guess(self, operation: Operation) -> None:
+        """The only group, the only one of the right size, else all ranks."""
+        groups = {name: self._all_as_empty(ranks) for name, ranks in self._known.items()}
+        fitting = [name for name, ranks in groups.items() if self._fits(operation, ranks)]
+        if len(groups) <= 1 or (len(fitting) == 1 and operation.group_size):
+            operation.group = fitting[0] if fitting else None
+            operation.ranks = groups.get(fitting[0], ()) if fitting else ()
+        else:
+            operation.group, operation.ranks = None, ()
+        operation.is_guess = len(groups) > 1
+        if len(groups) > 1:
+            reason = "process group not recorded: all ranks taken" if not operation.ranks else "process group by its size"
+            self._losses.count(Fate.GUESSED, reason, operation.where)
+
+    def _fits(self, operation: Operation, ranks: tuple[int, ...]) -> bool:
+        size = len(ranks) or self._world_size
+        return not operation.group_size or not size or operation.group_size == size
+
+    def _all_as_empty(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        return () if self._world_size and len(set(ranks)) == self._world_size else tuple(ranks)

@@ -1,0 +1,186 @@
+"""Calls in a host trace and in Kineto's trace of the same process: which are the same, and what executed them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from emulator.errors import TraceError
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.pytorch.call import Call, operation_of
+from emulator.importers.pytorch.host_trace import HostCall, HostTrace, tensors_of
+from emulator.importers.pytorch.kineto import (
+    DeviceTask,
+    Event,
+    KinetoCall,
+    KinetoTrace,
+    execution_kind,
+    is_library_kernel,
+    kernel_call,
+)
+from emulator.importers.pytorch.names import CALL, WITHOUT_TRAFFIC, collective_kind, squeezed
+from emulator.importers.pytorch.time_line import Issued
+from emulator.trace.model import CommKind
+
+_CARRIED_BY = {CommKind.REDUCE_SCATTER: CommKind.ALL_REDUCE}
+"""Gloo carries out the one as the other."""
+
+
+def is_traffic(call: Call, losses: Losses) -> bool:
+    """Whether a call moves data; one of an unknown name is counted as dropped."""
+    if call.kind is not None:
+        return True
+    if squeezed(call.name) not in WITHOUT_TRAFFIC and call.name not in ("", CALL):
+        losses.count(Fate.DROPPED, f"calls of unknown name {call.name[:40]!r}", call.where)
+    else:
+        losses.count(Fate.MERGED, "calls without traffic, as wait")
+    return False
+
+
+def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) -> list[KinetoCall]:
+    """Kineto's calls, each with what the host trace says of it if there is one.
+
+    Raises:
+        TraceError: the two traces have different calls.
+    """
+    timed = [one for one in kineto.calls() if is_traffic(one.call, losses)]
+    if host is None:
+        return timed
+    recorded = [one for one in host.calls() if one.call.kind is not None]
+    if Counter(one.call.kind for one in timed) != Counter(one.call.kind for one in recorded):
+        raise TraceError(
+            f"has other collectives ({_listed(one.call for one in timed)}) than {host.name} "
+            f"({_listed(one.call for one in recorded)}): record both over the same steps, or leave one out",
+            path=kineto.name,
+        )
+    by_kind: defaultdict[CommKind | None, list[HostCall]] = defaultdict(list)
+    for one in reversed(recorded):
+        by_kind[one.call.kind].append(one)
+    by_id = {one.record_id: one for one in timed if one.record_id is not None}
+    record_ids = host.record_ids()
+    if len(by_id) == len(timed) and all(record_ids.get(one.node_id) in by_id for one in recorded):
+        host_of = {id(by_id[record_ids[one.node_id]]): one for one in recorded}
+    else:
+        host_of = {id(one): by_kind[one.call.kind].pop() for one in timed}
+        losses.count(Fate.GUESSED, "calls joined by their order: record ids do not agree", number=len(timed))
+    return [one._replace(call=host_of[id(one)].call.completed_by(one.call)) for one in timed]
+
+
+def issued_operations(
+    kineto: KinetoTrace, calls: Sequence[KinetoCall], host: HostTrace | None, losses: Losses
+) -> list[Issued]:
+    """Every communication of a rank with its kernels, or the library's record of its execution."""
+    tasks, lone = _library_tasks(kineto, calls)
+    executions = _executions(kineto, calls)
+    consumers = {} if host is None else _consumers(host, kineto, calls)
+    issued = []
+    for number, one in enumerate(calls):
+        execution = executions.get(number)
+        call = one.call
+        if call.sent_bytes is None and execution is not None:
+            call = call.completed_by(kineto.annotation_call(execution))
+        operation = operation_of(call, losses)
+        if operation is not None:
+            read_by = consumers.get(number, ())
+            issued.append(Issued(one.event, operation, tasks.get(number, ()), execution, read_by))
+    for task in lone:
+        found = kernel_call(task.event, kineto.name)
+        operation = None if found is None or found.kind is None else operation_of(found, losses)
+        if operation is None:
+            losses.count(
+                Fate.DROPPED, "kernels of the library without a call: size and group are unknown", _where(kineto, task)
+            )
+        else:
+            issued.append(Issued(task.launch or task.event, operation, (task,)))
+    issued.sort(key=lambda one: one.event.ts)
+    return issued
+
+
+def _library_tasks(
+    kineto: KinetoTrace, calls: Sequence[KinetoCall]
+) -> tuple[Mapping[int, Sequence[DeviceTask]], list[DeviceTask]]:
+    """Call → its kernels, and kernels without a call.
+
+    A kernel that was launched outside of all calls belongs to those before it on the thread that have none: calls
+    between the start and the end of coalescing are executed together.
+    """
+    found: defaultdict[int, list[DeviceTask]] = defaultdict(list)
+    lone = []
+    for task in kineto.tasks:
+        if not is_library_kernel(task.event):
+            continue
+        launch = task.launch
+        within = [
+            number
+            for number, one in enumerate(calls)
+            if launch is not None and one.event.tid == launch.tid and one.event.ts <= launch.ts <= one.event.end
+        ]
+        if not within and launch is not None:
+            within = _waiting(calls, launch, found)
+        for number in within:
+            found[number].append(task)
+        if not within:
+            lone.append(task)
+    return found, lone
+
+
+def _waiting(calls: Sequence[KinetoCall], launch: Event, found: Mapping[int, object]) -> list[int]:
+    """Calls of the launching thread right before a launch that have no kernel yet."""
+    waiting: list[int] = []
+    for number in range(len(calls) - 1, -1, -1):
+        one = calls[number]
+        if one.event.tid == launch.tid and one.event.ts <= launch.ts:
+            if number in found:
+                break
+            waiting.append(number)
+    return waiting[::-1]
+
+
+def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, Event]:
+    """Call → the library's record of its execution: the first one after it of the same kind that is not taken."""
+    left = [(one, collective_kind(execution_kind(one))) for one in kineto.executions()]
+    found: dict[int, Event] = {}
+    for kinds in (lambda kind: kind, _CARRIED_BY.get):
+        for number, one in enumerate(calls):
+            if number in found or (kind := kinds(one.call.kind)) is None:
+                continue
+            for at, (execution, executed) in enumerate(left):
+                if executed is kind and execution.ts >= one.event.ts and _fits(kineto, execution, one.call, kind):
+                    found[number] = left.pop(at)[0]
+                    break
+    return found
+
+
+def _fits(kineto: KinetoTrace, execution: Event, call: Call, kind: CommKind) -> bool:
+    size = kineto.annotation_call(execution).sent_bytes
+    expected = call.received_bytes if kind is CommKind.RECV else call.sent_bytes
+    return size is None or expected is None or size == expected
+
+
+def _consumers(host: HostTrace, kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[Event]]:
+    """Call → the first operator that reads its result, if both traces number operators alike."""
+    events = {one.args.get("Record function id"): one for one in kineto.operators}
+    events.pop(None, None)
+    records = host.record_ids()
+    numbers = {one.record_id: number for number, one in enumerate(calls) if one.record_id is not None}
+    with_children = {node.parent_id for node in host.nodes}
+    owner: dict[int, int] = {}
+    found: dict[int, list[Event]] = {}
+    for node in host.nodes:
+        number = numbers.get(records.get(node.id))
+        if number is not None:
+            owner.update(dict.fromkeys(calls[number].call.writes or (), number))
+        elif node.id not in with_children and (event := events.get(records.get(node.id))) is not None:
+            for storage in {one.storage for one in tensors_of(node.input_values)} & owner.keys():
+                if event.ts > calls[owner[storage]].event.end:
+                    found.setdefault(owner.pop(storage), []).append(event)
+    return {number: those[:1] for number, those in found.items()}
+
+
+def _listed(calls: object) -> str:
+    counts = Counter(one.kind.label for one in calls if one.kind is not None)  # type: ignore[attr-defined]
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
+
+
+def _where(kineto: KinetoTrace, task: DeviceTask) -> str:
+    return f"{kineto.name}, {task.event.name[:40]} at {task.event.ts:.3f} us"

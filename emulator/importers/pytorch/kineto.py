@@ -1,0 +1,302 @@
+"""Kineto's traces: events of CPU threads and of device streams, with times.
+
+Source: Kineto, libkineto/src/output_json.cpp; PyTorch, torch/csrc/autograd/profiler_kineto.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from emulator.importers.pytorch.call import Call
+from emulator.importers.pytorch.names import ARGUMENTS, CALL, DISPATCHED, GROUP_NOTE, collective_kind, element_bytes, squeezed
+from emulator.wire.trace.process_groups import UnreadableGroups, parse_rank_list
+
+_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "xpu_runtime"})
+_WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "MemcpyWithStream")
+_LIBRARY = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(?P<call>\w+)(?: (?P<from>\d+)(?P<way>->|<-)(?P<to>\d+))?")
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event of the trace; of `ph` X: complete, with a duration."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    dur: float = 0.0
+    args: dict[str, Any] = {}
+
+    @property
+    def end(self) -> float:
+        """µs."""
+        return self.ts + self.dur
+
+
+class DistributedInfo(msgspec.Struct):
+    """Rank, world and process groups of the process."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    pg_config: Any = None
+
+
+class DeviceTask(NamedTuple):
+    """A kernel or a copy on a stream; its launch is the call of the runtime, None if that is not recorded."""
+
+    event: Event
+    stream: object
+    launch: Event | None
+
+
+class KinetoCall(NamedTuple):
+    """A call, the outermost event that it is from, and that event's id in the host trace."""
+
+    event: Event
+    record_id: int | None
+    call: Call
+
+
+@dataclass(slots=True)
+class KinetoTrace:
+    """One process.
+
+    Attributes:
+        name: of the document.
+        pid: of the process, 0 if it has no event on the CPU.
+        operators: of CPU threads, by start.
+        annotations: of the user and of libraries, by start.
+        runtime: calls of the device's runtime, by start.
+        tasks: of the device, by launch.
+        groups: process group → world ranks.
+        descriptions: description of a process group → its name.
+        ignored: category of events → number of those that are not looked at.
+    """
+
+    name: str
+    pid: int
+    rank: int | None
+    world_size: int
+    groups: dict[str, tuple[int, ...]]
+    descriptions: dict[str, str]
+    operators: Sequence[Event]
+    annotations: Sequence[Event]
+    runtime: Sequence[Event]
+    tasks: Sequence[DeviceTask]
+    ignored: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, events: Sequence[Event], info: DistributedInfo | None) -> KinetoTrace:
+        """Sort the events of a document.
+
+        Raises:
+            UnreadableGroups: a process group has ranks that cannot be read.
+        """
+        sorted_events: dict[str, list[Event]] = {"cpu_op": [], "user_annotation": [], "runtime": [], "device": []}
+        ignored: dict[str, int] = {}
+        for event in events:
+            if event.ph != "X":
+                continue
+            kind = (
+                "device" if event.cat in _DEVICE else "runtime" if event.cat in _RUNTIME else event.cat or "uncategorized"
+            )
+            if kind in sorted_events:
+                sorted_events[kind].append(event)
+            else:
+                ignored[kind] = ignored.get(kind, 0) + 1
+        for found in sorted_events.values():
+            found.sort(key=lambda one: (one.ts, -one.dur))
+        operators = sorted_events["cpu_op"]
+        pid = next((one.pid for one in operators if isinstance(one.pid, int)), 0)
+        return cls(
+            name=name,
+            pid=pid,
+            rank=None if info is None else info.rank,
+            world_size=0 if info is None else info.world_size or 0,
+            groups={} if info is None else dict(_groups(info.pg_config)),
+            descriptions={} if info is None else dict(_descriptions(info.pg_config)),
+            operators=operators,
+            annotations=sorted_events["user_annotation"],
+            runtime=sorted_events["runtime"],
+            tasks=_tasks(sorted_events["device"], sorted_events["runtime"]),
+            ignored=ignored,
+        )
+
+    def calls(self) -> list[KinetoCall]:
+        """Calls of collectives by start; those within another call on the same thread belong to it."""
+        found: list[KinetoCall] = []
+        open_on: dict[object, int] = {}
+        for event in sorted((*self.operators, *self.annotations), key=lambda one: (one.ts, -one.dur)):
+            call = _call(event, f"{self.name}, {event.name} at {event.ts:.3f} us")
+            if call is None:
+                continue
+            at = open_on.get(event.tid)
+            if at is not None and event.ts < found[at].event.end:
+                above = found[at]
+                if call.kind is not None and above.call.kind in (None, call.kind):
+                    found[at] = KinetoCall(above.event, above.record_id, call.completed_by(above.call))
+            elif event.cat == "cpu_op":
+                open_on[event.tid] = len(found)
+                found.append(KinetoCall(event, _record_id(event), call))
+        return found
+
+    def executions(self) -> list[Event]:
+        """Annotations of the library on CPU threads: the time that an operation of Gloo or MPI takes."""
+        return [one for one in self.annotations if _LIBRARY.match(one.name)]
+
+    def annotation_call(self, execution: Event) -> Call:
+        """What a library's record of an execution says of the call."""
+        match = _LIBRARY.match(execution.name)
+        assert match is not None
+        return _annotation(execution, match, self.name)
+
+    def group_notes(self) -> list[tuple[Event, str]]:
+        """Annotations of the user that name a process group: `pg=NAME` within record_function."""
+        found = [(one, GROUP_NOTE.search(one.name)) for one in self.annotations]
+        return [(one, match["group"]) for one, match in found if match]
+
+
+def is_library_kernel(event: Event) -> bool:
+    """Whether a task of the device is one of NCCL or RCCL."""
+    return "nccl" in event.name.lower() or "rccl" in event.name.lower()
+
+
+def kernel_call(event: Event, name: str) -> Call | None:
+    """What a kernel of the library says of its call, since PyTorch 2.3; None: nothing."""
+    return _parameters(event, f"{name}, {event.name[:40]} at {event.ts:.3f} us") if "Collective name" in event.args else None
+
+
+def is_wait(event: Event) -> bool:
+    """Whether a call of the runtime waits for the device."""
+    return event.name.endswith(_WAITS)
+
+
+def execution_kind(event: Event) -> str:
+    """Name of the call that a library's annotation is about."""
+    match = _LIBRARY.match(event.name)
+    return match["call"] if match else ""
+
+
+def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for entry in config if isinstance(config, list) else ():
+        ranks = entry.get("ranks") if isinstance(entry, dict) else None
+        if isinstance(ranks, str):
+            ranks = list(parse_rank_list(ranks))
+        if not isinstance(ranks, list) or not all(type(one) is int for one in ranks):
+            raise UnreadableGroups(str(entry)[:80])
+        yield str(entry.get("pg_name", "")), tuple(ranks)
+
+
+def _descriptions(config: Any) -> Iterator[tuple[str, str]]:
+    for entry in config if isinstance(config, list) else ():
+        if isinstance(entry, dict) and entry.get("pg_desc"):
+            yield str(entry["pg_desc"]), str(entry.get("pg_name", ""))
+
+
+def _tasks(device: Sequence[Event], runtime: Sequence[Event]) -> list[DeviceTask]:
+    launches = {one.args["correlation"]: one for one in runtime if "correlation" in one.args}
+    tasks = [
+        DeviceTask(one, (one.args.get("device"), one.args.get("stream", one.tid)), launches.get(one.args.get("correlation")))
+        for one in device
+    ]
+    return sorted(tasks, key=lambda one: (one.launch.ts if one.launch else one.event.ts, one.event.ts))
+
+
+def _record_id(event: Event) -> int | None:
+    found = event.args.get("Record function id")
+    return found if isinstance(found, int) else None
+
+
+def _call(event: Event, where: str) -> Call | None:
+    if event.name == CALL:
+        return _parameters(event, where)
+    if event.name.startswith(DISPATCHED) and squeezed(event.name.removeprefix(DISPATCHED)) in ARGUMENTS:
+        return _operator(event, where)
+    match = _LIBRARY.match(event.name)
+    return _annotation(event, match, where) if match else None
+
+
+def _parameters(event: Event, where: str) -> Call:
+    """record_param_comms: named arguments since PyTorch 2.3; before that only the shapes of its arguments."""
+    said = event.args
+    call = Call(name=str(said.get("Collective name", "")), where=where)
+    width = element_bytes(str(said.get("dtype", "")))
+    if width is not None and call.kind is not None:
+        for source, target in (("In msg nelems", "sent_bytes"), ("Out msg nelems", "received_bytes")):
+            if isinstance(count := said.get(source), int):
+                setattr(call, target, count * width)
+    call.group = str(said["Process Group Name"]) if said.get("Process Group Name") not in (None, "") else None
+    if isinstance(size := said.get("Group size"), int):
+        call.group_size = size
+    call.ranks = _rank_list(said.get("Process Group Ranks"))
+    call.send_splits, call.recv_splits = _rank_list(said.get("In split size")), _rank_list(said.get("Out split size"))
+    if call.kind is not None:
+        peer = said.get("Dst Rank") if call.kind.name == "SEND" else said.get("Src Rank")
+        if call.kind.name in ("SEND", "RECV") and isinstance(peer, int):
+            call.peer = peer
+        if call.kind.name in ("BROADCAST", "REDUCE", "GATHER", "SCATTER"):
+            call.root = _concrete(said, 3)
+    if not call.name:
+        call.sent_bytes = _shape_bytes(said, 0)
+    return call
+
+
+def _operator(event: Event, where: str) -> Call:
+    said, arguments = event.args, ARGUMENTS[squeezed(event.name.removeprefix(DISPATCHED))]
+    call = Call(name=event.name, where=where)
+    if arguments.inputs >= 0:
+        call.sent_bytes = _shape_bytes(said, arguments.inputs)
+    if arguments.outputs >= 0:
+        call.received_bytes = _shape_bytes(said, arguments.outputs)
+    call.root, call.peer = _concrete(said, arguments.root), _concrete(said, arguments.peer)
+    call.tag = _concrete(said, arguments.tag)
+    return call
+
+
+def _annotation(event: Event, match: re.Match[str], where: str) -> Call:
+    call = Call(name=match["call"], where=where, sent_bytes=_shape_bytes(event.args, 0))
+    if match["to"] is not None and collective_kind(match["call"]) is not None:
+        call.peer = int(match["to"])
+    return call
+
+
+def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
+    """Bytes of the tensors of an argument by its recorded shape and type; None if they are not recorded."""
+    shapes, types = said.get("Input Dims"), said.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(types, list) or not at < min(len(shapes), len(types)):
+        return None
+    shape, kind = shapes[at], types[at]
+    if kind == "TensorList":  # its element type is not recorded; the annotation of the library has it
+        return None
+    width = element_bytes(str(kind))
+    if width is None or not isinstance(shape, list) or not all(type(one) is int for one in shape):
+        return None
+    elements = 1
+    for one in shape:
+        elements *= one
+    return elements * width
+
+
+def _concrete(said: dict[str, Any], at: int) -> int | None:
+    """An argument that is a number."""
+    values = said.get("Concrete Inputs")
+    if at < 0 or not isinstance(values, list) or not at < len(values):
+        return None
+    text = str(values[at])
+    return int(text) if text.lstrip("-").isdecimal() else None
+
+
+def _rank_list(text: Any) -> tuple[int, ...] | None:
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return parse_rank_list(text)
+    except UnreadableGroups:  # Kineto shortens long lists
+        return None

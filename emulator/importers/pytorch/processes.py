@@ -1,0 +1,118 @@
+"""Which traces belong together: those of one process, and the rank that it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from emulator.errors import TraceError
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.pytorch.host_trace import HostTrace
+from emulator.importers.pytorch.kineto import KinetoTrace
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(slots=True)
+class Process:
+    """The traces of one process; at least one of them."""
+
+    rank: int
+    host: HostTrace | None
+    kineto: KinetoTrace | None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the documents."""
+        return [one.name for one in (self.host, self.kineto) if one is not None]
+
+
+def processes(traces: Iterable[HostTrace | KinetoTrace], losses: Losses) -> list[Process]:
+    """Traces by process, ascending ranks.
+
+    The rank is what Kineto says, else what the host's records of calls say, else the number in which the files' names
+    differ. Host and Kineto traces belong together if they have the same process id, else the same rank.
+
+    Raises:
+        TraceError: a rank is unknown, or has several traces of a kind.
+    """
+    hosts, kinetos = [], []
+    for trace in traces:
+        if isinstance(trace, HostTrace):
+            hosts.append(trace)
+        else:
+            kinetos.append(trace)
+    hosts = _without_linked(hosts, losses)
+    numbers = {**_numbers_in_names(hosts), **_numbers_in_names(kinetos)}
+    found: dict[int, Process] = {}
+    for kineto in kinetos:
+        rank = _rank(kineto.rank, kineto.name, numbers, losses)
+        if rank in found:
+            raise _twice("Kineto traces", rank, [*found[rank].names, kineto.name])
+        found[rank] = Process(rank, None, kineto)
+    by_pid = _by_pid(found.values())
+    for host in hosts:
+        process = by_pid.get(host.pid)
+        if process is None:
+            rank = _rank(_recorded_rank(host), host.name, numbers, losses)
+            process = found.setdefault(rank, Process(rank, None, None))
+        if process.host is not None:
+            raise _twice("host traces", process.rank, [process.host.name, host.name])
+        process.host = host
+    return [found[rank] for rank in sorted(found)]
+
+
+def _without_linked(hosts: Sequence[HostTrace], losses: Losses) -> list[HostTrace]:
+    """Host traces, without those that a linker made of others that are there too."""
+    plain = {one.pid for one in hosts if not one.is_linked and one.pid}
+    kept = [one for one in hosts if not one.is_linked or one.pid not in plain]
+    for one in hosts:
+        if one not in kept:
+            losses.count(Fate.DROPPED, "files that a linker made of files that are there too", one.name)
+    return kept
+
+
+def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
+    """Processes whose id is theirs alone: on several hosts an id can occur twice."""
+    seen: dict[int, list[Process]] = {}
+    for process in found:
+        if process.kineto is not None and process.kineto.pid:
+            seen.setdefault(process.kineto.pid, []).append(process)
+    return {pid: those[0] for pid, those in seen.items() if len(those) == 1}
+
+
+def _recorded_rank(host: HostTrace) -> int | None:
+    """The rank that calls in the group of all ranks have recorded."""
+    everyone = {name for name, ranks in host.groups.items() if not ranks} or {None}
+    ranks = {one for group, one in host.own_ranks() if group in everyone}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _rank(recorded: int | None, name: str, numbers: Mapping[str, int], losses: Losses) -> int:
+    if recorded is not None and recorded >= 0:
+        return recorded
+    if name in numbers:
+        losses.count(Fate.GUESSED, "the rank is that in the name of the file", name)
+        return numbers[name]
+    raise TraceError("does not say which rank it is: put the rank into its name, as trace.3.json", path=name)
+
+
+def _numbers_in_names(traces: Sequence[HostTrace | KinetoTrace]) -> dict[str, int]:
+    """Name → the number in it that differs between the files, if just one does so and the numbers are ranks."""
+    names = [PurePath(one.name).name for one in traces]
+    numbers = [list(map(int, _NUMBER.findall(name))) for name in names]
+    if len({len(one) for one in numbers}) != 1:
+        return {}
+    if len(names) == 1:
+        return {traces[0].name: 0}
+    columns = list(zip(*numbers, strict=True))
+    ranks = [column for column in columns if sorted(column) == list(range(len(names)))]
+    if len(ranks) != 1:
+        return {}
+    return {trace.name: rank for trace, rank in zip(traces, ranks[0], strict=True)}
+
+
+def _twice(what: str, rank: int, names: Sequence[str]) -> TraceError:
+    return TraceError(f"has several {what}: {', '.join(names)}; keep one of each kind", rank=rank)

@@ -1,0 +1,115 @@
+"""From PyTorch's traces of a job to the nodes of its ranks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from emulator.errors import TraceError
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation
+from emulator.importers.pytorch.call import operation_of
+from emulator.importers.pytorch.documents import read_traces
+from emulator.importers.pytorch.groups import GroupFinder
+from emulator.importers.pytorch.host_order import host_order
+from emulator.importers.pytorch.host_trace import HostTrace
+from emulator.importers.pytorch.joining import is_traffic, issued_operations, joined_calls
+from emulator.importers.pytorch.kineto import KinetoTrace
+from emulator.importers.pytorch.processes import Process, processes
+from emulator.importers.pytorch.time_line import Issued, time_line
+
+NAME = "pytorch"
+
+
+def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = None) -> ImportedTrace:
+    """Read host traces, Kineto's traces, or both.
+
+    Args:
+        path: a folder, an archive or a file.
+        on_rank: called with (ranks read, ranks in all).
+
+    Raises:
+        TraceError: nothing of PyTorch is there, a file cannot be read, or the traces of a rank contradict each other.
+    """
+    losses = Losses()
+    found = processes(read_traces(path), losses)
+    if not found:
+        raise TraceError("holds no trace of PyTorch: neither a host trace nor one of Kineto", path=path)
+    ranks = []
+    for number, process in enumerate(found, 1):
+        ranks.append(_read(process))
+        if on_rank is not None:
+            on_rank(number, len(found))
+    world_size = max(max(one.world_size for one in ranks), ranks[-1].rank + 1)
+    present = {one.rank for one in ranks}
+    missing = [rank for rank in range(world_size) if rank not in present]
+    for one in ranks:
+        losses.add(one.losses)
+    return ImportedTrace(path, NAME, ranks, missing, losses)
+
+
+def _read(process: Process) -> ImportedRank:
+    losses, host, kineto = Losses(), process.host, process.kineto
+    if kineto is not None:
+        calls = joined_calls(host, kineto, losses)
+        issued = issued_operations(kineto, calls, host, losses)
+        operations = [one.operation for one in issued]
+        notes = _kineto_notes(kineto, issued)
+    else:
+        assert host is not None
+        by_record = _host_operations(host, losses)
+        operations, notes = list(by_record.values()), _host_notes(host, by_record)
+    known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
+    descriptions = {**(host.descriptions if host else {}), **(kineto.descriptions if kineto else {})}
+    world_size = _world_size(process, known, operations)
+    finder = GroupFinder(known, descriptions, rank=process.rank, world_size=world_size, losses=losses)
+    for operation in operations:
+        finder.settle(operation, notes.get(id(operation)))
+        losses.count(Fate.MAPPED, operation.kind.label)
+    nodes: list[ImportedNode]
+    if kineto is not None:
+        nodes = time_line(kineto, issued, losses)
+        for category, number in kineto.ignored.items():
+            losses.count(Fate.DROPPED, f"events of category {category}", kineto.name, number=number)
+    else:
+        assert host is not None
+        nodes = host_order(host, by_record, losses)
+    mode = " and ".join(name for name, one in (("host", host), ("kineto", kineto)) if one is not None)
+    return ImportedRank(process.rank, process.names, mode, world_size, known, nodes, losses)
+
+
+def _host_operations(host: HostTrace, losses: Losses) -> dict[int, Operation]:
+    found = {}
+    for one in host.calls():
+        if is_traffic(one.call, losses):
+            operation = operation_of(one.call, losses)
+            if operation is not None:
+                found[one.node_id] = operation
+    return found
+
+
+def _host_notes(host: HostTrace, operations: Mapping[int, Operation]) -> dict[int, str]:
+    notes = host.notes()
+    return {id(operation): notes[record] for record, operation in operations.items() if record in notes}
+
+
+def _kineto_notes(kineto: KinetoTrace, issued: list[Issued]) -> dict[int, str]:
+    """Operation → process group that the innermost note around its call names."""
+    notes = kineto.group_notes()
+    starts = [event.ts for event, _ in notes]
+    found = {}
+    for one in issued:
+        for event, group in reversed(notes[: bisect_right(starts, one.event.ts)]):
+            if event.tid == one.event.tid and event.end >= one.event.ts:
+                found[id(one.operation)] = group
+                break
+    return found
+
+
+def _world_size(process: Process, known: Mapping[str, tuple[int, ...]], operations: list[Operation]) -> int:
+    """What Kineto says, else the size of a group that holds all ranks; 0: unknown."""
+    if process.kineto is not None and process.kineto.world_size:
+        return process.kineto.world_size
+    everyone = {name for name, ranks in known.items() if not ranks}
+    return max((one.group_size for one in operations if one.group in everyone), default=0)

@@ -1,0 +1,127 @@
+"""The importers: formats of traces other than Chakra's, each recognised by the content of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from emulator.errors import InputError, TraceError
+from emulator.importers.agreement import check_agreement
+from emulator.importers.documents import document_heads
+from emulator.importers.losses import Fate
+from emulator.importers.model import ImportedTrace
+from emulator.importers.pytorch.documents import is_pytorch
+from emulator.importers.pytorch.reading import read_pytorch
+from emulator.suggestions import did_you_mean
+
+CHAKRA = "chakra"
+"""Name of what is read without an importer."""
+
+
+class Reader(Protocol):
+    """Reads the traces of a job."""
+
+    def __call__(self, path: Path, *, on_rank: Callable[[int, int], None] | None = None) -> ImportedTrace:
+        """Read a folder, an archive or a file; `on_rank` is called with (ranks read, ranks in all).
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """A format.
+
+    Attributes:
+        is_head: whether a document that begins with these bytes is of this format.
+    """
+
+    name: str
+    title: str
+    is_head: Callable[[bytes], bool]
+    read: Reader
+
+
+IMPORTERS: Mapping[str, Importer] = {
+    one.name: one
+    for one in (Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, read_pytorch),)
+}
+
+
+def find_importer(path: Path) -> Importer | None:
+    """The importer for a path; None: it holds traces of Chakra, or nothing that is known.
+
+    A folder with .et files is a trace of Chakra, whatever else is in it.
+    """
+    if path.is_dir() and any(".et" in entry.suffixes[-2:] for entry in path.iterdir()):
+        return None
+    for head in document_heads(path):
+        for one in IMPORTERS.values():
+            if one.is_head(head):
+                return one
+    return None
+
+
+def importer_named(name: str) -> Importer:
+    """An importer by its name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in IMPORTERS:
+        advice = did_you_mean(name, IMPORTERS) or f"; there are {', '.join(IMPORTERS)}"
+        raise InputError(f"there is no importer {name!r}{advice}")
+    return IMPORTERS[name]
+
+
+def import_trace(
+    importer: Importer,
+    path: Path,
+    *,
+    ranks: int | None = None,
+    strict: bool = False,
+    on_rank: Callable[[int, int], None] | None = None,
+) -> ImportedTrace:
+    """Read the traces of a job, and check that its ranks agree.
+
+    Args:
+        ranks: how many ranks there must be.
+        strict: refuse guesses, and ranks without a file.
+
+    Raises:
+        TraceError: they cannot be read, disagree, or are refused; it names the file and the record.
+    """
+    trace = importer.read(path, on_rank=on_rank)
+    world_size = len(trace.ranks) + len(trace.missing)
+    if ranks is not None and ranks != world_size:
+        raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}", path=path)
+    check_agreement(trace)
+    if strict:
+        _refuse_guesses(trace)
+    return trace
+
+
+def check_complete(trace: ImportedTrace) -> None:
+    """Refuse a trace without all ranks: it cannot be played.
+
+    Raises:
+        TraceError: ranks are missing.
+    """
+    if trace.missing:
+        shown = ", ".join(map(str, trace.missing[:6])) + (", …" if len(trace.missing) > 6 else "")  # noqa: PLR2004
+        problem = f"is of a job of {len(trace.ranks) + len(trace.missing)} ranks; there is no trace of rank {shown}"
+        raise TraceError(f"{problem}: record all ranks", path=trace.source)
+
+
+def _refuse_guesses(trace: ImportedTrace) -> None:
+    check_complete(trace)
+    for fate, what, tally in trace.losses:
+        if fate is Fate.GUESSED:
+            where = f" (first: {tally.first[0]})" if tally.first else ""
+            raise TraceError(f"needs a guess {tally.count} times: {what}{where}", path=trace.source)
+
+
