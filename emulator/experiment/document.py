@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError
 from emulator.experiment.spec import Experiment
+from emulator.experiment.workload import trace_digest
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.topology.document import read_document
 from emulator.topology.load import load_topology
 from emulator.verdict.rules import EXAMPLE
-from emulator.wire.trace.files import find_trace
-from emulator.wire.trace.load import digest
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -53,7 +52,7 @@ def experiment_of_run(run: Run) -> Experiment:
     except SchemaProblem as problem:
         raise InputError(f"{run.folder}: manifest.json: spec: {problem}") from problem
     trace, topology = experiment.job.trace, experiment.network.topology
-    if trace is not None and digest(find_trace(Path(trace.path), ranks=trace.ranks)) != manifest.trace.digest:
+    if trace is not None and trace_digest(trace) != manifest.trace.digest:
         raise InputError(f"{trace.path}: the trace has changed since {run.folder} was played")
     if topology is not None:
         found = load_topology(Path(topology), ranks=0, allow_networks=experiment.network.allow_networks)

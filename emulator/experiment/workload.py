@@ -20,7 +20,8 @@ from emulator.shipped import TRACES
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
-from emulator.wire.trace.load import LoadedTrace, load_trace
+from emulator.wire.trace.files import find_trace
+from emulator.wire.trace.load import LoadedTrace, digest, load_trace
 from emulator.wire.trace.write_workload import write_workload
 
 OnStep = Callable[[str], None]
@@ -73,6 +74,16 @@ def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> Loaded
     """
     with _trace_files(trace, on_step=on_step) as (path, ranks):
         return _load(trace, path, ranks, on_step=on_step)
+
+
+def trace_digest(trace: Trace) -> str:
+    """SHA-256 over the files of a trace in the order of the ranks, in hex; of an imported one, over what it becomes.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    with _trace_files(trace, on_step=lambda _: None) as (path, ranks):
+        return digest(find_trace(path, ranks=ranks))
 
 
 @contextlib.contextmanager

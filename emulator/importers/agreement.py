@@ -139,13 +139,11 @@ def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None
         if len(sent) != len(received):
             lone = max(sent, received, key=len)[min(len(sent), len(received))]
             raise TraceError(
-                f"{lone.where}: rank {source} sends {len(sent)} messages with tag {tag} to rank {target}, which receives "
-                f"{len(received)}: record all ranks over the same steps"
+                f"{lone.where}: rank {source} sends {len(sent)} messages with tag {tag} to rank {target}, which "
+                f"receives {len(received)}: record all ranks over the same steps"
             )
 
 
 def _disagree(mine: Operation, rank: int, said: str, theirs: Operation, other: int, instead: str) -> NoReturn:
     guess = " (its process group is a guess: name it with record_function)" if mine.is_guess else ""
     raise TraceError(f"{mine.where}: {said}; rank {other} has {instead} ({theirs.where}){guess}", rank=rank)
-
-

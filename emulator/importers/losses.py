@@ -10,11 +10,16 @@ SHOWN_PLACES = 3
 
 
 class Fate(StrEnum):
-    """What became of a record."""
+    """What became of a record.
+
+    Mapped to a node; merged into nodes or dependencies; dropped. Inferred: an order that times or records show without
+    saying it. Guessed: a fact about traffic that is not recorded.
+    """
 
     MAPPED = "mapped"
     MERGED = "merged"
     DROPPED = "dropped"
+    INFERRED = "inferred"
     GUESSED = "guessed"
 
 
@@ -27,7 +32,7 @@ class Tally:
 
 
 class Losses:
-    """Counts of mapped, merged and dropped records, and of guesses."""
+    """Counts of records by fate, of inferences and of guesses."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[Fate, str], Tally] = {}

@@ -112,7 +112,7 @@ def check_complete(trace: ImportedTrace) -> None:
         TraceError: ranks are missing.
     """
     if trace.missing:
-        shown = ", ".join(map(str, trace.missing[:6])) + (", …" if len(trace.missing) > 6 else "")  # noqa: PLR2004
+        shown = ", ".join(map(str, trace.missing[:6])) + (", …" if len(trace.missing) > 6 else "")
         problem = f"is of a job of {len(trace.ranks) + len(trace.missing)} ranks; there is no trace of rank {shown}"
         raise TraceError(f"{problem}: record all ranks", path=trace.source)
 
@@ -123,5 +123,3 @@ def _refuse_guesses(trace: ImportedTrace) -> None:
         if fate is Fate.GUESSED:
             where = f" (first: {tally.first[0]})" if tally.first else ""
             raise TraceError(f"needs a guess {tally.count} times: {what}{where}", path=trace.source)
-
-

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from emulator.errors import HostError
-from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
+from emulator.importers.losses import Fate
+from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Place
 from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.units import NS_PER_US
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder, write_groups, write_rank
@@ -66,7 +68,7 @@ def report(trace: ImportedTrace) -> Mapping[str, object]:
     }
 
 
-def _fates(one: ImportedRank) -> list[str]:
+def _fates(one: ImportedRank) -> list[Fate]:
     return sorted({fate for fate, _, _ in one.losses})
 
 
@@ -106,26 +108,28 @@ def _work_nodes(
 def _work_node(
     node: ImportedNode, micros: int, groups: Mapping[tuple[str, tuple[int, ...]], int], world: tuple[int, ...]
 ) -> WorkNode:
-    common = {
-        "node_id": node.node_id,
-        "name": node.name,
-        "deps": node.deps,
-        "duration_micros": micros,
-        "start_micros": node.start_ns // NS_PER_US,
-        "attributes": {"charkha.start_ns": node.start_ns, "charkha.duration_ns": node.duration_ns},
-    }
-    operation: Operation | None = node.operation
+    plain = WorkNode(
+        node_id=node.node_id,
+        name=node.name,
+        deps=node.deps,
+        duration_micros=micros,
+        on_cpu=node.place is Place.CPU,
+        start_micros=node.start_ns // NS_PER_US,
+        attributes={"charkha.start_ns": node.start_ns, "charkha.duration_ns": node.duration_ns},
+    )
+    operation = node.operation
     if operation is None:
-        return WorkNode(**common, on_cpu=node.place is Place.CPU)
+        return plain
     members = operation.ranks or world
-    collective = operation.kind.is_collective
-    return WorkNode(
-        **common,
+    if not operation.kind.is_collective:
+        return replace(
+            plain, kind=operation.kind, size_bytes=operation.size_bytes, peer=members[operation.peer], tag=operation.tag
+        )
+    return replace(
+        plain,
         kind=operation.kind,
         size_bytes=operation.size_bytes,
-        group=groups.get((operation.group or "", operation.ranks or ()), WORLD_GROUP) if collective else WORLD_GROUP,
-        peer=-1 if collective else members[operation.peer],
-        tag=operation.tag,
+        group=groups.get((operation.group or "", operation.ranks or ()), WORLD_GROUP),
         root=members[operation.root] if 0 <= operation.root < len(members) else -1,
         send_splits=operation.send_splits,
         recv_splits=operation.recv_splits,

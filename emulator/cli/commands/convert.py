@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
+from emulator.cli.playing import status
+from emulator.errors import InputError
 from emulator.run_folder.places import check_folder
 
-_EPILOG = """example:
-  charkha convert traces/resnet-json traces/resnet
+if TYPE_CHECKING:
+    from emulator.importers.registry import Importer
 
-Reads protobuf JSON (from chakra_jsonizer), workload_graph JSON, and .et compressed with gzip or
-zstandard. Writes plain .et, which every Chakra reader accepts, and the group file.
-PyTorch host traces need Chakra's own converter. docs/traces.md lists the formats.
+_EPILOG = """examples:
+  charkha convert traces/resnet-json traces/resnet
+  charkha convert my-pytorch-traces traces/my-job
+
+SRC is a trace in any format that Charkha reads: PyTorch execution traces, Kineto traces or both;
+protobuf JSON, workload_graph JSON, or .et compressed with gzip or zstandard. The format is told
+from the content. Writes plain .et, which every Chakra reader accepts, the group file, and for an
+imported trace import.json: what was mapped, merged, dropped and guessed. docs/traces.md says how.
 """
 
 
@@ -26,23 +34,64 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Rewrite a trace of any format that Charkha reads as plain Chakra ET: <prefix>.<rank>.et.",
         epilog=_EPILOG,
     )
-    parser.add_argument("source", metavar="SRC", type=Path, help="a folder, a prefix of <prefix>.<rank>.*, or one file")
+    parser.add_argument("source", metavar="SRC", type=Path, help="a folder, an archive, a prefix, or one file")
     parser.add_argument("target", metavar="DST", type=Path, help="folder for the files, new or empty")
+    parser.add_argument("--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra or pytorch")
+    parser.add_argument("--strict", action="store_true", help="refuse an import that needs a guess or lacks a rank")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    parser.add_explain("import_report")
     parser.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
+    from emulator.importers.registry import CHAKRA, find_importer, importer_named
+
+    check_folder(args.target, "DST")
+    if args.source_format is None:
+        importer = find_importer(args.source)
+    else:
+        importer = None if args.source_format == CHAKRA else importer_named(args.source_format)
+    if importer is None:
+        if args.strict:
+            raise InputError("--strict is for imported traces; SRC is a trace of Chakra, or of no known format")
+        _convert(args)
+    elif args.groups is not None:
+        raise InputError("--groups is for traces of Chakra; an imported trace has its own process groups")
+    else:
+        _import(args, importer)
+
+
+def _convert(args: argparse.Namespace) -> None:
     from emulator.views.terminal.written_trace import files_line
     from emulator.wire.trace.convert import convert_trace
     from emulator.wire.trace.load import load_trace
 
-    check_folder(args.target, "DST")
     loaded = load_trace(args.source, ranks=args.ranks, groups=args.groups)
     paths, ranks = convert_trace(loaded, args.target), len(loaded.files)
     if args.json:
         print_json({"ranks": ranks, "nodes": loaded.nodes, "files": [str(path) for path in paths]})
     else:
         print_tables(f"{loaded.nodes:,} nodes of {ranks:,} rank{'s' * (ranks != 1)}", files_line(paths))
+
+
+def _import(args: argparse.Namespace, importer: Importer) -> None:
+    from emulator.importers.registry import import_trace
+    from emulator.importers.writing import report, write_imported
+    from emulator.views.terminal.import_report import render
+    from emulator.views.terminal.written_trace import files_line
+
+    with status() as on_step:
+
+        def on_rank(done: int, ranks: int) -> None:
+            on_step(f"importing the trace: {done} of {ranks} ranks")
+
+        trace = import_trace(importer, args.source, ranks=args.ranks, strict=args.strict, on_rank=on_rank)
+        paths = write_imported(trace, args.target)
+    if args.json:
+        nodes = sum(len(one.nodes) for one in trace.ranks)
+        files = [str(path) for path in paths]
+        print_json({"ranks": len(trace.ranks), "nodes": nodes, "files": files, "import": report(trace)})
+    else:
+        print_tables(render(trace), "", files_line(paths))

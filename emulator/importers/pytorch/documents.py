@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def read_traces(path: Path) -> Iterator[HostTrace | KinetoTrace]:
 def _host(document: Document) -> HostTrace:
     decoded: _HostDocument = _decoded(document, _HostDocument)
     nodes = sorted(decoded.nodes, key=lambda one: one.id)
-    if any(one.id == other.id for one, other in zip(nodes, nodes[1:], strict=False)):
+    if any(one.id == other.id for one, other in pairwise(nodes)):
         raise TraceError("has two nodes of the same id: the file is corrupt", path=document.name)
     is_linked = any(node.ts is not None for node in nodes)
     try:

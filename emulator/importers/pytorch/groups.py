@@ -79,7 +79,9 @@ class GroupFinder:
             operation.group, operation.ranks = None, ()
         operation.is_guess = len(groups) > 1
         if len(groups) > 1:
-            reason = "process group not recorded: all ranks taken" if not operation.ranks else "process group by its size"
+            reason = (
+                "process group not recorded: all ranks taken" if not operation.ranks else "process group by its size"
+            )
             self._losses.count(Fate.GUESSED, reason, operation.where)
 
     def _fits(self, operation: Operation, ranks: tuple[int, ...]) -> bool:

@@ -201,7 +201,7 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
 
 
 def parameter_call(node: HostNode, where: str) -> Call:
-    """A record_param_comms: tensors, sequence number, group, root or peer or own rank, name, splits of both directions."""
+    """A record_param_comms: tensors, sequence number, group, a rank, name, splits to send and to receive."""
     values, attributes = node.input_values, node.attributes()
     at = next((index for index, one in enumerate(values) if index >= 2 and isinstance(one, str)), None)
     name = attributes.get("collective_name") or (values[at] if at is not None else "")

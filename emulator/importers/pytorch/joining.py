@@ -62,7 +62,7 @@ def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) ->
         host_of = {id(by_id[record_ids[one.node_id]]): one for one in recorded}
     else:
         host_of = {id(one): by_kind[one.call.kind].pop() for one in timed}
-        losses.count(Fate.GUESSED, "calls joined by their order: record ids do not agree", number=len(timed))
+        losses.count(Fate.INFERRED, "calls joined by their order, as record ids do not agree", number=len(timed))
     return [one._replace(call=host_of[id(one)].call.completed_by(one.call)) for one in timed]
 
 
@@ -140,9 +140,10 @@ def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, E
     """Call → the library's record of its execution: the first one after it of the same kind that is not taken."""
     left = [(one, collective_kind(execution_kind(one))) for one in kineto.executions()]
     found: dict[int, Event] = {}
-    for kinds in (lambda kind: kind, _CARRIED_BY.get):
+    for carried_by in ({kind: kind for kind in CommKind}, _CARRIED_BY):
         for number, one in enumerate(calls):
-            if number in found or (kind := kinds(one.call.kind)) is None:
+            kind = None if one.call.kind is None else carried_by.get(one.call.kind)
+            if number in found or kind is None:
                 continue
             for at, (execution, executed) in enumerate(left):
                 if executed is kind and execution.ts >= one.event.ts and _fits(kineto, execution, one.call, kind):
@@ -167,7 +168,7 @@ def _consumers(host: HostTrace, kineto: KinetoTrace, calls: Sequence[KinetoCall]
     owner: dict[int, int] = {}
     found: dict[int, list[Event]] = {}
     for node in host.nodes:
-        number = numbers.get(records.get(node.id))
+        number = numbers.get(records.get(node.id, -1))
         if number is not None:
             owner.update(dict.fromkeys(calls[number].call.writes or (), number))
         elif node.id not in with_children and (event := events.get(records.get(node.id))) is not None:

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from emulator.importers.pytorch.call import Call
-from emulator.importers.pytorch.names import ARGUMENTS, CALL, DISPATCHED, GROUP_NOTE, collective_kind, element_bytes, squeezed
+from emulator.importers.pytorch.names import (
+    ARGUMENTS,
+    CALL,
+    DISPATCHED,
+    GROUP_NOTE,
+    collective_kind,
+    element_bytes,
+    squeezed,
+)
 from emulator.wire.trace.process_groups import UnreadableGroups, parse_rank_list
 
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -105,7 +113,11 @@ class KinetoTrace:
             if event.ph != "X":
                 continue
             kind = (
-                "device" if event.cat in _DEVICE else "runtime" if event.cat in _RUNTIME else event.cat or "uncategorized"
+                "device"
+                if event.cat in _DEVICE
+                else "runtime"
+                if event.cat in _RUNTIME
+                else event.cat or "uncategorized"
             )
             if kind in sorted_events:
                 sorted_events[kind].append(event)
@@ -170,7 +182,11 @@ def is_library_kernel(event: Event) -> bool:
 
 def kernel_call(event: Event, name: str) -> Call | None:
     """What a kernel of the library says of its call, since PyTorch 2.3; None: nothing."""
-    return _parameters(event, f"{name}, {event.name[:40]} at {event.ts:.3f} us") if "Collective name" in event.args else None
+    return (
+        _parameters(event, f"{name}, {event.name[:40]} at {event.ts:.3f} us")
+        if "Collective name" in event.args
+        else None
+    )
 
 
 def is_wait(event: Event) -> bool:
@@ -203,8 +219,13 @@ def _descriptions(config: Any) -> Iterator[tuple[str, str]]:
 def _tasks(device: Sequence[Event], runtime: Sequence[Event]) -> list[DeviceTask]:
     launches = {one.args["correlation"]: one for one in runtime if "correlation" in one.args}
     tasks = [
-        DeviceTask(one, (one.args.get("device"), one.args.get("stream", one.tid)), launches.get(one.args.get("correlation")))
+        DeviceTask(
+            event=one,
+            stream=(said.get("device"), said.get("stream", one.tid)),
+            launch=launches.get(said.get("correlation")),
+        )
         for one in device
+        for said in (one.args,)
     ]
     return sorted(tasks, key=lambda one: (one.launch.ts if one.launch else one.event.ts, one.event.ts))
 

@@ -1,6 +1,6 @@
 """Names of collectives and element types in PyTorch's traces.
 
-Source: PyTorch, torch/csrc/distributed/c10d (ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp, Ops.cpp: arguments by position).
+Source: PyTorch, torch/csrc/distributed/c10d (ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp; Ops.cpp).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ GROUP_NOTE = re.compile(r"(?:^|\s)pg=(?P<group>[^\s,;#]+)")
 """How a user names the process group of a call that does not record it: `with record_function("pg=tp"): …`."""
 WITHOUT_TRAFFIC = frozenset(
     {
-        *("wait", "init", "startcoalescing", "endcoalescing", "coalesced", "abort", "shutdown", "groupstart", "groupend"),
-        *("pgconfiginfo", "getunbackedmemoryformat", "destroyprocessgroup"),
+        *("wait", "init", "startcoalescing", "endcoalescing", "coalesced", "abort", "shutdown", "groupstart"),
+        *("groupend", "pgconfiginfo"),
     }
 )
 """Calls that move nothing."""

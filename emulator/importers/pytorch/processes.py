@@ -85,8 +85,8 @@ def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
 
 def _recorded_rank(host: HostTrace) -> int | None:
     """The rank that calls in the group of all ranks have recorded."""
-    everyone = {name for name, ranks in host.groups.items() if not ranks} or {None}
-    ranks = {one for group, one in host.own_ranks() if group in everyone}
+    everyone = {name for name, ranks in host.groups.items() if not ranks}
+    ranks = {one for group, one in host.own_ranks() if group in everyone or (not everyone and group is None)}
     return ranks.pop() if len(ranks) == 1 else None
 
 

@@ -3,7 +3,7 @@
 A CPU thread becomes a chain of segments. A segment ends where the thread launches a task, issues a communication or
 begins to wait, so that everything starts as long after its cause as it did when recorded. A wait becomes a dependency
 in place of time: in a call of the runtime, on the tasks that ended within it; in a gap between operators, on what ended
-last within the gap on another thread (an inference, counted as a guess).
+last within the gap on another thread (an inference, and counted as one).
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _tasks(
             for other in (*((before,) if before else ()), *others):
                 draft.deps += drafts[id(other)]
         guesses += len(others)
-    losses.count(Fate.GUESSED, "what a stream waited for on another stream", number=guesses)
+    losses.count(Fate.INFERRED, "what a stream waited for on another stream", number=guesses)
     return drafts
 
 
@@ -256,7 +256,7 @@ def _cut_at_gaps(
             thread.cuts.append(_Cut(max(end, min(wake, thread.starts[0])), wake, awaits=(cause,)))
             if isinstance(cause, _Moment):
                 threads[cause.thread].cuts.append(_Cut(wake, wake))
-            losses.count(Fate.GUESSED, "what a thread waited for in a gap between its operators")
+            losses.count(Fate.INFERRED, "what a thread waited for in a gap between its operators")
 
 
 def _segments(thread: _Thread) -> Iterator[tuple[_Draft, _Moment]]:
@@ -307,4 +307,3 @@ def _numbered(drafts: list[_Draft], losses: Losses) -> list[ImportedNode]:
         )
         for number, one in enumerate(drafts, 1)
     ]
-
