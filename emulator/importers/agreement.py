@@ -59,8 +59,9 @@ def _check_collectives(
             rank = next(one for one in sequences if one not in row)
             other = next(iter(row))
             shortest = next(one for one in trace.ranks if one.rank == rank)
+            has = f"{number} collective{'s' * (number != 1)}"
             raise TraceError(
-                f"{', '.join(shortest.files)}: has {number} collectives of a process group in which rank {other} has "
+                f"{', '.join(shortest.files)}: has {has} of a process group in which rank {other} has "
                 f"{len(sequences[other])}; the next one is {seen[other]} ({row[other].where}): record all ranks over "
                 "the same steps",
                 rank=rank,
@@ -99,10 +100,10 @@ def _check_splits(row: Mapping[int, Operation], members: Sequence[int]) -> None:
         if one.send_splits is not None and len(one.send_splits) != len(members):
             problem = f"{one.where}: has {len(one.send_splits)} splits in a process group of {len(members)} ranks"
             raise TraceError(problem, rank=rank)
-    for at, rank in enumerate(members):
-        for to, other in enumerate(members):
-            mine, theirs = row.get(rank), row.get(other)
-            if mine is None or theirs is None or mine.send_splits is None or theirs.recv_splits is None:
+    present = [(at, rank, row[rank]) for at, rank in enumerate(members) if rank in row]
+    for at, rank, mine in present:
+        for to, other, theirs in present:
+            if mine.send_splits is None or theirs.recv_splits is None:
                 continue
             sent, expected = mine.send_splits[to], theirs.recv_splits[at]
             if sent != expected:

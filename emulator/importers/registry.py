@@ -95,7 +95,10 @@ def import_trace(
     Raises:
         TraceError: they cannot be read, disagree, or are refused; it names the file and the record.
     """
-    trace = importer.read(path, on_rank=on_rank)
+    try:
+        trace = importer.read(path, on_rank=on_rank)
+    except RecursionError as error:
+        raise TraceError("has values nested too deeply: it is corrupt", path=path) from error
     world_size = len(trace.ranks) + len(trace.missing)
     if ranks is not None and ranks != world_size:
         raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}", path=path)

@@ -105,8 +105,6 @@ def test_one_rank_of_many_is_played_leniently(tmp_path: Path) -> None:
 
 REFUSED = {
     "legacy-chakra-old": "wire format of before October 2023",
-    "param-et_replay": "PyTorch host trace|Kineto trace|is an archive",
-    "hta-kineto": "Kineto trace",
 }
 
 

@@ -23,7 +23,7 @@ _EPILOG = """examples:
 SRC is a trace in any format that Charkha reads: PyTorch execution traces, Kineto traces or both;
 protobuf JSON, workload_graph JSON, or .et compressed with gzip or zstandard. The format is told
 from the content. Writes plain .et, which every Chakra reader accepts, the group file, and for an
-imported trace import.json: what was mapped, merged, dropped and guessed. docs/traces.md says how.
+imported trace import.json: what was mapped, merged, dropped and guessed. docs/pytorch.md says how.
 """
 
 

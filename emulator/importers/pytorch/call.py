@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import Operation
-from emulator.importers.pytorch.names import collective_kind
+from emulator.importers.pytorch.names import LARGEST_WORLD, collective_kind
+from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
 
+LARGEST_TAG = (1 << 31) - 1
+"""Tags have 32 bits in Chakra."""
 _OWN_KINDS = {CommKind.SEND, CommKind.RECV}
 
 
@@ -63,9 +67,14 @@ class Call:
 
 
 def operation_of(call: Call, losses: Losses) -> Operation | None:
-    """The operation that a call is; None, and counted as dropped, if it has no known size."""
+    """The operation that a call is; None, and counted as dropped, if its size or its peer is unknown.
+
+    Raises:
+        TraceError: it has a number that no call can have.
+    """
     kind = call.kind
     assert kind is not None
+    _check(call)
     size = _size_bytes(call, kind)
     if size is None:
         losses.count(Fate.DROPPED, f"{kind.label} of unknown size", call.where)
@@ -94,6 +103,22 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
     )
+
+
+def _check(call: Call) -> None:
+    sizes = {
+        "size": (call.sent_bytes, call.received_bytes),
+        "split": (call.send_splits or ()) + (call.recv_splits or ()),
+    }
+    small = {"root": (call.root,), "peer": (call.peer,), "tag": (call.tag,)}
+    for what, values, least, most in (
+        *((what, values, 0, MAX_SIZE_BYTES) for what, values in sizes.items()),
+        *((what, values, -1, LARGEST_TAG) for what, values in small.items()),
+        ("group size", (call.group_size,), 0, LARGEST_WORLD),
+    ):
+        for value in values:
+            if value is not None and not least <= value <= most:
+                raise TraceError(f"{call.where}: {what} {value} of a {call.name[:40]!r} is outside {least} to {most}")
 
 
 def _size_bytes(call: Call, kind: CommKind) -> int | None:

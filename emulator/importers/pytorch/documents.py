@@ -57,10 +57,10 @@ def _host(document: Document) -> HostTrace:
         raise TraceError("has two nodes of the same id: the file is corrupt", path=document.name)
     is_linked = any(node.ts is not None for node in nodes)
     try:
-        groups, descriptions = decode_groups(nodes)
+        groups, descriptions, world_size = decode_groups(nodes)
     except UnreadableGroups as error:
         raise TraceError(f"defines a process group that cannot be read: {error}", path=document.name) from error
-    return HostTrace(document.name, decoded.schema, decoded.pid, is_linked, nodes, groups, descriptions)
+    return HostTrace(document.name, decoded.schema, decoded.pid, is_linked, nodes, groups, descriptions, world_size)
 
 
 def _kineto(document: Document) -> KinetoTrace:
@@ -74,5 +74,5 @@ def _kineto(document: Document) -> KinetoTrace:
 def _decoded(document: Document, kind: Any) -> Any:
     try:
         return msgspec.json.decode(document.data, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(f"is not a trace of PyTorch, or a corrupt one: {error}", path=document.name) from error

@@ -8,6 +8,8 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import Operation
 
+DEFAULT_GROUP = "0"
+"""Name that PyTorch gives to the group of init_process_group."""
 WORLD_NOTES = ("world", "default_pg")
 
 
@@ -55,6 +57,11 @@ class GroupFinder:
             return self._all_as_empty(operation.ranks)
         if self._world_size and operation.group_size == self._world_size:
             return ()
+        if group == DEFAULT_GROUP:
+            self._losses.count(
+                Fate.GUESSED, "ranks of process group '0' not recorded: all ranks taken", operation.where
+            )
+            return ()
         problem = f"{operation.where}: the ranks of process group {group!r} are not recorded"
         raise TraceError(f"{problem}: record with a newer PyTorch, or add Kineto's trace", rank=self._rank)
 
@@ -79,10 +86,8 @@ class GroupFinder:
             operation.group, operation.ranks = None, ()
         operation.is_guess = len(groups) > 1
         if len(groups) > 1:
-            reason = (
-                "process group not recorded: all ranks taken" if not operation.ranks else "process group by its size"
-            )
-            self._losses.count(Fate.GUESSED, reason, operation.where)
+            how = "by its size" if operation.ranks else "all ranks taken"
+            self._losses.count(Fate.GUESSED, f"process group not recorded: {how}", operation.where)
 
     def _fits(self, operation: Operation, ranks: tuple[int, ...]) -> bool:
         size = len(ranks) or self._world_size

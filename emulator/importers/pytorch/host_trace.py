@@ -7,16 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from emulator.importers.pytorch.call import Call
-from emulator.importers.pytorch.names import ARGUMENTS, CALL, DISPATCHED, GROUP_NOTE, element_bytes, squeezed
+from emulator.importers.pytorch.names import (
+    ARGUMENTS,
+    CALL,
+    DISPATCHED,
+    GROUP_NOTE,
+    LARGEST_WORLD,
+    element_bytes,
+    squeezed,
+)
 from emulator.wire.trace.process_groups import parse_process_groups
 
 _GROUPS = "## process_group:init ##"
-LARGEST_GROUP = 1 << 20
 _TENSOR_FIELDS = 6  # id, storage, offset, elements, bytes of an element, device
 
 
@@ -34,6 +42,8 @@ class _Attribute(msgspec.Struct):
 class _GroupEntry(msgspec.Struct):
     pg_name: str
     pg_desc: str = ""
+    ranks: list[int] = []
+    group_size: Annotated[int, Meta(ge=0, le=LARGEST_WORLD)] = 0
 
 
 class HostNode(msgspec.Struct):
@@ -97,6 +107,7 @@ class HostTrace:
         nodes: ascending ids.
         groups: process group → world ranks, () for all.
         descriptions: description of a process group → its name.
+        world_size: number of ranks of the job, 0 if it is not recorded.
     """
 
     name: str
@@ -106,6 +117,7 @@ class HostTrace:
     nodes: Sequence[HostNode]
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
+    world_size: int = 0
 
     def record_ids(self) -> dict[int, int]:
         """Record → its number among the functions that the profiler recorded, which Kineto has as well."""
@@ -165,28 +177,30 @@ class HostTrace:
         return parameter_call(node, where) if node.name == CALL else _operator_call(node, where)
 
 
-def decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-    """Process groups that the records define, and their names by description.
+def decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]], dict[str, str], int]:
+    """Process groups that the records define, their names by description, and the size of the one of all ranks, or 0.
 
     Raises:
         UnreadableGroups: a definition cannot be read.
     """
     groups: dict[str, tuple[int, ...]] = {}
     descriptions: dict[str, str] = {}
+    world_size = 0
     for node in nodes:
         for text in node.input_values if node.name == _GROUPS else ():
             if isinstance(text, str):
                 groups.update(parse_process_groups(text))
-                descriptions.update(_descriptions(text))
-    return groups, descriptions
+                entries = _entries(text)
+                descriptions.update({one.pg_desc: one.pg_name for one in entries if one.pg_desc})
+                world_size = max([world_size, *(one.group_size for one in entries if not one.ranks)])
+    return groups, descriptions, world_size
 
 
-def _descriptions(text: str) -> dict[str, str]:
+def _entries(text: str) -> list[_GroupEntry]:
     try:
-        entries = msgspec.json.decode(text, type=list[_GroupEntry])
+        return msgspec.json.decode(text, type=list[_GroupEntry])
     except msgspec.MsgspecError:
-        return {}
-    return {one.pg_desc: one.pg_name for one in entries if one.pg_desc}
+        return []
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
@@ -234,7 +248,7 @@ def _regular_ranks(values: list[Any]) -> tuple[int, ...] | None:
     if len(values) != len(("start", "stride", "size")) or not all(type(one) is int for one in values):
         return None
     start, stride, size = values
-    if start < 0 or not 1 <= size <= LARGEST_GROUP or (stride < 1 and size > 1):
+    if start < 0 or not 1 <= size <= LARGEST_WORLD or (stride < 1 and size > 1):
         return None
     return tuple(start + number * stride for number in range(size))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from emulator.importers.pytorch.call import Call
 from emulator.importers.pytorch.names import (
@@ -18,6 +19,8 @@ from emulator.importers.pytorch.names import (
     CALL,
     DISPATCHED,
     GROUP_NOTE,
+    LARGEST_WORLD,
+    LATEST_US,
     collective_kind,
     element_bytes,
     squeezed,
@@ -38,8 +41,8 @@ class Event(msgspec.Struct, gc=False):
     name: str = ""
     pid: int | str | None = None
     tid: int | str | None = None
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: Annotated[float, Meta(ge=-LATEST_US, le=LATEST_US)] = 0.0
+    dur: Annotated[float, Meta(ge=0, le=LATEST_US)] = 0.0
     args: dict[str, Any] = {}
 
     @property
@@ -51,8 +54,8 @@ class Event(msgspec.Struct, gc=False):
 class DistributedInfo(msgspec.Struct):
     """Rank, world and process groups of the process."""
 
-    rank: int | None = None
-    world_size: int | None = None
+    rank: Annotated[int, Meta(ge=0, lt=LARGEST_WORLD)] | None = None
+    world_size: Annotated[int, Meta(ge=0, le=LARGEST_WORLD)] | None = None
     pg_config: Any = None
 
 
@@ -181,7 +184,7 @@ def is_library_kernel(event: Event) -> bool:
 
 
 def kernel_call(event: Event, name: str) -> Call | None:
-    """What a kernel of the library says of its call, since PyTorch 2.3; None: nothing."""
+    """What a kernel of the library says of its call, in newer versions; None: nothing."""
     return (
         _parameters(event, f"{name}, {event.name[:40]} at {event.ts:.3f} us")
         if "Collective name" in event.args
@@ -217,17 +220,22 @@ def _descriptions(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def _tasks(device: Sequence[Event], runtime: Sequence[Event]) -> list[DeviceTask]:
-    launches = {one.args["correlation"]: one for one in runtime if "correlation" in one.args}
+    launches = {_key(one.args.get("correlation")): one for one in runtime if "correlation" in one.args}
     tasks = [
         DeviceTask(
             event=one,
-            stream=(said.get("device"), said.get("stream", one.tid)),
-            launch=launches.get(said.get("correlation")),
+            stream=(_key(said.get("device")), _key(said.get("stream", one.tid))),
+            launch=launches.get(_key(said.get("correlation"))),
         )
         for one in device
         for said in (one.args,)
     ]
     return sorted(tasks, key=lambda one: (one.launch.ts if one.launch else one.event.ts, one.event.ts))
+
+
+def _key(value: Any) -> int | str | None:
+    """A value that can be compared, whatever a damaged file has."""
+    return value if isinstance(value, int | str) else None
 
 
 def _record_id(event: Event) -> int | None:
@@ -245,7 +253,7 @@ def _call(event: Event, where: str) -> Call | None:
 
 
 def _parameters(event: Event, where: str) -> Call:
-    """record_param_comms: named arguments since PyTorch 2.3; before that only the shapes of its arguments."""
+    """record_param_comms: named arguments, in older versions only the shapes of its arguments."""
     said = event.args
     call = Call(name=str(said.get("Collective name", "")), where=where)
     width = element_bytes(str(said.get("dtype", "")))

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 from emulator.trace.model import CommKind
 
+LARGEST_WORLD = 1 << 20
+"""Ranks of a job; more is a damaged file."""
+LATEST_US = 1e17
+"""Times after the year 5000, in µs, are a damaged file."""
 CALL = "record_param_comms"
 """Name of the records that ProcessGroupNCCL makes of its calls."""
 DISPATCHED = "c10d::"

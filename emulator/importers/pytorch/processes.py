@@ -11,7 +11,9 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.pytorch.host_trace import HostTrace
 from emulator.importers.pytorch.kineto import KinetoTrace
+from emulator.importers.pytorch.names import LARGEST_WORLD
 
+_MOST_DIGITS = 18
 _NUMBER = re.compile(r"\d+")
 
 
@@ -91,8 +93,10 @@ def _recorded_rank(host: HostTrace) -> int | None:
 
 
 def _rank(recorded: int | None, name: str, numbers: Mapping[str, int], losses: Losses) -> int:
-    if recorded is not None and recorded >= 0:
+    if recorded is not None and 0 <= recorded < LARGEST_WORLD:
         return recorded
+    if recorded is not None:
+        raise TraceError(f"says that it is rank {recorded}: the file is corrupt", path=name)
     if name in numbers:
         losses.count(Fate.GUESSED, "the rank is that in the name of the file", name)
         return numbers[name]
@@ -102,7 +106,7 @@ def _rank(recorded: int | None, name: str, numbers: Mapping[str, int], losses: L
 def _numbers_in_names(traces: Sequence[HostTrace | KinetoTrace]) -> dict[str, int]:
     """Name → the number in it that differs between the files, if just one does so and the numbers are ranks."""
     names = [PurePath(one.name).name for one in traces]
-    numbers = [list(map(int, _NUMBER.findall(name))) for name in names]
+    numbers = [[int(one) for one in _NUMBER.findall(name) if len(one) <= _MOST_DIGITS] for name in names]
     if len({len(one) for one in numbers}) != 1:
         return {}
     if len(names) == 1:

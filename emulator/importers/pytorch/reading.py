@@ -75,6 +75,9 @@ def _read(process: Process) -> ImportedRank:
     else:
         assert host is not None
         nodes = host_order(host, by_record, losses)
+    if not nodes:
+        problem = "records no event on a CPU or a device" if kineto else "records no communication, and it has no times"
+        raise TraceError(f"{problem}: there is nothing to play", path=process.names[0])
     mode = " and ".join(name for name, one in (("host", host), ("kineto", kineto)) if one is not None)
     return ImportedRank(process.rank, process.names, mode, world_size, known, nodes, losses)
 
@@ -111,5 +114,7 @@ def _world_size(process: Process, known: Mapping[str, tuple[int, ...]], operatio
     """What Kineto says, else the size of a group that holds all ranks; 0: unknown."""
     if process.kineto is not None and process.kineto.world_size:
         return process.kineto.world_size
+    if process.host is not None and process.host.world_size:
+        return process.host.world_size
     everyone = {name for name, ranks in known.items() if not ranks}
     return max((one.group_size for one in operations if one.group in everyone), default=0)

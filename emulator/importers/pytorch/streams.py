@@ -35,15 +35,16 @@ def stream_order(
         launched = launched_at(task)
         before = last.get(task.stream)
         since = launched_at(before) if before is not None else float("-inf")
-        is_library = is_library_kernel(task.event)
         between = waits[bisect_left(starts, since) : bisect_left(starts, launched)]
-        relevant = [one for one in between if is_library or id(one) not in within]
         others: list[DeviceTask] = []
-        if relevant or (is_library and not waits):
-            at = relevant[-1].ts if relevant else launched
+        if is_library_kernel(task.event):  # its stream waits for the one of the caller in every call
+            until: float | None = launched
+        else:
+            until = max((one.ts for one in between if id(one) not in within), default=None)
+        if until is not None:
             for stream, tasks in given.items():
                 if stream != task.stream:
-                    found = _last_launched(tasks, at)
+                    found = _last_launched(tasks, until)
                     if found is not None and found.event.end <= task.event.ts + SLACK_US:
                         others.append(found)
         yield task, before, others

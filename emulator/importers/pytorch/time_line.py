@@ -265,9 +265,9 @@ def _segments(thread: _Thread) -> Iterator[tuple[_Draft, _Moment]]:
     time = min(thread.starts[0], cuts[0].resume) if cuts else thread.starts[0]
     pending: list[_Draft | _Moment] = []
 
-    def advance(until: float) -> Iterator[tuple[_Draft, _Moment]]:
+    def advance(until: float, *, needed: bool = False) -> Iterator[tuple[_Draft, _Moment]]:
         nonlocal time
-        if until <= time and not pending:
+        if until <= time and not (needed and pending):
             return
         end = max(time, until)
         draft = _Draft(time, thread.name(time, end), Place.CPU, time, end - time)
@@ -279,7 +279,7 @@ def _segments(thread: _Thread) -> Iterator[tuple[_Draft, _Moment]]:
         time = end
 
     for cut in cuts:
-        yield from advance(cut.time)
+        yield from advance(cut.time, needed=bool(cut.starts))
         if thread.segments:
             for draft in cut.starts:
                 draft.deps.append(thread.segments[-1])

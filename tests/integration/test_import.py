@@ -1,0 +1,172 @@
+"""Real traces of PyTorch are imported, played and compared with what the reference converter made of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.cli.main import main
+from tests.support.command import charkha
+from tests.support.pytorch_traces import data_parallel_host, data_parallel_rank, write
+from tests.support.shared_traces import require_shared
+
+MIB = 1 << 20
+DLRM, THREE_D = "real-dlrm-8r", "self-pytorch-3d-8r"
+
+
+def checked(trace: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["check", str(trace), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def operations(summary: dict[str, Any]) -> Counter[tuple[str, int, int, int]]:
+    """(kind, group size, count, bytes) of every row."""
+    return Counter(
+        (row["kind"], row["group_size"], row["operations"], row["payload_bytes"]) for row in summary["operations"]
+    )
+
+
+@pytest.mark.parametrize("name", [DLRM, THREE_D])
+def test_the_traffic_is_that_of_the_reference_conversion(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """real-dlrm-8r was made by mlc-chakra 1.0.0, the other one by a program that recorded every call."""
+    reference = checked(require_shared("traces", name), capsys)
+    imported = checked(require_shared("traces", name, "raw"), capsys)
+    assert operations(imported) == operations(reference)
+
+
+@pytest.mark.parametrize("archive", ["dlrm_kineto.tar.gz", "dlrm_pytorch_et.tar.gz"])
+def test_either_kind_of_trace_alone_gives_the_same_traffic(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    both = checked(require_shared("traces", DLRM, "raw"), capsys)
+    assert operations(checked(require_shared("traces", DLRM, "raw", archive), capsys)) == operations(both)
+
+
+SINGLE = {
+    ("hta-kineto", "nccl_data.json.gz"): {"all_reduce": 15, "broadcast": 6},
+    ("hta-kineto", "sampled_rank-0.json.gz"): {"all_gather": 2, "all_reduce": 4, "all_to_all": 4},
+    ("hta-kineto", "mi250_minitoy_train_ROCm6_2_kineto.json.gz"): {},
+    ("param-et_replay", "1.0.3-chakra.0.0.4_resnet_1gpu_et.json.gz"): {"all_reduce": 15, "broadcast": 6},
+    ("param-et_replay", "1.1.0-chakra.0.0.4_resnet_2gpu_et.json.gz"): {"all_reduce": 15, "broadcast": 6},
+    ("param-et_replay", "resnet_et.json.gz"): {"all_reduce": 15, "broadcast": 6},
+    ("param-et_replay", "linear_kineto.json.gz"): {},
+    ("param-et_replay", "resnet_kineto.json.gz"): {},
+}
+KINDS = {"all_gather", "all_reduce", "all_to_all", "broadcast", "send", "recv"}
+
+
+@pytest.mark.parametrize(("place", "collectives"), SINGLE.items(), ids=[name for _, name in SINGLE])
+def test_every_schema_is_read(
+    place: tuple[str, str], collectives: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = require_shared("traces", *place)
+    assert main(["convert", str(source), str(tmp_path / "made"), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    mapped = made["import"]["mapped"]
+    assert {kind: one["count"] for kind, one in mapped.items() if kind in KINDS} == collectives
+    assert "kernels of the library without a call: size and group are unknown" not in made["import"]["dropped"]
+    assert json.loads((tmp_path / "made" / "import.json").read_text()) == made["import"]
+
+
+@pytest.mark.parametrize("name", ["linear_et.json.gz", "hf_GPT2_et.json.tar.gz"])
+def test_a_host_trace_without_communication_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = require_shared("traces", "param-et_replay", name)
+    assert main(["convert", str(source), str(tmp_path / "made")]) == 2
+    assert "records no communication, and it has no times: there is nothing to play" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A folder as a user has it after recording."""
+    for rank in range(2):
+        write(data_parallel_rank(rank, 2), tmp_path / "job" / f"kineto_{rank}.json")
+        write(data_parallel_host(rank), tmp_path / "job" / f"et_{rank}.json")
+    return tmp_path / "job"
+
+
+def test_a_folder_is_played_and_played_again(job: Path) -> None:
+    played = charkha("run", job, "--iterations", 2, "--out", "run", "--json", cwd=job.parent)
+    assert played.code == 0, played.stderr
+    classes = json.loads(played.stdout)["classes"]
+    assert sorted((one["collective"], one["size_bytes"]) for one in classes) == [
+        ("all_reduce", MIB // 4),
+        ("all_reduce", MIB),
+    ]
+    again = charkha("run", "--again", "run", "--out", "again", cwd=job.parent)
+    assert again.code == 0, again.stderr
+    changed = data_parallel_rank(1, 2)
+    changed.operator("aten::more", 700, 100)
+    write(changed, job / "kineto_1.json")
+    refused = charkha("run", "--again", "run", "--out", "third", cwd=job.parent)
+    assert (refused.code, "changed" in refused.stderr) == (2, True)
+
+
+def test_convert_prints_what_became_of_the_records(job: Path) -> None:
+    finished = charkha("convert", job, "made", cwd=job.parent)
+    assert finished.code == 0, finished.stderr
+    for fact in (
+        "host and kineto (2)",
+        "all_reduce",
+        "2.50 MiB",
+        "mapped",
+        "merged",
+        "inferred",
+        "trace.0.et to trace.1.et",
+    ):
+        assert fact in finished.stdout, fact
+    assert charkha("check", "made", cwd=job.parent).code == 0
+
+
+def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(job), str(job.parent / "made"), "--strict"]) == 0
+    for path in job.glob("*_1.json"):
+        path.unlink()
+    capsys.readouterr()
+    assert main(["convert", str(job), str(job.parent / "one"), "--strict"]) == 2
+    assert "is of a job of 2 ranks; there is no trace of rank 1" in capsys.readouterr().err
+    assert main(["run", str(job), "--out", str(job.parent / "run")]) == 2
+    assert "there is no trace of rank 1: record all ranks" in capsys.readouterr().err
+    document = data_parallel_rank(0, 1)
+    document.info = None
+    write(document, job / "kineto_0.json")
+    (job / "et_0.json").unlink()
+    assert main(["convert", str(job), str(job.parent / "two"), "--strict"]) == 2
+    assert "needs a guess" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--from", "pytorhc"], "there is no importer 'pytorhc'; did you mean 'pytorch'?"),
+        (["--groups", "groups.json"], "--groups is for traces of Chakra"),
+        (["--ranks", "3"], "is of a job of 2 ranks, --ranks asks for 3"),
+        (["--from", "chakra"], "holds"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    words: list[str], problem: str, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", str(job), str(job.parent / "made"), *words]) == 2
+    said = capsys.readouterr().err
+    assert (problem in said, said.count("\n")) == (True, 1), said
+
+
+def test_ranks_that_disagree_are_refused_before_anything_is_written(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in job.glob("et_*.json"):
+        path.unlink()
+    changed = data_parallel_rank(1, 2)
+    changed.collective("allreduce", 77, 600, (650, 10))
+    write(changed, job / "kineto_1.json")
+    assert main(["convert", str(job), str(job.parent / "made")]) == 2
+    said = capsys.readouterr().err
+    assert "kineto_0.json: has 2 collectives" in said
+    assert "has 3" in said
+    assert not (job.parent / "made").exists()
