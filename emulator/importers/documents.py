@@ -28,15 +28,24 @@ class Document:
 
     Attributes:
         name: path of the file, and the member of an archive, for messages.
-        data: not compressed.
+        path: the file; None: it is a member of an archive, and held.
     """
 
     name: str
-    data: bytes
+    path: Path | None
+    held: bytes = b""
+
+    def read(self) -> bytes:
+        """Its bytes, not compressed.
+
+        Raises:
+            TraceError: the file cannot be read, is cut short, or is too large.
+        """
+        return self.held if self.path is None else _read(self.path)
 
 
 def document_heads(path: Path) -> Iterator[bytes]:
-    """The first bytes of the documents that `read_documents` reads; what cannot be read is passed over."""
+    """The first bytes of the documents that `find_documents` finds; what cannot be read is passed over."""
     try:
         files = list(_files(path))
     except OSError:
@@ -44,17 +53,17 @@ def document_heads(path: Path) -> Iterator[bytes]:
     for file in files[:HEADS]:
         with suppress(TraceError, OSError):
             if _ARCHIVE.search(file.name):
-                yield from (one.data[:HEAD_BYTES] for one in _members(file))
+                yield from (one.held[:HEAD_BYTES] for one in _members(file))
             else:
                 with open_source(file) as source:
                     yield source.read_at_least(HEAD_BYTES)[:HEAD_BYTES]
 
 
-def read_documents(path: Path) -> Iterator[Document]:
+def find_documents(path: Path) -> Iterator[Document]:
     """The documents in a file, an archive, or a folder and its subfolders, in the order of their names.
 
     Raises:
-        TraceError: one cannot be read, is cut short, or is too large.
+        TraceError: an archive cannot be read, is cut short, or is too large.
     """
     try:
         files = list(_files(path))
@@ -64,7 +73,7 @@ def read_documents(path: Path) -> Iterator[Document]:
         if _ARCHIVE.search(file.name):
             yield from _members(file)
         else:
-            yield Document(str(file), _read(file))
+            yield Document(str(file), file)
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -98,7 +107,7 @@ def _members(path: Path) -> Iterator[Document]:
                     raise _too_large(name)
                 opened = archive.extractfile(member)
                 assert opened is not None
-                yield Document(name, opened.read())
+                yield Document(name, None, opened.read())
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise TraceError(f"is not a tar archive, or a corrupt one ({error})", path=path) from error
 

@@ -128,13 +128,17 @@ class HostTrace:
                 found[node.id] = number
         return found
 
-    def own_ranks(self) -> Iterator[tuple[str | None, int]]:
-        """Group, and the own rank in it, of every call that records it."""
+    def own_rank(self) -> int | None:
+        """The rank that calls in the group of all ranks have recorded; None: they have not, or not one."""
+        everyone = {name for name, ranks in self.groups.items() if not ranks}
+        found = set()
         for node in self.nodes:
             if node.name == CALL:
                 call = parameter_call(node, "")
-                if call.own_rank is not None:
-                    yield call.group, call.own_rank
+                if call.group in everyone or (not everyone and call.group is None):
+                    found.add(call.own_rank)
+        found.discard(None)
+        return found.pop() if len(found) == 1 else None
 
     def notes(self) -> dict[int, str]:
         """Record → process group that a note of the user around it names: `pg=NAME` in record_function."""

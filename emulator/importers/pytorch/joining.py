@@ -9,6 +9,7 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.pytorch.call import Call, operation_of
 from emulator.importers.pytorch.host_trace import HostCall, HostTrace, tensors_of
+from emulator.importers.pytorch.intervals import Intervals
 from emulator.importers.pytorch.kineto import (
     DeviceTask,
     Event,
@@ -106,17 +107,14 @@ def _library_tasks(
     """
     found: defaultdict[int, list[DeviceTask]] = defaultdict(list)
     lone = []
+    intervals = Intervals(one.event for one in calls)
     for task in kineto.tasks:
         if not is_library_kernel(task.event):
             continue
-        launch = task.launch
-        within = [
-            number
-            for number, one in enumerate(calls)
-            if launch is not None and one.event.tid == launch.tid and one.event.ts <= launch.ts <= one.event.end
-        ]
-        if not within and launch is not None:
-            within = _waiting(calls, launch, found)
+        within: list[int] = []
+        if task.launch is not None:
+            number = intervals.around(task.launch)
+            within = _waiting(intervals.before(task.launch), found) if number is None else [number]
         for number in within:
             found[number].append(task)
         if not within:
@@ -124,30 +122,30 @@ def _library_tasks(
     return found, lone
 
 
-def _waiting(calls: Sequence[KinetoCall], launch: Event, found: Mapping[int, object]) -> list[int]:
-    """Calls of the launching thread right before a launch that have no kernel yet."""
+def _waiting(before: Sequence[tuple[int, Event]], found: Mapping[int, object]) -> list[int]:
+    """The last calls of a thread that have no kernel yet."""
     waiting: list[int] = []
-    for number in range(len(calls) - 1, -1, -1):
-        one = calls[number]
-        if one.event.tid == launch.tid and one.event.ts <= launch.ts:
-            if number in found:
-                break
-            waiting.append(number)
+    for number, _ in reversed(before):
+        if number in found:
+            break
+        waiting.append(number)
     return waiting[::-1]
 
 
 def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, Event]:
     """Call → the library's record of its execution: the first one after it of the same kind that is not taken."""
-    left = [(one, collective_kind(execution_kind(one))) for one in kineto.executions()]
+    left: defaultdict[CommKind | None, list[Event]] = defaultdict(list)
+    for one in kineto.executions():
+        left[collective_kind(execution_kind(one))].append(one)
     found: dict[int, Event] = {}
     for carried_by in ({kind: kind for kind in CommKind}, _CARRIED_BY):
-        for number, one in enumerate(calls):
-            kind = None if one.call.kind is None else carried_by.get(one.call.kind)
+        for number, call in enumerate(calls):
+            kind = None if call.call.kind is None else carried_by.get(call.call.kind)
             if number in found or kind is None:
                 continue
-            for at, (execution, executed) in enumerate(left):
-                if executed is kind and execution.ts >= one.event.ts and _fits(kineto, execution, one.call, kind):
-                    found[number] = left.pop(at)[0]
+            for at, execution in enumerate(left[kind]):
+                if execution.ts >= call.event.ts and _fits(kineto, execution, call.call, kind):
+                    found[number] = left[kind].pop(at)
                     break
     return found
 

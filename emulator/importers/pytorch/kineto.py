@@ -81,7 +81,6 @@ class KinetoTrace:
 
     Attributes:
         name: of the document.
-        pid: of the process, 0 if it has no event on the CPU.
         operators: of CPU threads, by start.
         annotations: of the user and of libraries, by start.
         runtime: calls of the device's runtime, by start.
@@ -92,8 +91,6 @@ class KinetoTrace:
     """
 
     name: str
-    pid: int
-    rank: int | None
     world_size: int
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
@@ -129,11 +126,8 @@ class KinetoTrace:
         for found in sorted_events.values():
             found.sort(key=lambda one: (one.ts, -one.dur))
         operators = sorted_events["cpu_op"]
-        pid = next((one.pid for one in operators if isinstance(one.pid, int)), 0)
         return cls(
             name=name,
-            pid=pid,
-            rank=None if info is None else info.rank,
             world_size=0 if info is None else info.world_size or 0,
             groups={} if info is None else dict(_groups(info.pg_config)),
             descriptions={} if info is None else dict(_descriptions(info.pg_config)),

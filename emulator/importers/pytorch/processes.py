@@ -9,8 +9,7 @@ from pathlib import PurePath
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.pytorch.host_trace import HostTrace
-from emulator.importers.pytorch.kineto import KinetoTrace
+from emulator.importers.pytorch.documents import Form, Identity
 from emulator.importers.pytorch.names import LARGEST_WORLD
 
 _MOST_DIGITS = 18
@@ -22,8 +21,8 @@ class Process:
     """The traces of one process; at least one of them."""
 
     rank: int
-    host: HostTrace | None
-    kineto: KinetoTrace | None
+    host: Identity | None
+    kineto: Identity | None
 
     @property
     def names(self) -> list[str]:
@@ -31,7 +30,7 @@ class Process:
         return [one.name for one in (self.host, self.kineto) if one is not None]
 
 
-def processes(traces: Iterable[HostTrace | KinetoTrace], losses: Losses) -> list[Process]:
+def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     """Traces by process, ascending ranks.
 
     The rank is what Kineto says, else what the host's records of calls say, else the number in which the files' names
@@ -40,33 +39,31 @@ def processes(traces: Iterable[HostTrace | KinetoTrace], losses: Losses) -> list
     Raises:
         TraceError: a rank is unknown, or has several traces of a kind.
     """
-    hosts, kinetos = [], []
+    hosts: list[Identity] = []
+    kinetos: list[Identity] = []
     for trace in traces:
-        if isinstance(trace, HostTrace):
-            hosts.append(trace)
-        else:
-            kinetos.append(trace)
+        (hosts if trace.form is Form.HOST else kinetos).append(trace)
     hosts = _without_linked(hosts, losses)
     numbers = {**_numbers_in_names(hosts), **_numbers_in_names(kinetos)}
     found: dict[int, Process] = {}
     for kineto in kinetos:
-        rank = _rank(kineto.rank, kineto.name, numbers, losses)
+        rank = _rank(kineto, numbers, losses)
         if rank in found:
-            raise _twice("Kineto traces", rank, [*found[rank].names, kineto.name])
+            raise _twice(kineto, rank, found[rank].names)
         found[rank] = Process(rank, None, kineto)
     by_pid = _by_pid(found.values())
     for host in hosts:
         process = by_pid.get(host.pid)
         if process is None:
-            rank = _rank(_recorded_rank(host), host.name, numbers, losses)
+            rank = _rank(host, numbers, losses)
             process = found.setdefault(rank, Process(rank, None, None))
         if process.host is not None:
-            raise _twice("host traces", process.rank, [process.host.name, host.name])
+            raise _twice(host, process.rank, [process.host.name])
         process.host = host
     return [found[rank] for rank in sorted(found)]
 
 
-def _without_linked(hosts: Sequence[HostTrace], losses: Losses) -> list[HostTrace]:
+def _without_linked(hosts: Sequence[Identity], losses: Losses) -> list[Identity]:
     """Host traces, without those that a linker made of others that are there too."""
     plain = {one.pid for one in hosts if not one.is_linked and one.pid}
     kept = [one for one in hosts if not one.is_linked or one.pid not in plain]
@@ -85,25 +82,18 @@ def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
     return {pid: those[0] for pid, those in seen.items() if len(those) == 1}
 
 
-def _recorded_rank(host: HostTrace) -> int | None:
-    """The rank that calls in the group of all ranks have recorded."""
-    everyone = {name for name, ranks in host.groups.items() if not ranks}
-    ranks = {one for group, one in host.own_ranks() if group in everyone or (not everyone and group is None)}
-    return ranks.pop() if len(ranks) == 1 else None
+def _rank(trace: Identity, numbers: Mapping[str, int], losses: Losses) -> int:
+    if trace.rank is not None and 0 <= trace.rank < LARGEST_WORLD:
+        return trace.rank
+    if trace.rank is not None:
+        raise TraceError(f"says that it is rank {trace.rank}: the file is corrupt", path=trace.name)
+    if trace.name in numbers:
+        losses.count(Fate.GUESSED, "the rank is that in the name of the file", trace.name)
+        return numbers[trace.name]
+    raise TraceError("does not say which rank it is: put the rank into its name, as trace.3.json", path=trace.name)
 
 
-def _rank(recorded: int | None, name: str, numbers: Mapping[str, int], losses: Losses) -> int:
-    if recorded is not None and 0 <= recorded < LARGEST_WORLD:
-        return recorded
-    if recorded is not None:
-        raise TraceError(f"says that it is rank {recorded}: the file is corrupt", path=name)
-    if name in numbers:
-        losses.count(Fate.GUESSED, "the rank is that in the name of the file", name)
-        return numbers[name]
-    raise TraceError("does not say which rank it is: put the rank into its name, as trace.3.json", path=name)
-
-
-def _numbers_in_names(traces: Sequence[HostTrace | KinetoTrace]) -> dict[str, int]:
+def _numbers_in_names(traces: Sequence[Identity]) -> dict[str, int]:
     """Name → the number in it that differs between the files, if just one does so and the numbers are ranks."""
     names = [PurePath(one.name).name for one in traces]
     numbers = [[int(one) for one in _NUMBER.findall(name) if len(one) <= _MOST_DIGITS] for name in names]
@@ -118,5 +108,6 @@ def _numbers_in_names(traces: Sequence[HostTrace | KinetoTrace]) -> dict[str, in
     return {trace.name: rank for trace, rank in zip(traces, ranks[0], strict=True)}
 
 
-def _twice(what: str, rank: int, names: Sequence[str]) -> TraceError:
-    return TraceError(f"has several {what}: {', '.join(names)}; keep one of each kind", rank=rank)
+def _twice(trace: Identity, rank: int, others: Sequence[str]) -> TraceError:
+    names = ", ".join([*others, trace.name])
+    return TraceError(f"has several {trace.form.value} traces: {names}; keep one of each kind", rank=rank)

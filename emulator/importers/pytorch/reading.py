@@ -10,7 +10,7 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation
 from emulator.importers.pytorch.call import operation_of
-from emulator.importers.pytorch.documents import read_traces
+from emulator.importers.pytorch.documents import find_traces, read_host, read_kineto
 from emulator.importers.pytorch.groups import GroupFinder
 from emulator.importers.pytorch.host_order import host_order
 from emulator.importers.pytorch.host_trace import HostTrace
@@ -33,7 +33,7 @@ def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = Non
         TraceError: nothing of PyTorch is there, a file cannot be read, or the traces of a rank contradict each other.
     """
     losses = Losses()
-    found = processes(read_traces(path), losses)
+    found = processes(find_traces(path), losses)
     if not found:
         raise TraceError("holds no trace of PyTorch: neither a host trace nor one of Kineto", path=path)
     ranks = []
@@ -50,7 +50,9 @@ def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = Non
 
 
 def _read(process: Process) -> ImportedRank:
-    losses, host, kineto = Losses(), process.host, process.kineto
+    losses = Losses()
+    host = None if process.host is None else read_host(process.host.document)
+    kineto = None if process.kineto is None else read_kineto(process.kineto.document)
     if kineto is not None:
         calls = joined_calls(host, kineto, losses)
         issued = issued_operations(kineto, calls, host, losses)
@@ -62,7 +64,7 @@ def _read(process: Process) -> ImportedRank:
         operations, notes = list(by_record.values()), _host_notes(host, by_record)
     known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
     descriptions = {**(host.descriptions if host else {}), **(kineto.descriptions if kineto else {})}
-    world_size = _world_size(process, known, operations)
+    world_size = _world_size(host, kineto, known, operations)
     finder = GroupFinder(known, descriptions, rank=process.rank, world_size=world_size, losses=losses)
     for operation in operations:
         finder.settle(operation, notes.get(id(operation)))
@@ -110,11 +112,16 @@ def _kineto_notes(kineto: KinetoTrace, issued: list[Issued]) -> dict[int, str]:
     return found
 
 
-def _world_size(process: Process, known: Mapping[str, tuple[int, ...]], operations: list[Operation]) -> int:
+def _world_size(
+    host: HostTrace | None,
+    kineto: KinetoTrace | None,
+    known: Mapping[str, tuple[int, ...]],
+    operations: list[Operation],
+) -> int:
     """What Kineto says, else the size of a group that holds all ranks; 0: unknown."""
-    if process.kineto is not None and process.kineto.world_size:
-        return process.kineto.world_size
-    if process.host is not None and process.host.world_size:
-        return process.host.world_size
+    if kineto is not None and kineto.world_size:
+        return kineto.world_size
+    if host is not None and host.world_size:
+        return host.world_size
     everyone = {name for name, ranks in known.items() if not ranks}
     return max((one.group_size for one in operations if one.group in everyone), default=0)

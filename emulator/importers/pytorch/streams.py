@@ -6,10 +6,11 @@ had been given by then, if that task had ended when the waiting one began.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from emulator.importers.pytorch.intervals import Intervals
 from emulator.importers.pytorch.kineto import DeviceTask, Event, KinetoTrace, is_library_kernel
 
 SLACK_US = 1.0
@@ -26,8 +27,9 @@ def stream_order(
         trace: of one rank.
         calls: events of calls of collectives: waits within them are for the library's stream.
     """
-    within = {id(one) for one in trace.runtime if one.name.endswith(_WAIT) and _is_within(one, calls)}
     waits = [one for one in trace.runtime if one.name.endswith(_WAIT)]
+    intervals = Intervals(calls)
+    within = {id(one) for one in waits if intervals.around(one) is not None}
     starts = [one.ts for one in waits]
     last: dict[object, DeviceTask] = {}
     given: defaultdict[object, list[DeviceTask]] = defaultdict(list)
@@ -58,8 +60,5 @@ def launched_at(task: DeviceTask) -> float:
 
 
 def _last_launched(tasks: Sequence[DeviceTask], until: float) -> DeviceTask | None:
-    return next((one for one in reversed(tasks) if launched_at(one) <= until), None)
-
-
-def _is_within(event: Event, calls: Sequence[Event]) -> bool:
-    return any(one.tid == event.tid and one.ts <= event.ts <= one.end for one in calls)
+    at = bisect_right(tasks, until, key=launched_at) - 1
+    return tasks[at] if at >= 0 else None

@@ -217,17 +217,22 @@ def _cut_at_launches(
 
 def _cut_at_waits(threads: dict[object, _Thread], trace: KinetoTrace, tasks: dict[int, list[_Draft]]) -> None:
     """Calls of the runtime that wait for the device: for the last task of each stream that ended within the call."""
-    launched = [launched_at(task) for task in trace.tasks]
+    streams: defaultdict[object, list[DeviceTask]] = defaultdict(list)
+    for task in trace.tasks:
+        streams[task.stream].append(task)
     for event in trace.runtime:
         if not is_wait(event):
             continue
-        last: dict[object, DeviceTask] = {}
-        for task in trace.tasks[: bisect_left(launched, event.ts)]:
-            if event.ts < task.event.end <= event.end + SLACK_US:
-                last[task.stream] = task
+        last = []
+        for given in streams.values():
+            launched = bisect_left(given, event.ts, key=launched_at)
+            ended_by_then = bisect_right(given, event.end + SLACK_US, key=lambda one: one.event.end)
+            at = min(launched, ended_by_then) - 1
+            if at >= 0 and given[at].event.end > event.ts:
+                last.append(given[at])
         if last:
-            ended = min(event.end, max(task.event.end for task in last.values()))
-            awaits = tuple(draft for task in last.values() for draft in tasks[id(task)])
+            ended = min(event.end, max(task.event.end for task in last))
+            awaits = tuple(draft for task in last for draft in tasks[id(task)])
             threads[event.tid].cuts.append(_Cut(event.ts, ended, awaits=awaits))
 
 
