@@ -1,14 +1,15 @@
 """Exclusive durations: what a PyTorch operator took itself, without the operators it called.
 
 PyTorch records a call stack: an operator's duration contains those of the operators it called, and the trace has the
-caller as the callee's control dependency. Played one after the other, the inner time would pass twice.
+caller as the callee's control dependency. Played one after the other, the inner time would pass twice. A storage stack
+nests in the same way: a checkpoint contains file operations, which contain those on pages and blocks.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from emulator.trace.model import BoolArray, IntArray, RankTrace
+from emulator.trace.model import BoolArray, IntArray, RankTrace, is_storage
 
 CONTAINED_SHARE = 0.9
 """From which share of calls on, the durations of a rank are taken to contain those of the operators called.
@@ -21,10 +22,10 @@ in a published trace). The remainder is for calls into other threads, which may 
 def exclusive_micros(trace: RankTrace) -> IntArray:
     """Durations with the time of called operators deducted, where the rank's durations contain it.
 
-    A child counts when it and its only control dependency are both PyTorch operators on the CPU. Where both have start
-    times, a child is contained when its interval lies within its parent's; the children without are contained when
-    together they are no longer than their parent. Each kind is deducted if nearly all of it is contained (see
-    CONTAINED_SHARE), and of it what is. Never below 0.
+    A child counts when it and its only control dependency are both PyTorch operators on the CPU, or storage nodes.
+    Where both have start times, a child is contained when its interval lies within its parent's; the children without
+    are contained when together they are no longer than the parent. Each kind is deducted if nearly all of it is
+    contained (see CONTAINED_SHARE), and of it what is. Never below 0.
 
     Returns:
         int64, shape (n,), µs.
@@ -49,8 +50,8 @@ def _is_nearly_all(contained: BoolArray) -> bool:
 
 
 def _calls(trace: RankTrace) -> tuple[IntArray, IntArray]:
-    """Rows of (child, parent) for every call between CPU operators."""
-    is_operator = trace.is_pytorch_op & trace.is_cpu
+    """Rows of (child, parent) for every call between CPU operators, or storage nodes."""
+    is_operator = (trace.is_pytorch_op & trace.is_cpu) | is_storage(trace.node_type)
     child = np.flatnonzero(is_operator & (trace.ctrl_count == 1)).astype(np.int64, copy=False)
     if not len(child):
         return child, child

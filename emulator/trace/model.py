@@ -30,6 +30,37 @@ class NodeType(IntEnum):
     COMM_SEND = 5
     COMM_RECV = 6
     COMM_COLL = 7
+    STORAGE = 8
+    BATCH = 9
+    CHECKPOINT = 10
+
+
+def is_communication(node_type: npt.NDArray[np.int8]) -> BoolArray:
+    """Which nodes are COMM_*."""
+    return (node_type >= NodeType.COMM_SEND) & (node_type <= NodeType.COMM_COLL)
+
+
+def is_storage(node_type: npt.NDArray[np.int8]) -> BoolArray:
+    """Which nodes are STORAGE, BATCH or CHECKPOINT."""
+    return node_type >= NodeType.STORAGE
+
+
+class StorageLevel(IntEnum):
+    """Where in the storage stack an operation was seen, with the schema's numbers."""
+
+    UNKNOWN = 0
+    FILE = 1
+    PAGE = 2
+    BLOCK = 3
+    DEVICE = 4
+
+
+class StorageAction(IntEnum):
+    """What an operation on storage moves: nothing that a network would carry, or the bytes of a read or a write."""
+
+    OTHER = 0
+    READ = 1
+    WRITE = 2
 
 
 class CommKind(IntEnum):
@@ -93,6 +124,27 @@ class RawCommunication:
 
 
 @dataclass(frozen=True, slots=True)
+class RawStorage:
+    """A node with details of a storage operation, as the file has it.
+
+    Attributes:
+        row: row of the node in its RankTrace's columns.
+        level: where it was seen; only a FILE operation moves bytes to or from the application.
+        action: READ and WRITE for file operations that transfer bytes, else OTHER.
+        size_bytes: of a file operation, unchecked.
+        duration_micros: recorded duration, 0 if none.
+    """
+
+    row: int
+    node_id: int
+    name: str
+    level: StorageLevel
+    action: StorageAction
+    size_bytes: int = 0
+    duration_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RankTrace:
     """One rank's trace: n nodes in file order, m dependencies.
 
@@ -110,6 +162,7 @@ class RankTrace:
         ctrl_count: int64, shape (n,): how many of them are ctrl_deps.
         dep_id: uint64, shape (m,): node ids, unchecked: they may dangle.
         communications: every COMM_* node, in file order.
+        storage: every node with details of a storage operation, in file order.
         groups: process groups that METADATA nodes of this rank define: name → world ranks, () = all.
         attribute_names: unknown attribute keys on communication nodes → count.
     """
@@ -129,6 +182,7 @@ class RankTrace:
     communications: Sequence[RawCommunication]
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     attribute_names: Mapping[str, int] = field(default_factory=dict)
+    storage: Sequence[RawStorage] = ()
 
     def __len__(self) -> int:
         return len(self.node_id)

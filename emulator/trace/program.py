@@ -19,6 +19,8 @@ from emulator.trace.model import (
     RankProgram,
     RankTrace,
     Resource,
+    is_communication,
+    is_storage,
 )
 from emulator.trace.order import RankOrder
 from emulator.units import NS_PER_US
@@ -47,7 +49,8 @@ def resources(trace: RankTrace) -> npt.NDArray[np.int8]:
     """What each row occupies: int8, shape (n,), Resource numbers."""
     result = np.where(trace.is_cpu, np.int8(Resource.CPU), np.int8(Resource.DEVICE))
     result[_is_free(trace)] = Resource.NONE
-    result[(trace.node_type >= NodeType.COMM_SEND) & ~trace.is_cpu] = Resource.NETWORK
+    result[is_communication(trace.node_type) & ~trace.is_cpu] = Resource.NETWORK
+    result[is_storage(trace.node_type)] = Resource.CPU  # system calls and what they cause
     return result
 
 
@@ -85,7 +88,8 @@ def oddities(trace: RankTrace, order: RankOrder) -> Counter[str]:
         warnings.NO_DURATIONS: int(bool(np.any(is_compute)) and not has_time),
         warnings.FREE_DURATION: int(np.count_nonzero(_is_free(trace) & (trace.duration_micros > 0))),
         warnings.INVALID_NODE: int(np.count_nonzero(trace.node_type == NodeType.INVALID)),
-        warnings.CPU_COMMUNICATION: int(np.count_nonzero((trace.node_type >= NodeType.COMM_SEND) & trace.is_cpu)),
+        warnings.CPU_COMMUNICATION: int(np.count_nonzero(is_communication(trace.node_type) & trace.is_cpu)),
+        warnings.STORAGE_AS_TIME: int(np.count_nonzero(is_storage(trace.node_type))),
         warnings.DANGLING: order.dropped,
         warnings.CIRCULAR: order.opened,
         warnings.DUPLICATE_DEPENDENCY: order.duplicates,

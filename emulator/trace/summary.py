@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from emulator.trace.critical_path import CriticalPath, traced_ns
-from emulator.trace.model import CommKind, Communication, Group, NodeType, RankTrace, Resource, Workload
+from emulator.trace.model import CommKind, Communication, Group, NodeType, RankTrace, Resource, StorageAction, Workload
 from emulator.units import NS_PER_US
 
 
@@ -34,6 +34,14 @@ class OperationClass:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageUse:
+    """File operations that transfer bytes, over all ranks; bytes as recorded, before any scaling."""
+
+    operations: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """A value that every rank has: smallest, middle, largest over the ranks."""
 
@@ -52,6 +60,7 @@ class Summary:
         nodes_by_type: the schema's name → nodes over all ranks; types that occur.
         communication_nodes: kind → network communication nodes over all ranks; kinds that occur.
         operations: by kind and group size.
+        storage: "read" and "write" → file operations of storage nodes; those that occur.
         groups: distinct process groups that collectives use, the world included where used.
         groups_defined: distinct groups that files, nodes and metadata define, used or not.
         cpu_ns, device_ns: compute time of a rank, as it is played.
@@ -70,6 +79,7 @@ class Summary:
     nodes_by_type: Mapping[str, int]
     communication_nodes: Mapping[str, int]
     operations: Sequence[OperationClass]
+    storage: Mapping[str, StorageUse]
     groups: Sequence[Group]
     groups_defined: int
     cpu_ns: Spread
@@ -102,6 +112,7 @@ def summarise(
         nodes_by_type=_nodes_by_type(traces),
         communication_nodes={kind.label: count for kind, count in sorted(by_kind.items())},
         operations=_operations(workload),
+        storage=_storage(traces),
         groups=_used_groups(workload),
         groups_defined=len(_defined_groups(workload, traces, groups or {})),
         cpu_ns=_spread(_compute_ns(workload, Resource.CPU)),
@@ -123,6 +134,14 @@ def _communications(workload: Workload) -> Iterable[Communication]:
 def _nodes_by_type(traces: Sequence[RankTrace]) -> dict[str, int]:
     counts = sum((np.bincount(trace.node_type, minlength=len(NodeType)) for trace in traces), np.zeros(1, np.int64))
     return {NodeType(number).name: int(count) for number, count in enumerate(counts) if count}
+
+
+def _storage(traces: Sequence[RankTrace]) -> dict[str, StorageUse]:
+    sizes: dict[StorageAction, list[int]] = defaultdict(list)
+    for node in (node for trace in traces for node in trace.storage):
+        sizes[node.action].append(node.size_bytes)
+    moving = (action for action in sorted(sizes) if action is not StorageAction.OTHER)
+    return {action.name.lower(): StorageUse(len(sizes[action]), sum(sizes[action])) for action in moving}
 
 
 def _operations(workload: Workload) -> list[OperationClass]:

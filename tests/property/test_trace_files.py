@@ -22,7 +22,16 @@ from emulator.trace.model import NodeType, RankTrace
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.et import read_rank
 from emulator.wire.trace.rewrite import NodeChange, rewrite_trace
-from tests.support.trace_files import PACK, UNPACK, attribute, collective, compute, parse_trace, trace_bytes
+from tests.support.trace_files import (
+    PACK,
+    UNPACK,
+    attribute,
+    collective,
+    compute,
+    file_operation,
+    parse_trace,
+    trace_bytes,
+)
 
 EXAMPLES = int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "2000"))
 SEED = int(os.environ.get("CHARKHA_FUZZ_SEED", "1"))
@@ -40,6 +49,14 @@ NODES = [
     ),
     collective(301, attribute("pg_ranks", string_val="[0, 1]"), attribute("in_split_sizes", int64_list=[1, 2])),
     collective(302, attribute("charkha.samples_ns", uint64_list=[5, 6]), attribute("vendor", bytes_val=b"\x00\xff")),
+    et_pb2.Node(id=303, name="checkpoint", type=et_pb2.CHECKPOINT_NODE, duration_micros=9),
+    file_operation(304, et_pb2.FsOp.FS_OP_PWRITE, 1 << 20, ctrl_deps=[303]),
+    et_pb2.Node(
+        id=305,
+        type=et_pb2.STORAGE_NODE,
+        storage=et_pb2.StorageInfo(block=et_pb2.BlockOp(op=et_pb2.BlockOp.BLOCK_OP_WRITE, device="nvme0n1", lba=8)),
+        ctrl_deps=[304],
+    ),
 ]
 METADATA = et_pb2.GlobalMetadata(version="0.0.4", attr=[attribute("schema", string_val="1.1.1-chakra.0.0.4")])
 PLAIN = trace_bytes(NODES, METADATA)
@@ -114,9 +131,13 @@ def check_consistent(trace: RankTrace) -> None:
     assert trace.dep_offset[-1] == len(trace.dep_id)
     assert (np.diff(trace.dep_offset) >= trace.ctrl_count).all()
     assert min([0, *trace.start_micros.tolist(), *trace.duration_micros.tolist()]) == 0
-    rows = np.flatnonzero(trace.node_type >= NodeType.COMM_SEND).tolist()
+    rows = np.flatnonzero((trace.node_type >= NodeType.COMM_SEND) & (trace.node_type <= NodeType.COMM_COLL)).tolist()
     assert [item.row for item in trace.communications] == rows
     assert [item.node_id for item in trace.communications] == trace.node_id[rows].tolist()
+    storage = [item.row for item in trace.storage]
+    assert storage == sorted(set(storage))
+    assert (trace.node_type[storage] >= NodeType.STORAGE).all()
+    assert [item.node_id for item in trace.storage] == trace.node_id[storage].tolist()
 
 
 def read_or_refuse(path: Path, seed: str) -> tuple[RankTrace | None, str]:
@@ -174,17 +195,29 @@ ATTRIBUTES = st.one_of(
     st.builds(lambda name: attribute(name, double_val=0.5), st.text().filter(lambda name: name != "is_cpu_op")),
     st.builds(lambda name: attribute(name), st.sampled_from(["outputs", "is_cpu_op"])),
 )
+STORAGE = st.one_of(
+    st.none(),
+    st.builds(
+        et_pb2.StorageInfo,
+        level=st.sampled_from([0, 1]),
+        fs=st.builds(et_pb2.FsOp, op=st.integers(0, 12), pathname=st.text(), size_bytes=IDS, offset=IDS),
+    ),
+    st.builds(et_pb2.StorageInfo, page=st.builds(et_pb2.PageOp, inode=IDS, nr_pages=st.integers(0, 9))),
+    st.builds(et_pb2.StorageInfo, level=st.sampled_from([0, 3]), block=st.builds(et_pb2.BlockOp, lba=IDS)),
+    st.builds(et_pb2.StorageInfo, level=st.just(4)),
+)
 ANY_NODES = st.lists(
     st.builds(
         et_pb2.Node,
         id=IDS,
         name=st.text(),
-        type=st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7]),
+        type=st.sampled_from(range(11)),
         ctrl_deps=st.lists(IDS, max_size=3),
         data_deps=st.lists(IDS, max_size=3),
         start_time_micros=MICROS,
         duration_micros=MICROS,
         attr=st.lists(ATTRIBUTES, max_size=4),
+        storage=STORAGE,
     ).filter(lambda node: node.ByteSize() > 0),
     max_size=12,
     unique_by=lambda node: node.id,

@@ -50,6 +50,14 @@ def compute(node_id: int, **fields: object) -> et_pb2.Node:
     return et_pb2.Node(id=node_id, name=f"compute {node_id}", type=et_pb2.COMP_NODE, **fields)  # type: ignore[arg-type]
 
 
+def file_operation(node_id: int, op: int, size_bytes: int, **fields: object) -> et_pb2.Node:
+    """A storage node with a system call on a file; `op` is a number of FsOp."""
+    call = et_pb2.FsOp(op=op, pathname="/ckpt/0", fd=3, size_bytes=size_bytes)  # type: ignore[arg-type]
+    info = et_pb2.StorageInfo(level=et_pb2.STORAGE_LEVEL_FS, fs=call)
+    given = {"name": f"file operation {node_id}", "type": et_pb2.STORAGE_NODE, **fields}
+    return et_pb2.Node(id=node_id, storage=info, **given)  # type: ignore[arg-type]
+
+
 def collective(node_id: int, *attributes: et_pb2.Attribute, **fields: object) -> et_pb2.Node:
     """An all-reduce of 1 MiB with further attributes."""
     own = [attribute("comm_type", int64_val=et_pb2.ALL_REDUCE), attribute("comm_size", int64_val=1 << 20)]

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from emulator.trace.model import CommKind, NodeType, RankTrace, RawCommunication
+from emulator.trace.model import (
+    CommKind,
+    NodeType,
+    RankTrace,
+    RawCommunication,
+    RawStorage,
+    StorageAction,
+    StorageLevel,
+)
 
 COMP, LOAD, STORE, METADATA, INVALID = (
     NodeType.COMP,
@@ -64,6 +72,19 @@ def recv(id: int, src: int | None, size: int | None = 8, tag: int | None = None,
     return _communication(id, NodeType.COMM_RECV, {"src": src, "comm_size": size, "tag": tag, **fields})
 
 
+def storage(
+    id: int,  # noqa: A002 (as the schema names it)
+    action: str = "other",
+    size: int = 0,
+    *,
+    level: StorageLevel = StorageLevel.FILE,
+    **fields: Any,
+) -> Node:
+    """A storage node; `action` is read, write or other."""
+    raw = {"level": level, "action": StorageAction[action.upper()], "size_bytes": size}
+    return Node(id, NodeType.STORAGE, raw=raw, **fields)
+
+
 def rank_trace(
     rank: int,
     nodes: Iterable[Node],
@@ -97,7 +118,18 @@ def rank_trace(
                 **item.raw,
             )
             for row, item in enumerate(listed)
-            if item.type >= NodeType.COMM_SEND
+            if NodeType.COMM_SEND <= item.type <= NodeType.COMM_COLL
+        ],
+        storage=[
+            RawStorage(
+                row=row,
+                node_id=item.id,
+                name=item.name or f"node {item.id}",
+                duration_micros=item.duration,
+                **item.raw,
+            )
+            for row, item in enumerate(listed)
+            if item.type >= NodeType.STORAGE and item.raw
         ],
         groups=dict(groups or {}),
         attribute_names=dict(attributes or {}),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 
-from emulator.trace.summary import OperationClass, Spread, Summary
+from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary
 from emulator.units import format_duration, format_size
 from emulator.views.columns import Column, explain
 from emulator.views.terminal.table import FittedTable, facts_grid
@@ -60,6 +60,8 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.schemas:
         yield "schema", ", ".join(summary.schemas)
     yield "communication", _counts(summary.communication_nodes) or "none on the network"
+    if summary.storage:
+        yield "storage", ", ".join(_storage(name, use) for name, use in summary.storage.items())
     yield "process groups", _groups(summary)
     yield "compute, CPU", _per_rank(summary.cpu_ns)
     yield "compute, device", _per_rank(summary.device_ns)
@@ -71,6 +73,10 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.dropped:
         yield "dropped", f"{summary.dropped:,} dangling dependencies"
     yield "can finish", f"proven, with a window of {summary.window:,} nodes a rank"
+
+
+def _storage(name: str, use: StorageUse) -> str:
+    return f"{use.operations:,} {name}{'s' if use.operations != 1 else ''} of {format_size(use.size_bytes)} in all"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -17,6 +17,9 @@ class NodeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMM_SEND_NODE: _ClassVar[NodeType]
     COMM_RECV_NODE: _ClassVar[NodeType]
     COMM_COLL_NODE: _ClassVar[NodeType]
+    STORAGE_NODE: _ClassVar[NodeType]
+    BATCH_NODE: _ClassVar[NodeType]
+    CHECKPOINT_NODE: _ClassVar[NodeType]
 
 class CollectiveCommType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -30,6 +33,14 @@ class CollectiveCommType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REDUCE_SCATTER: _ClassVar[CollectiveCommType]
     REDUCE_SCATTER_BLOCK: _ClassVar[CollectiveCommType]
     BARRIER: _ClassVar[CollectiveCommType]
+
+class StorageLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STORAGE_LEVEL_UNKNOWN: _ClassVar[StorageLevel]
+    STORAGE_LEVEL_FS: _ClassVar[StorageLevel]
+    STORAGE_LEVEL_PAGE: _ClassVar[StorageLevel]
+    STORAGE_LEVEL_BLOCK: _ClassVar[StorageLevel]
+    STORAGE_LEVEL_DEVICE: _ClassVar[StorageLevel]
 INVALID_NODE: NodeType
 METADATA_NODE: NodeType
 MEM_LOAD_NODE: NodeType
@@ -38,6 +49,9 @@ COMP_NODE: NodeType
 COMM_SEND_NODE: NodeType
 COMM_RECV_NODE: NodeType
 COMM_COLL_NODE: NodeType
+STORAGE_NODE: NodeType
+BATCH_NODE: NodeType
+CHECKPOINT_NODE: NodeType
 ALL_REDUCE: CollectiveCommType
 REDUCE: CollectiveCommType
 ALL_GATHER: CollectiveCommType
@@ -48,6 +62,11 @@ ALL_TO_ALL: CollectiveCommType
 REDUCE_SCATTER: CollectiveCommType
 REDUCE_SCATTER_BLOCK: CollectiveCommType
 BARRIER: CollectiveCommType
+STORAGE_LEVEL_UNKNOWN: StorageLevel
+STORAGE_LEVEL_FS: StorageLevel
+STORAGE_LEVEL_PAGE: StorageLevel
+STORAGE_LEVEL_BLOCK: StorageLevel
+STORAGE_LEVEL_DEVICE: StorageLevel
 
 class Attribute(_message.Message):
     __slots__ = ("name", "doc_string", "double_val", "double_list", "float_val", "float_list", "int32_val", "int32_list", "int64_val", "int64_list", "uint32_val", "uint32_list", "uint64_val", "uint64_list", "sint32_val", "sint32_list", "sint64_val", "sint64_list", "fixed32_val", "fixed32_list", "fixed64_val", "fixed64_list", "sfixed32_val", "sfixed32_list", "sfixed64_val", "sfixed64_list", "bool_val", "bool_list", "string_val", "string_list", "bytes_val", "bytes_list")
@@ -242,7 +261,7 @@ class Tensor(_message.Message):
     def __init__(self, tensor_id: _Optional[int] = ..., storage_id: _Optional[int] = ..., offset: _Optional[int] = ..., num_elem: _Optional[int] = ..., elem_bytes: _Optional[int] = ..., device: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "name", "type", "ctrl_deps", "data_deps", "start_time_micros", "duration_micros", "inputs", "outputs", "attr")
+    __slots__ = ("id", "name", "type", "ctrl_deps", "data_deps", "start_time_micros", "duration_micros", "inputs", "outputs", "attr", "storage")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -253,6 +272,7 @@ class Node(_message.Message):
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     ATTR_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     type: NodeType
@@ -263,4 +283,119 @@ class Node(_message.Message):
     inputs: IOInfo
     outputs: IOInfo
     attr: _containers.RepeatedCompositeFieldContainer[Attribute]
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[_Union[NodeType, str]] = ..., ctrl_deps: _Optional[_Iterable[int]] = ..., data_deps: _Optional[_Iterable[int]] = ..., start_time_micros: _Optional[int] = ..., duration_micros: _Optional[int] = ..., inputs: _Optional[_Union[IOInfo, _Mapping]] = ..., outputs: _Optional[_Union[IOInfo, _Mapping]] = ..., attr: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ...) -> None: ...
+    storage: StorageInfo
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[_Union[NodeType, str]] = ..., ctrl_deps: _Optional[_Iterable[int]] = ..., data_deps: _Optional[_Iterable[int]] = ..., start_time_micros: _Optional[int] = ..., duration_micros: _Optional[int] = ..., inputs: _Optional[_Union[IOInfo, _Mapping]] = ..., outputs: _Optional[_Union[IOInfo, _Mapping]] = ..., attr: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., storage: _Optional[_Union[StorageInfo, _Mapping]] = ...) -> None: ...
+
+class StorageInfo(_message.Message):
+    __slots__ = ("level", "fs", "page", "block")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    level: StorageLevel
+    fs: FsOp
+    page: PageOp
+    block: BlockOp
+    def __init__(self, level: _Optional[_Union[StorageLevel, str]] = ..., fs: _Optional[_Union[FsOp, _Mapping]] = ..., page: _Optional[_Union[PageOp, _Mapping]] = ..., block: _Optional[_Union[BlockOp, _Mapping]] = ...) -> None: ...
+
+class FsOp(_message.Message):
+    __slots__ = ("op", "pathname", "fd", "offset", "size_bytes", "flags")
+    class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        FS_OP_UNKNOWN: _ClassVar[FsOp.Op]
+        FS_OP_OPEN: _ClassVar[FsOp.Op]
+        FS_OP_CLOSE: _ClassVar[FsOp.Op]
+        FS_OP_READ: _ClassVar[FsOp.Op]
+        FS_OP_WRITE: _ClassVar[FsOp.Op]
+        FS_OP_PREAD: _ClassVar[FsOp.Op]
+        FS_OP_PWRITE: _ClassVar[FsOp.Op]
+        FS_OP_FSYNC: _ClassVar[FsOp.Op]
+        FS_OP_FDATASYNC: _ClassVar[FsOp.Op]
+        FS_OP_SYNC_FILE_RANGE: _ClassVar[FsOp.Op]
+    FS_OP_UNKNOWN: FsOp.Op
+    FS_OP_OPEN: FsOp.Op
+    FS_OP_CLOSE: FsOp.Op
+    FS_OP_READ: FsOp.Op
+    FS_OP_WRITE: FsOp.Op
+    FS_OP_PREAD: FsOp.Op
+    FS_OP_PWRITE: FsOp.Op
+    FS_OP_FSYNC: FsOp.Op
+    FS_OP_FDATASYNC: FsOp.Op
+    FS_OP_SYNC_FILE_RANGE: FsOp.Op
+    OP_FIELD_NUMBER: _ClassVar[int]
+    PATHNAME_FIELD_NUMBER: _ClassVar[int]
+    FD_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    op: FsOp.Op
+    pathname: str
+    fd: int
+    offset: int
+    size_bytes: int
+    flags: int
+    def __init__(self, op: _Optional[_Union[FsOp.Op, str]] = ..., pathname: _Optional[str] = ..., fd: _Optional[int] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., flags: _Optional[int] = ...) -> None: ...
+
+class PageOp(_message.Message):
+    __slots__ = ("op", "inode", "page_index", "nr_pages")
+    class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PAGE_OP_UNKNOWN: _ClassVar[PageOp.Op]
+        PAGE_OP_ADD_TO_CACHE: _ClassVar[PageOp.Op]
+        PAGE_OP_DIRTY: _ClassVar[PageOp.Op]
+        PAGE_OP_READAHEAD_SYNC: _ClassVar[PageOp.Op]
+        PAGE_OP_READAHEAD_ASYNC: _ClassVar[PageOp.Op]
+    PAGE_OP_UNKNOWN: PageOp.Op
+    PAGE_OP_ADD_TO_CACHE: PageOp.Op
+    PAGE_OP_DIRTY: PageOp.Op
+    PAGE_OP_READAHEAD_SYNC: PageOp.Op
+    PAGE_OP_READAHEAD_ASYNC: PageOp.Op
+    OP_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NR_PAGES_FIELD_NUMBER: _ClassVar[int]
+    op: PageOp.Op
+    inode: int
+    page_index: int
+    nr_pages: int
+    def __init__(self, op: _Optional[_Union[PageOp.Op, str]] = ..., inode: _Optional[int] = ..., page_index: _Optional[int] = ..., nr_pages: _Optional[int] = ...) -> None: ...
+
+class BlockOp(_message.Message):
+    __slots__ = ("op", "queue_event", "device", "lba", "nr_sectors", "req_op_flags")
+    class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BLOCK_OP_UNKNOWN: _ClassVar[BlockOp.Op]
+        BLOCK_OP_READ: _ClassVar[BlockOp.Op]
+        BLOCK_OP_WRITE: _ClassVar[BlockOp.Op]
+        BLOCK_OP_FLUSH: _ClassVar[BlockOp.Op]
+    BLOCK_OP_UNKNOWN: BlockOp.Op
+    BLOCK_OP_READ: BlockOp.Op
+    BLOCK_OP_WRITE: BlockOp.Op
+    BLOCK_OP_FLUSH: BlockOp.Op
+    class QueueEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BLOCK_EVENT_UNKNOWN: _ClassVar[BlockOp.QueueEvent]
+        BLOCK_EVENT_QUEUE: _ClassVar[BlockOp.QueueEvent]
+        BLOCK_EVENT_GET: _ClassVar[BlockOp.QueueEvent]
+        BLOCK_EVENT_INSERT: _ClassVar[BlockOp.QueueEvent]
+        BLOCK_EVENT_DISPATCH: _ClassVar[BlockOp.QueueEvent]
+        BLOCK_EVENT_COMPLETE: _ClassVar[BlockOp.QueueEvent]
+    BLOCK_EVENT_UNKNOWN: BlockOp.QueueEvent
+    BLOCK_EVENT_QUEUE: BlockOp.QueueEvent
+    BLOCK_EVENT_GET: BlockOp.QueueEvent
+    BLOCK_EVENT_INSERT: BlockOp.QueueEvent
+    BLOCK_EVENT_DISPATCH: BlockOp.QueueEvent
+    BLOCK_EVENT_COMPLETE: BlockOp.QueueEvent
+    OP_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_EVENT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    LBA_FIELD_NUMBER: _ClassVar[int]
+    NR_SECTORS_FIELD_NUMBER: _ClassVar[int]
+    REQ_OP_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    op: BlockOp.Op
+    queue_event: BlockOp.QueueEvent
+    device: str
+    lba: int
+    nr_sectors: int
+    req_op_flags: int
+    def __init__(self, op: _Optional[_Union[BlockOp.Op, str]] = ..., queue_event: _Optional[_Union[BlockOp.QueueEvent, str]] = ..., device: _Optional[str] = ..., lba: _Optional[int] = ..., nr_sectors: _Optional[int] = ..., req_op_flags: _Optional[int] = ...) -> None: ...

@@ -12,13 +12,24 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.errors import TraceError
-from emulator.trace.model import BoolArray, IdArray, IntArray, NodeType, RankTrace, RawCommunication
+from emulator.trace.model import (
+    BoolArray,
+    IdArray,
+    IntArray,
+    NodeType,
+    RankTrace,
+    RawCommunication,
+    RawStorage,
+    is_communication,
+    is_storage,
+)
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import attribute_value
 from emulator.wire.trace.communications import CommunicationReader
 from emulator.wire.trace.frames import FrameBatch
 from emulator.wire.trace.process_groups import INIT_NAME, UnreadableGroups, merge_groups, parse_process_groups
 from emulator.wire.trace.records import check_attributes, open_batches, parse_metadata, parse_nodes
+from emulator.wire.trace.storage import read_storage
 
 MAX_MICROS = 1 << 53  # 285 years; beyond it is not a time
 
@@ -74,6 +85,7 @@ class _RankReader:
         self._dep_end = array("q", [0])
         self._ctrl_count = array("q")
         self._communications: list[RawCommunication] = []
+        self._storage: list[RawStorage] = []
         self._groups: dict[str, tuple[int, ...]] = {}
         self._communication_reader = CommunicationReader(str(path))
 
@@ -84,8 +96,10 @@ class _RankReader:
         nodes = parse_nodes(batch, self._path)
         types = self._add_columns(nodes)
         self._add_flags(nodes, batch.payloads)
-        for index in np.flatnonzero(types >= NodeType.COMM_SEND).tolist():
+        for index in np.flatnonzero(is_communication(types)).tolist():
             self._add_communication(nodes[index], self._rows + index)
+        for index in np.flatnonzero(is_storage(types)).tolist():
+            self._storage += read_storage(nodes[index], row=self._rows + index, path=self._path)
         for index in np.flatnonzero(types == NodeType.METADATA).tolist():
             if INIT_NAME in nodes[index].name:
                 self._add_groups(nodes[index])
@@ -115,6 +129,7 @@ class _RankReader:
             communications=self._communications,
             groups=self._groups,
             attribute_names=dict(self._communication_reader.unknown),
+            storage=self._storage,
         )
 
     def _add_columns(self, nodes: list[et_pb2.Node]) -> IntArray:
@@ -145,7 +160,7 @@ class _RankReader:
 
     def _add_types(self, nodes: list[et_pb2.Node], types: list[int]) -> IntArray:
         numbers = np.array(types, dtype=np.int64)
-        self._check_values(nodes, numbers, (numbers < 0) | (numbers > NodeType.COMM_COLL), "unknown node type")
+        self._check_values(nodes, numbers, (numbers < 0) | (numbers > NodeType.CHECKPOINT), "unknown node type")
         self._types.append(numbers.astype(np.int8))
         return numbers
 

@@ -20,7 +20,7 @@ from emulator.wire.trace.frames import FrameBatch, read_batches
 from emulator.wire.trace.json_formats import is_json_name, read_json_batches
 
 WIRE_VARINT = 0
-OLD_ATTRIBUTE_FIELD = 11  # attributes in files of before October 2023; no field of today's Node
+OLD_ATTRIBUTE_FIELD = 11  # attributes in files of before October 2023, which have no field 10; StorageInfo today
 
 _parse_node = et_pb2.Node.FromString
 
@@ -57,7 +57,7 @@ def parse_metadata(batch: FrameBatch, path: Path) -> et_pb2.GlobalMetadata:
     payload, offset = batch.payloads[0], batch.offset(0)
     wire_types = _wire_types(payload)
     if wire_types.get(1) == WIRE_VARINT or wire_types.get(3) == WIRE_VARINT:
-        if OLD_ATTRIBUTE_FIELD in wire_types:
+        if OLD_ATTRIBUTE_FIELD in wire_types and not _is_storage_node(payload):
             problem = "is in Chakra's wire format of before October 2023, which is not read: convert it to today's"
         else:
             problem = "begins with a node where the global metadata belongs: its first record is missing"
@@ -93,9 +93,18 @@ def check_attributes(node: et_pb2.Node, path: Path) -> None:
         TraceError: an attribute has a field in the wrong wire type.
     """
     for attribute in node.attr:
-        unknown = UnknownFieldSet(attribute)
-        if len(unknown):
-            _check_wire_types(attribute, unknown, path=path, node=node.id)
+        check_message(attribute, path=path, node=node.id)
+
+
+def check_message(message: Message, *, path: Path, node: int) -> None:
+    """Check a message within a node as `parse_nodes` checks nodes.
+
+    Raises:
+        TraceError: it has a field in the wrong wire type.
+    """
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        _check_wire_types(message, unknown, path=path, node=node)
 
 
 def _wire_types(payload: bytes) -> dict[int, int]:
@@ -107,6 +116,13 @@ def _wire_types(payload: bytes) -> dict[int, int]:
     unknown = UnknownFieldSet(message)
     fields = (unknown[index] for index in range(len(unknown)))
     return {field.field_number: field.wire_type for field in fields}
+
+
+def _is_storage_node(payload: bytes) -> bool:
+    try:
+        return _parse_node(payload).type >= et_pb2.STORAGE_NODE
+    except DecodeError:
+        return False
 
 
 def _first_bad_node(batch: FrameBatch, path: Path) -> TraceError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from google.protobuf.json_format import ParseDict, ParseError
+
 from emulator.wire._pb import et_pb2
 
 # Spellings without case and underscores → the field of Node.
@@ -19,6 +21,7 @@ FIELDS = {
     "durationmicros": "duration_micros",
     "starttime": "start_time_micros",
     "starttimemicros": "start_time_micros",
+    "storage": "storage",
 }
 # … → the attribute whose value is an integer.
 INTEGERS = {
@@ -69,12 +72,24 @@ def _set_field(node: et_pb2.Node, field: str, key: str, value: object) -> None:
         node.name = _text(value)
     elif field == "type":
         node.type = _enum_number(key, value, et_pb2.NodeType, "_NODE")  # type: ignore[assignment]
+    elif field == "storage":
+        _set_storage(node, key, value)
     elif field in ("ctrl_deps", "data_deps"):
         if not isinstance(value, list):
             raise BadGraphNode(f"{key} is not a list")
         (node.ctrl_deps if field == "ctrl_deps" else node.data_deps).extend(_unsigned(key, item) for item in value)
     else:
         setattr(node, field, _unsigned(key, value))
+
+
+def _set_storage(node: et_pb2.Node, key: str, value: object) -> None:
+    if not isinstance(value, dict):
+        raise BadGraphNode(f"{key} is not an object")
+    try:
+        ParseDict(value, node.storage)
+    except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        problem = " ".join(str(error).split()).replace("charkha.et.", "")
+        raise BadGraphNode(f"{key} is no StorageInfo: {problem[:200]}") from error
 
 
 def _attribute(key: str, plain: str, value: object) -> et_pb2.Attribute:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from emulator.trace.exclusive_durations import exclusive_micros
+from emulator.trace.model import NodeType, StorageLevel
 from emulator.trace.workload import build_workload
-from tests.support.traces import Node, node, rank_trace
+from tests.support.traces import Node, node, rank_trace, storage
 
 
 def op(i: int, duration: int, parent: int | None = None, **fields: Any) -> Node:
@@ -28,6 +29,12 @@ def played(*nodes: Node) -> list[int]:
 
 def test_time_of_called_operators_is_deducted_level_by_level() -> None:
     assert played(op(1, 100), op(2, 60, 1), op(3, 30, 1), op(4, 45, 2)) == [10, 15, 30, 45]
+
+
+def test_a_checkpoint_contains_its_file_operations_and_they_what_happens_on_blocks() -> None:
+    block = storage(4, duration=20, ctrl=[3], level=StorageLevel.BLOCK)
+    written = storage(3, "write", 1, duration=30, ctrl=[1])
+    assert played(node(1, NodeType.CHECKPOINT, duration=100), written, block) == [70, 10, 20]
 
 
 def test_parent_shorter_than_its_children_is_left_alone() -> None:

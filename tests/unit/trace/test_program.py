@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from emulator.errors import TraceError
-from emulator.trace.model import Resource, Workload
+from emulator.trace.model import NodeType, Resource, Workload
 from emulator.trace.workload import build_workload
-from tests.support.traces import COMP, INVALID, LOAD, METADATA, STORE, Node, coll, node, rank_trace
+from tests.support.traces import COMP, INVALID, LOAD, METADATA, STORE, Node, coll, node, rank_trace, storage
 
 
 def build(*nodes: Node) -> Workload:
@@ -31,6 +31,17 @@ def test_resources_and_durations() -> None:
     ]
     assert program.duration_ns.tolist() == [1000, 2000, 3000, 4000, 0, 0, 0]
     assert list(program.communications) == [6]
+
+
+def test_storage_nodes_take_their_recorded_time_on_the_cpu() -> None:
+    workload = build(
+        node(1, NodeType.BATCH, duration=1), storage(2, "read", 1 << 30, duration=2), node(3, NodeType.CHECKPOINT)
+    )
+    program = workload.programs[0]
+    assert [Resource(number).name for number in program.resource] == ["CPU", "CPU", "CPU"]
+    assert program.duration_ns.tolist() == [1000, 2000, 0]
+    assert workload.warnings == {"storage node played as its recorded time": 3}
+    assert not program.communications
 
 
 def test_program_is_in_canonical_order() -> None:

@@ -7,11 +7,11 @@ import json
 
 from rich.console import Console
 
-from emulator.trace.summary import OperationClass, Spread, Summary, summarise
+from emulator.trace.summary import OperationClass, Spread, StorageUse, Summary, summarise
 from emulator.trace.workload import build_workload
 from emulator.views.as_json.trace import trace_to_json
 from emulator.views.terminal.trace_summary import render
-from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send
+from tests.support.traces import COMP, METADATA, coll, node, rank_trace, recv, send, storage
 
 GROUPS = {"tp": (0, 1), "spare": (2,)}
 
@@ -52,6 +52,17 @@ def test_nodes_and_operations_are_counted() -> None:
         OperationClass("all_gather", 2, operations=1, nodes=2, payload_bytes=100, payload_bytes_all_ranks=200),
         OperationClass("send", 2, operations=1, nodes=2, payload_bytes=30, payload_bytes_all_ranks=30),
     ]
+
+
+def test_storage_is_counted_and_named() -> None:
+    nodes = [storage(1, "write", 1 << 20), storage(2, "write", 3 << 20), storage(3, "read", 5), storage(4)]
+    traces = [rank_trace(0, nodes)]
+    summary = summarise(build_workload(traces), traces)
+    assert summary.nodes_by_type == {"STORAGE": 4}
+    assert summary.storage == {"read": StorageUse(1, 5), "write": StorageUse(2, 4 << 20)}
+    assert "1 read of 5 B in all, 2 writes of 4 MiB in all" in shown(summary)
+    assert trace_to_json(summary)["storage"]["write"] == {"operations": 2, "size_bytes": 4 << 20}
+    assert example().storage == {}
 
 
 def test_groups_used_and_defined() -> None:

@@ -115,7 +115,7 @@ def test_is_cpu_op_of_another_type_is_an_error(tmp_path: Path) -> None:
     ("nodes", "problem"),
     [
         ([compute(4), compute(9), compute(4)], "node 4: 1 nodes have an id that another node has"),
-        ([et_pb2.Node(id=3, type=8)], "node 3: unknown node type 8"),  # type: ignore[arg-type]
+        ([et_pb2.Node(id=3, type=11)], "node 3: unknown node type 11"),  # type: ignore[arg-type]
         ([et_pb2.Node(id=3, type=-1)], "node 3: unknown node type -1"),  # type: ignore[arg-type]
         ([compute(3, duration_micros=2**53 + 1)], r"node 3: absurd duration \(in µs\) 9007199254740993"),
         ([compute(3, start_time_micros=2**64 - 1)], r"node 3: absurd start time \(in µs\) 18446744073709551615"),

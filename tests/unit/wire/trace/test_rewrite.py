@@ -18,6 +18,7 @@ from tests.support.trace_files import (
     attribute,
     collective,
     compute,
+    file_operation,
     frame,
     parse_trace,
     trace_bytes,
@@ -55,6 +56,23 @@ def test_nothing_to_change_gives_the_same_bytes(tmp_path: Path, suffix: str) -> 
     assert UNPACK[suffix](target.read_bytes()) == data
     if not suffix:
         assert target.read_bytes() == data
+
+
+def test_storage_nodes_keep_their_bytes_and_a_measured_one_its_details(tmp_path: Path) -> None:
+    nodes = [
+        et_pb2.Node(id=1, name="checkpoint", type=et_pb2.CHECKPOINT_NODE),
+        file_operation(2, et_pb2.FsOp.FS_OP_WRITE, 9, ctrl_deps=[1]),
+        file_operation(3, et_pb2.FsOp.FS_OP_FSYNC, 0, ctrl_deps=[2]),
+    ]
+    source, target = write(tmp_path / "t.0.et", nodes), tmp_path / "out"
+    rewrite_trace(source, target, {}, metadata={})
+    assert target.read_bytes() == source.read_bytes()
+    rewrite_trace(source, target, {2: CHANGE}, metadata={})
+    before, after = raw_frames(source), raw_frames(target)
+    assert [index for index in range(4) if before[index] != after[index]] == [2]
+    changed = parse_trace(target.read_bytes())[1][1]
+    assert changed.storage == nodes[1].storage
+    assert (changed.type, changed.duration_micros) == (et_pb2.STORAGE_NODE, 22)
 
 
 def test_only_the_changed_node_gets_other_bytes(tmp_path: Path) -> None:
