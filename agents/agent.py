@@ -25,6 +25,7 @@ from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
 from agents.play.player import RankPlayer
+from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
@@ -78,6 +79,7 @@ class Agent:
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._players: dict[int, RankPlayer] = {}
+        self._storage: dict[int, StorageEndpoint] = {}
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
@@ -166,9 +168,13 @@ class Agent:
             self._clock,
             fail=self._fail,
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
-            ranks=len(setup.ranks),
+            ranks=sum(not place.storage for place in setup.ranks),
         )
         for place in setup.ranks:
+            self._places[place.rank] = place
+            if place.storage:
+                self._make_storage(setup, place, directory)
+                continue
             player = RankPlayer(
                 self._endpoints[place.rank],
                 self._clock,
@@ -178,9 +184,17 @@ class Agent:
                 retire_batch=max(1, place.window // RETIRE_SHARE),
                 lateness=self._lateness,
             )
-            self._players[place.rank], self._places[place.rank] = player, place
+            self._players[place.rank] = player
             self._kept[place.rank] = []
             self._endpoints[place.rank].connect(directory, player)
+
+    def _make_storage(self, setup: control.Setup, place: control.RankPlace, directory: Mapping[int, Address]) -> None:
+        endpoint = self._endpoints[place.rank]
+        storage = StorageEndpoint(
+            endpoint, instances=setup.settings.instances, nodes=place.nodes, failed=self._reporter.failed
+        )
+        self._storage[place.rank] = storage
+        endpoint.connect(directory, storage)
 
     async def _play(self) -> None:
         """Carry out the controller's messages until it sends Finish."""
@@ -195,7 +209,10 @@ class Agent:
             self._carry_out(value)
 
     def _carry_out(self, value: Any) -> None:
-        if isinstance(value, Chunk):
+        if isinstance(value, Chunk) and value.rank in self._storage:
+            self._storage[value.rank].deliver(value)
+            self._send_ready_if_prefetched()
+        elif isinstance(value, Chunk):
             if self._places[value.rank].is_resident:
                 self._kept[value.rank].append(value)
             self._players[value.rank].deliver(value)
@@ -207,6 +224,8 @@ class Agent:
             self._core_time_at_start = self._core_time_at_start or CoreTime.now()
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
+            if not self._players:  # storage alone: there is nothing to complete
+                self._link.send(control.IterationDone(value.iteration, ()))
         else:
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
 
@@ -220,9 +239,13 @@ class Agent:
         self._send_ready_if_prefetched()
 
     def _send_ready_if_prefetched(self) -> None:
-        if self._ready_owed and all(p.prefetched(self._places[r].window) for r, p in self._players.items()):
+        is_stocked = all(one.is_ready for one in self._storage.values())
+        if self._ready_owed and is_stocked and all(self._has_first_nodes(rank) for rank in self._players):
             self._ready_owed = False
             self._link.send(control.Ready())
+
+    def _has_first_nodes(self, rank: int) -> bool:
+        return self._players[rank].prefetched(self._places[rank].window)
 
     async def _report_progress(self, transport: Transport) -> None:
         earlier = None

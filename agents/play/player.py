@@ -31,6 +31,7 @@ IDLE_REPORT_NS = 2_000_000
 
 _NEVER = 1 << 63
 _SPANS_PER_REPORT = 256
+_SENDING = (CommKind.SEND, CommKind.STORAGE_WRITE)
 _NONE, _CPU, _NETWORK = int(Resource.NONE), int(Resource.CPU), int(Resource.NETWORK)
 
 
@@ -363,7 +364,7 @@ class RankPlayer:
         if communication.kind.is_collective:
             self._ready_collectives.add(node.position)
             self._post_next(communication.group, now)
-        elif communication.kind == CommKind.SEND:
+        elif communication.kind in _SENDING:
             self._send(node, communication, now)
         else:
             self._receive(node, communication, now)
@@ -442,6 +443,9 @@ class RankPlayer:
         self._usage.communication(+1, now)
         if not communication.size_bytes:
             self._complete_communication(serial, pending, now)
+        elif communication.kind == CommKind.STORAGE_READ:
+            self._needs_flush = True
+            self._endpoint.post(communication.peer, tags.credit_tag(serial), 0)
         for _, _, size, arrival_ns in self._early_payload.pop(serial, ()):
             self._received(serial, pending, size, arrival_ns=arrival_ns, now=now)
 

@@ -86,6 +86,7 @@ class RankPlace:
         port: ranks with the same number share a port.
         line_rate_bps: of the port; 0 if not specified.
         port_cap_bps: most that the agent's ranks at the port may send together, headers included; 0: no cap.
+        storage: not a rank, but an endpoint of a storage host; its nodes are what it sends when it is asked.
     """
 
     rank: int
@@ -96,11 +97,12 @@ class RankPlace:
     port: int = 0
     line_rate_bps: int = 0
     port_cap_bps: int = 0
+    storage: bool = False
 
     @property
     def is_resident(self) -> bool:
         """The whole program fits the window: it is sent once and kept for all iterations."""
-        return self.nodes <= self.window
+        return self.storage or self.nodes <= self.window
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def assign_ranks(
     dialling: dict[str, list[int]] = {}
     inside: dict[str, list[int]] = {}
     local: list[int] = []
-    for rank in range(topology.ranks):
+    for rank in range(topology.endpoints):
         host = topology.host_of(rank).name
         agent = topology.agents.get(host, host if is_by_hand else None)
         if agent is not None:
@@ -74,7 +74,7 @@ def networks_beside(topology: Topology, ranks: Sequence[int]) -> list[str]:
         return []
     own = {topology.port_of(rank) for rank in ranks}
     found: dict[str, None] = {}
-    for rank in range(topology.ranks):
+    for rank in range(topology.endpoints):
         if topology.port_of(rank) not in own:
             found[topology.interface_of(rank).prefix or topology.address_of(rank)] = None
     return list(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from emulator.control import conversation as control
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
@@ -13,7 +15,8 @@ from emulator.controller.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
-from emulator.trace.model import IdArray, Workload
+from emulator.trace.model import IdArray, RankProgram, Workload
+from emulator.trace.storage import idle_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +25,10 @@ class RunPlan:
 
     Attributes:
         node_ids: per rank, uint64, shape (n,): node ids by position of its program.
-        hosts: per rank, the numeric IP address it plays at.
+        hosts: per rank, then per storage endpoint, the numeric IP address it plays at.
         ranks_of: agent name → ranks it plays.
         local: agents to start on this host; all others dial in.
-        interfaces: per rank, the name of its host's interface; empty if not needed.
+        interfaces: per rank and storage endpoint, the name of its host's interface; empty if not needed.
         port_shares: per rank, the share of its port; empty if nothing is paced.
         networks: agent → prefixes of ranks elsewhere on its own link.
         listening: where remote agents dial in.
@@ -55,6 +58,23 @@ class RunPlan:
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def is_storage(self, endpoint: int) -> bool:
+        """Whether it belongs to a storage host, and is no rank."""
+        return endpoint >= len(self.workload.programs)
+
+    def program_of(self, endpoint: int) -> RankProgram:
+        """What a rank plays, or a storage endpoint sends when it is asked."""
+        ranks = len(self.workload.programs)
+        if not self.is_storage(endpoint):
+            return self.workload.programs[endpoint]
+        return self.workload.storage[endpoint - ranks] if self.workload.storage else idle_program(endpoint)
+
+    def node_ids_of(self, endpoint: int) -> IdArray:
+        """Node ids by position; a storage endpoint has no nodes of a trace."""
+        if not self.is_storage(endpoint):
+            return self.node_ids[endpoint]
+        return np.zeros(len(self.program_of(endpoint)), dtype=np.uint64)
 
     @property
     def local_agents(self) -> list[str]:

@@ -28,6 +28,7 @@ from emulator.controller.watchdog import JOIN_TIMEOUT_S, Watchdog, check_periodi
 from emulator.errors import EmulatorError, RunAborted
 from emulator.host.priority import below_agents
 from emulator.host.scratch import scratch_folder
+from emulator.planner.network.port_shares import NO_SHARE
 from emulator.planner.rank_program import PlaySettings
 
 START_LEAD_NS = 5_000_000
@@ -197,10 +198,11 @@ class RunSession:
             control.RankPlace(
                 rank,
                 plan.hosts[rank],
-                len(plan.workload.programs[rank]),
+                len(plan.program_of(rank)),
                 plan.workload.window,
                 plan.interfaces[rank] if plan.interfaces else "",
-                *plan.port_shares.get(rank, ()),
+                *plan.port_shares.get(rank, NO_SHARE),
+                plan.is_storage(rank),
             )
             for rank in plan.ranks_of[agent]
         ]
@@ -216,10 +218,11 @@ class RunSession:
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:
         for rank in ranks:
+            program, window = self._plan.program_of(rank), self._plan.workload.window
             yield ProgramStream(
-                self._plan.workload.programs[rank],
-                self._plan.node_ids[rank],
-                window=self._plan.workload.window,
+                program,
+                self._plan.node_ids_of(rank),
+                window=max(window, len(program)) if self._plan.is_storage(rank) else window,
                 algorithm_of=self._plan.choice.index_of,
             )
 

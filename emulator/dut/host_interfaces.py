@@ -68,7 +68,7 @@ class HostInterfaceCounters:
 
 def interfaces_here(topology: Topology) -> list[HostInterface]:
     """Interfaces of the topology whose addresses this host has, without loopback."""
-    places = {topology.address_of(rank): rank for rank in range(topology.ranks)}
+    places = {topology.address_of(rank): rank for rank in range(topology.endpoints)}
     wanted = {address for address in places if not ip_address(address).is_loopback}
     if not wanted:
         return []

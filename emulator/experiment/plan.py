@@ -27,6 +27,7 @@ from emulator.topology.model import Topology
 from emulator.topology.paths import Paths
 from emulator.trace.critical_path import longest_path_ns
 from emulator.trace.model import CommKind, Workload
+from emulator.trace.storage import play_on_storage_hosts
 
 MOST_FLOWS_AS_LINUX = 1 << 22
 """More flows than this get a hash that costs a tenth."""
@@ -74,8 +75,13 @@ def plan_experiment(
         PlanError: workload and settings do not fit together.
         InputError: the file of link loads cannot be read.
     """
-    traffic, workload = _traffic(experiment, load)
-    topology = topology_without_host(experiment, ranks=traffic.ranks)
+    overrides = overrides_of(experiment.job)
+    if load is None:
+        topology, workload = _place_trace(experiment)
+        traffic = traffic_of_workload(workload, name_of=AlgorithmChoice(workload, overrides).name_of)
+    else:
+        traffic, workload = _traffic_of(load, overrides), None
+        topology = topology_without_host(experiment, ranks=traffic.ranks)
     for note in topology.notes:
         notify(f"{topology.source}: {note}")
     resolved = resolve(experiment, topology)
@@ -89,19 +95,23 @@ def plan_experiment(
     return PlannedExperiment(plan, *_jct(traffic, workload, plan))
 
 
-def _traffic(experiment: Experiment, load: CollectiveLoad | Transformer | None) -> tuple[Traffic, Workload | None]:
-    """What is sent; the workload only for a trace."""
-    overrides = overrides_of(experiment.job)
-    if isinstance(load, Transformer):
-        return traffic_of_transformer(load, overrides=overrides), None
-    if load is not None:
-        size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
-        return traffic_of_collective(
-            load.kind, ranks=load.ranks, size_bytes=size, group_size=load.group_size, overrides=overrides
-        ), None
+def _place_trace(experiment: Experiment) -> tuple[Topology, Workload]:
+    """The topology with the ranks of the trace, and what is played there."""
     assert experiment.job.trace is not None
-    workload = load_from_files(experiment.job.trace).workload
-    return traffic_of_workload(workload, name_of=AlgorithmChoice(workload, overrides).name_of), workload
+    job = load_from_files(experiment.job.trace)
+    topology = topology_without_host(experiment, ranks=job.ranks)
+    return topology, play_on_storage_hosts(
+        job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
+    )
+
+
+def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str]) -> Traffic:
+    if isinstance(load, Transformer):
+        return traffic_of_transformer(load, overrides=overrides)
+    size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
+    return traffic_of_collective(
+        load.kind, ranks=load.ranks, size_bytes=size, group_size=load.group_size, overrides=overrides
+    )
 
 
 def _sending(resolved: Resolved, topology: Topology) -> Sending | None:

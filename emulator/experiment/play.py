@@ -62,6 +62,7 @@ from emulator.statistics.host_limits import host_limit_warnings
 from emulator.statistics.roofline import sequential_roofline_ns
 from emulator.telemetry.reporter import RunFacts
 from emulator.trace.model import Communication, IntArray, RankProgram, Workload
+from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
 from emulator.verdict.rules import EXAMPLE, RULES_FILE, rules_file
 from emulator.views.forecast_text import describe_forecast
@@ -187,7 +188,10 @@ class PreparedRun:
         self._experiment, self._testbed, self._notify = experiment, testbed, notify
         self._topology, self._loaded = testbed.topology, job.loaded
         self.resolved = resolve(experiment, testbed.topology, in_lab=testbed.lab is not None)
-        self._workload = _scale_compute(job.workload, self.resolved.compute_factor)
+        played = play_on_storage_hosts(
+            job.workload, job.loaded.traces, endpoints=testbed.topology.storage_endpoints, options=job.options
+        )
+        self._workload = _scale_compute(played, self.resolved.compute_factor)
         self._choice = AlgorithmChoice(self._workload, self.resolved.overrides)
         self._listening = listening(experiment.agents)
         self._assignment = _assign(experiment, testbed, self._listening)
@@ -268,7 +272,7 @@ class PreparedRun:
     def _with_path(self, error: TransferFailed | RunTimeout) -> TransferFailed | RunTimeout:
         """The error with the path between the two ranks that it names."""
         between = error.between
-        if between is None or max(between) >= len(self._workload.programs):
+        if between is None or max(between) >= self._topology.endpoints:
             return error
         path = describe_path(self._topology, *between)
         if isinstance(error, TransferFailed):
@@ -277,7 +281,7 @@ class PreparedRun:
 
     def _plan(self) -> RunPlan:
         resolved, workload, topology = self.resolved, self._workload, self._topology
-        ranks = range(len(workload.programs))
+        endpoints = range(topology.endpoints)
         ranks_of, remote = self._assignment.ranks_of, self._assignment.remote
         return RunPlan(
             run_id=self._identity.run_id,
@@ -287,7 +291,7 @@ class PreparedRun:
                 for trace, program in zip(self._loaded.traces, workload.programs, strict=True)
             ],
             choice=self._choice,
-            hosts=[topology.address_of(rank) for rank in ranks],
+            hosts=[topology.address_of(endpoint) for endpoint in endpoints],
             ranks_of=ranks_of,
             iterations=range(-resolved.warmup, resolved.iterations),
             transport=resolved.transport.name,
@@ -299,7 +303,7 @@ class PreparedRun:
             local=self._assignment.local,
             exec_prefixes=_exec_prefixes(self._testbed),
             port_shares=self._port_shares(),
-            interfaces=[topology.interface_of(rank).name for rank in ranks],
+            interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
             networks={name: networks_beside(topology, ranks_of[name]) for name in remote},
             listening=self._listening,
             join_timeout_s=resolved.join_timeout_s,

@@ -211,7 +211,7 @@ def _options(
 ) -> tuple[RoceOptions | VerbsOptions, dict[str, str]]:
     """The options of a transport, and as text those that differ from its defaults."""
     assert facts.options is not None
-    rates = [topology.rate_bps(rank) for rank in range(topology.ranks)]
+    rates = [topology.rate_bps(rank) for rank in range(topology.endpoints)]
     texts: dict[str, str] = {}
     sources: dict[str, tuple[Source, str]] = {}
     derived = _largest_path_mtu(topology, mtu)

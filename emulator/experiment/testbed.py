@@ -85,7 +85,7 @@ def _local_ranks(experiment: Experiment, topology: Topology) -> Sequence[int]:
     """Ranks whose agents this command starts."""
     if experiment.agents.by_hand:
         return []
-    return [rank for rank in range(topology.ranks) if topology.host_of(rank).name not in topology.agents]
+    return [rank for rank in range(topology.endpoints) if topology.host_of(rank).name not in topology.agents]
 
 
 @contextlib.contextmanager

@@ -30,10 +30,11 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """The trace of a job as read, and its workload."""
+    """The trace of a job as read, its workload, and how the trace was taken."""
 
     loaded: LoadedTrace
     workload: Workload
+    options: TraceOptions | None = None
 
     @property
     def ranks(self) -> int:
@@ -125,7 +126,7 @@ def _load(trace: Trace, path: Path, ranks: int | None, *, on_step: OnStep) -> Lo
         raise TraceError(problem, path=trace.path)
     on_step("proving that the run can finish")
     options = TraceOptions(trace.lenient, trace.element_bytes or 1, trace.scale)
-    return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options))
+    return LoadedJob(loaded, build_workload(loaded.traces, groups=loaded.groups, options=options), options)
 
 
 def planned_pair_sweep(requested: PairSweep) -> pair_sweep.PairSweep:

@@ -29,7 +29,7 @@ class AddressPair:
 def address_pairs(topology: Topology, ranks: Sequence[int]) -> Iterator[AddressPair]:
     """One pair from every port with one of these ranks to every port of another host; one address per port."""
     first: dict[tuple[int, int], int] = {}
-    for rank in range(topology.ranks):
+    for rank in range(topology.endpoints):
         first.setdefault(topology.port_of(rank), rank)
     own = dict.fromkeys(topology.port_of(rank) for rank in ranks)
     for port in own:

@@ -11,7 +11,7 @@ from emulator.planner.algorithms import bytes_per_member
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.schedule import Collective
 from emulator.trace.critical_path import longest_path_ns
-from emulator.trace.model import CommKind, Communication, IntArray, Workload
+from emulator.trace.model import Communication, IntArray, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Forecast:
         warmup: how many of them are not counted.
         communications: communication nodes of one iteration, over all ranks.
         sent_bytes: payload that each rank sends in one iteration.
+        read_bytes: payload that storage hosts send in one iteration.
         least_ns: shortest time of an iteration, with ideal communication at the rates of the ports; compute alone if
             they have none.
         has_rates: the rates of the ports are part of `least_ns`.
@@ -34,6 +35,7 @@ class Forecast:
     sent_bytes: Sequence[int]
     least_ns: int
     has_rates: bool
+    read_bytes: int = 0
 
 
 def forecast(
@@ -64,6 +66,7 @@ def forecast(
         sent_bytes=sent_bytes(workload, algorithm_of=algorithm_of),
         least_ns=longest_path_ns(workload, communication_ns=np.where(unknown, 0, ideal_ns)),
         has_rates=not unknown.any(),
+        read_bytes=sum(node.size_bytes for one in workload.storage for node in one.communications.values()),
     )
 
 
@@ -95,6 +98,7 @@ def sent_bytes(workload: Workload, *, algorithm_of: Callable[[Communication], st
 
     def of_rank(rank: int, nodes: Sequence[Communication]) -> int:
         collectives = sum(of_collective(rank, node) for node in nodes if node.kind.is_collective)
-        return collectives + sum(node.size_bytes for node in nodes if node.kind is CommKind.SEND)
+        others = (node for node in nodes if not node.kind.is_collective)
+        return collectives + sum(node.size_bytes for node in others if node.ends(rank)[0] == rank)
 
     return [of_rank(program.rank, list(program.communications.values())) for program in workload.programs]

@@ -15,7 +15,6 @@ from emulator.trace.model import CommKind, Communication, Group, IdArray, IntArr
 from emulator.units import NS_PER_US
 
 WORLD = "world"
-_POINT_TO_POINT_MEMBERS = 2
 
 
 class Catalogue:
@@ -130,7 +129,8 @@ def _group_name(group: Group) -> str:
 
 
 def _members(node: Communication, groups: Sequence[Group]) -> int:
-    return len(groups[node.group]) if CommKind(node.kind).is_collective else _POINT_TO_POINT_MEMBERS
+    kind = CommKind(node.kind)
+    return len(groups[node.group]) if kind.is_collective else kind.rows
 
 
 def _nullable(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> Any:

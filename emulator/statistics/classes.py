@@ -18,13 +18,16 @@ JCT = "jct"
 """Name of the class of whole iterations (job completion time)."""
 
 
+_STORAGE = (CommKind.STORAGE_WRITE.label, CommKind.STORAGE_READ.label)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ClassKey:
     """What the measurements of a class have in common.
 
     Attributes:
         collective: kind of communication; SEND_RECV for pairs, JCT for whole iterations.
-        members: ranks in the group; all ranks for JCT.
+        members: ranks in the group; 1 for storage; all ranks for JCT.
         size_bytes: as nccl-tests counts it.
         algorithm: "" for pairs and JCT.
         where: BETWEEN_HOSTS or IN_A_HOST; "" for JCT, and if it is not known.
@@ -47,7 +50,8 @@ class ClassKey:
         """False for groups of one and for size 0, which complete at once; a barrier takes time despite its size."""
         if self.collective == JCT:
             return True
-        return self.members > 1 and (self.size_bytes > 0 or self.collective == CommKind.BARRIER.label)
+        is_alone = self.members == 1 and self.collective not in _STORAGE
+        return not is_alone and (self.size_bytes > 0 or self.collective == CommKind.BARRIER.label)
 
 
 def class_rows(merged: MergedSamples) -> Iterator[tuple[ClassKey, IntArray]]:
@@ -77,7 +81,7 @@ def count_classes(workload: Workload) -> int:
     for program in workload.programs:
         for node in program.communications.values():
             if node.kind is not CommKind.RECV:
-                members = len(workload.groups[node.group]) if node.kind.is_collective else 2
+                members = len(workload.groups[node.group]) if node.kind.is_collective else node.kind.rows
                 size_bytes = largest[node.instance][2] if node.instance in largest else 0
                 largest[node.instance] = node.kind, members, max(size_bytes, node.size_bytes)
     keys = {ClassKey(kind.label, members, size_bytes) for kind, members, size_bytes in largest.values()}

@@ -2,7 +2,7 @@
 
 The time of a collective, `cct_ns`, runs from the last post to the last completion of its members: from then on nobody
 is missing, so it is the time of the network. A send and its receive are one measurement too: from the post of the send
-to the arrival of the last byte.
+to the arrival of the last byte. A storage operation is a measurement of its rank alone: from its post to its end.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
     """
     blocks = _Blocks(samples, hosts)
     pair = np.isin(blocks.first("kind"), (CommKind.SEND, CommKind.RECV))
+    storage = np.isin(blocks.first("kind"), (CommKind.STORAGE_WRITE, CommKind.STORAGE_READ))
     members = np.where(pair, 2, blocks.first("group_size"))
     sends = blocks.reduce(np.add, blocks.is_send)
     complete = (blocks.counts == members) & (~pair | (sends == 1))
@@ -111,7 +112,7 @@ def merge(samples: pa.Table, hosts: Sequence[int] = ()) -> MergedSamples:
         "span_ns": last_done - first_post,
         "skew_ns": last_post - first_post,
         "mean_ns": np.where(pair, pair_ns, cct_ns - blocks.mean_lead_ns("done_ns")),
-        "between_hosts": blocks.largest("host") != blocks.smallest("host"),
+        "between_hosts": (blocks.largest("host") != blocks.smallest("host")) | (storage & bool(len(hosts))),
         "early": blocks.largest("early").astype(np.bool_) & ~pair,
         "traced_ns": blocks.smallest_known("traced_ns"),
         "ideal_ns": blocks.largest("ideal_ns"),

@@ -17,7 +17,8 @@ _BUSBW_FACTORS = {
     CommKind.SCATTER: 1.0,
 }
 """Multiplied by (members - 1) / members."""
-_UNCORRECTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.SEND, CommKind.RECV)
+_STORAGE = (CommKind.STORAGE_WRITE, CommKind.STORAGE_READ)
+_UNCORRECTED = (CommKind.BROADCAST, CommKind.REDUCE, CommKind.SEND, CommKind.RECV, *_STORAGE)
 """Bus bandwidth equals algorithm bandwidth."""
 SIZED_BY_SHARD = (CommKind.ALL_GATHER, CommKind.GATHER)
 """Chakra's comm_size is the shard of one rank, nccl-tests' size is the whole array."""
@@ -45,7 +46,7 @@ def nccl_size(kind: CommKind, *, size_bytes: int, members: int) -> int:
 
 def busbw_factor(kind: CommKind, *, members: int) -> float | None:
     """Bus bandwidth over algorithm bandwidth; None for a barrier or a group of one, which have neither."""
-    if members < 2 or kind is CommKind.BARRIER:
+    if (members < 2 and kind not in _STORAGE) or kind is CommKind.BARRIER:
         return None
     return 1.0 if kind in _UNCORRECTED else _BUSBW_FACTORS[kind] * (members - 1) / members
 

@@ -32,7 +32,7 @@ def _bus_bytes(program: RankProgram, workload: Workload) -> Fraction:
     """Sum of S · f over the communications of a rank."""
     total = Fraction(0)
     for node in program.communications.values():
-        members = len(workload.groups[node.group]) if node.kind.is_collective else 2
+        members = len(workload.groups[node.group]) if node.kind.is_collective else node.kind.rows
         factor = busbw_factor(node.kind, members=members)
         total += Fraction(factor or 0) * nccl_size(node.kind, size_bytes=node.size_bytes, members=members)
     return total

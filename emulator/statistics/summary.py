@@ -20,6 +20,7 @@ from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
+from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
@@ -140,7 +141,7 @@ def summarise(run: Run) -> RunSummary:
 
 def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: IterationSummary | None) -> Totals:
     iterations = len(np.unique(to_ints(samples["iteration"])))
-    payload = int(to_ints(samples["bytes_sent"]).sum()) // max(iterations, 1)
+    payload = int(moved_bytes(samples).sum()) // max(iterations, 1)
     readings = run.table(Part.COUNTERS)
     flows, jct_ns = run.table(Part.FLOWS), iteration.jct_ns if iteration else None
     dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(flows)

@@ -20,6 +20,7 @@ from emulator.planner.algorithms import schedule
 from emulator.planner.schedule import Collective
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
+from emulator.statistics.payload import moved_bytes
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_S
@@ -122,7 +123,7 @@ class TesterShare:
 @cache
 def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> tuple[int, float]:
     """Steps of the longest lane of a member, and bytes that it sends in each; 0 steps if unknown."""
-    if kind in (CommKind.SEND, CommKind.RECV):
+    if not kind.is_collective:
         return 1, size_bytes
     if members > _MAX_SCHEDULED_MEMBERS:
         return 0, 0
@@ -167,7 +168,8 @@ class _Windows:
         order = np.argsort(key, kind="stable")
         key = key[order]
         starts = block_starts(key)
-        post, done, sent = (to_ints(samples[name])[order] for name in ("post_ns", "done_ns", "bytes_sent"))
+        post, done = (to_ints(samples[name])[order] for name in ("post_ns", "done_ns"))
+        sent = moved_bytes(samples)[order]
         if not len(starts):
             return cls(key, post, done, sent)
         begin = np.maximum.reduceat(post, starts)

@@ -194,6 +194,14 @@ def ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
     return found
 
 
+def endpoint_names(manifest: Manifest) -> list[str]:
+    """Ends of flows by number: a rank is its number, an endpoint of a storage host is `host:interface`."""
+    ranks = manifest.trace.ranks
+    ports, endpoints = ports_of_ranks(manifest), len(manifest.topology.get("host_index") or ())
+    storage = [ports.get(endpoint, f"storage {endpoint - ranks}") for endpoint in range(ranks, endpoints)]
+    return [*map(str, range(ranks)), *storage]
+
+
 def _link_ends(manifest: Manifest) -> Mapping[str, str]:
     """Either end of a link -> the other, as `device:port`."""
     network = manifest.topology.get("network") or {}

@@ -38,9 +38,12 @@ class HostSection(_Port, frozen=True, kw_only=True):
 
     interfaces: Annotated[tuple[InterfaceSection, ...], Meta(min_length=1)] | None = None
     slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
+    storage: Annotated[bool, Meta(description="stores what ranks write and holds what they read; no ranks")] = False
 
     def __post_init__(self) -> None:
         require_one_of(self, "address", "addresses", "per_rank", "interfaces")
+        if self.storage and self.slots is not None:
+            raise ValueError("a storage host takes no ranks: delete slots")
 
 
 class SwitchSection(Section, frozen=True, kw_only=True):

@@ -103,7 +103,7 @@ def _host(document: Document, section: HostSection, key: KeyPath) -> HostEntry:
         _refuse_duplicates(
             document, "interface", [(port.name, (*at, "name")) for port, at in zip(ports, keys, strict=True)]
         )
-    host = Host(section.name, common_rate_bps(ports), tuple(ports))
+    host = Host(section.name, common_rate_bps(ports), tuple(ports), section.storage)
     return HostEntry(host, section.slots or UNLIMITED, key)
 
 

@@ -21,7 +21,7 @@ from emulator.topology.leaf_spine import build_leaf_spine
 from emulator.topology.links import read_network, with_link_facts
 from emulator.topology.model import Topology
 from emulator.topology.network import Network
-from emulator.topology.rank_places import assign_addresses, place_ranks
+from emulator.topology.rank_places import assign_addresses, place_ranks, place_storage
 from emulator.topology.safety import Network as AddressRange
 from emulator.topology.safety import parse_networks
 from emulator.transports.registry import LISTED, TRANSPORTS
@@ -46,6 +46,9 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
     file = _decode(document)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
     host_index, interface_index = place_ranks(document, file.placement, entries, ranks)
+    storage = place_storage(entries)
+    host_index += [host for host, _ in storage]
+    interface_index += [port for _, port in storage]
     return Topology(
         name=file.name or path.stem,
         hosts=tuple(entry.host for entry in entries),
@@ -59,6 +62,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         agents=_agents(document, file, entries),
         transport=file.transport,
         notes=notes,
+        storage_endpoints=len(storage),
     )
 
 

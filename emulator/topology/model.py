@@ -22,6 +22,7 @@ class Host:
     """A machine with one or more ports to the network.
 
     Attributes:
+        storage: it stores what ranks write and holds what they read; it takes no ranks.
         rate_bps: rate of each port, bit/s; None if not specified, or if its ports differ.
         interfaces: its ports; empty in a topology without a file, where a host has one port.
     """
@@ -29,17 +30,22 @@ class Host:
     name: str
     rate_bps: int | None = None
     interfaces: Sequence[Interface] = ()
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
     """Hosts, the place of every rank on them, and the network between them.
 
+    An endpoint is a rank, or an interface of a storage host. Endpoints are numbered: first the ranks, then those of
+    storage hosts. What holds "per rank" here and in methods holds for them as well.
+
     Attributes:
         name: shown in reports.
         hosts: all hosts, with and without ranks.
         host_index: per rank, index into `hosts`.
         addresses: per rank, a numeric IP address.
+        storage_endpoints: how many there are; they are the last ones.
         source: the file it was loaded from; None if it was generated.
         digest: SHA-256 of that file, in hex.
         interface_index: per rank, index into its host's `interfaces`; empty if each host has one port.
@@ -62,10 +68,16 @@ class Topology:
     agents: Mapping[str, str] = field(default_factory=dict)
     transport: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    storage_endpoints: int = 0
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
+        return self.endpoints - self.storage_endpoints
+
+    @property
+    def endpoints(self) -> int:
+        """Number of ranks and of storage endpoints."""
         return len(self.host_index)
 
     @property
@@ -82,6 +94,12 @@ class Topology:
     def is_ipv6(self) -> bool:
         """Whether any rank has an IPv6 address."""
         return any(":" in address for address in self.addresses)
+
+    def label_of(self, endpoint: int) -> str:
+        """`rank 3`, or the host and the interface of a storage endpoint: `store0:eth0`."""
+        if endpoint < self.ranks:
+            return f"rank {endpoint}"
+        return f"{self.host_of(endpoint).name}:{self.interface_of(endpoint).name}"
 
     def host_of(self, rank: int) -> Host:
         """The host that a rank runs on."""

@@ -1,4 +1,4 @@
-"""Host, interface and address of every rank."""
+"""Host, interface and address of every rank, and of the endpoints of storage hosts."""
 
 from __future__ import annotations
 
@@ -28,21 +28,38 @@ def place_ranks(
         TopologyError: there is no such policy, rank, host or interface.
         PlanError: the hosts have too few slots or addresses.
     """
-    capacities = [entry.capacity for entry in entries]
+    capacities = [0 if entry.host.storage else entry.capacity for entry in entries]
     fixed: dict[int, int] = {}
     try:
-        if placement == "rail":
-            placed = place_on_rails(ranks, capacities, [len(entry.host.interfaces) for entry in entries])
-        elif isinstance(placement, str):
-            if placement not in PLACEMENTS:
+        if isinstance(placement, str):
+            if placement not in (*PLACEMENTS, "rail"):
                 raise document.error("is block, round_robin, rail or a mapping from rank to host", ("placement",))
-            placed = PLACEMENTS[placement](ranks, capacities)
+            placed = _place_by_policy(document, placement, entries, ranks)
         else:
             host_of, fixed = _read_mapping(document, entries, placement)
             placed = place_as_mapped(ranks, host_of, capacities)
         return placed, _choose_interfaces(entries, placed, fixed)
     except PlanError as error:
         raise PlanError(f"{document.path}: {error}") from error
+
+
+def place_storage(entries: Sequence[HostEntry]) -> list[tuple[int, int]]:
+    """(host index, interface index) of the endpoints of storage hosts: one at each interface."""
+    storage = [(index, entry.host) for index, entry in enumerate(entries) if entry.host.storage]
+    return [(index, port) for index, host in storage for port in range(len(host.interfaces))]
+
+
+def _place_by_policy(document: Document, policy: str, entries: Sequence[HostEntry], ranks: int) -> list[int]:
+    """Host index per rank, among the hosts that take ranks."""
+    places = [index for index, entry in enumerate(entries) if not entry.host.storage]
+    if not places:
+        raise document.error("every host is a storage host: ranks have no place", ("hosts",))
+    capacities = [entries[index].capacity for index in places]
+    if policy == "rail":
+        placed = place_on_rails(ranks, capacities, [len(entries[index].host.interfaces) for index in places])
+    else:
+        placed = PLACEMENTS[policy](ranks, capacities)
+    return [places[number] for number in placed]
 
 
 def assign_addresses(
@@ -79,6 +96,8 @@ def _read_mapping(
         if name not in index:
             raise document.error(f"there is no host {place!r}; hosts: {', '.join(index)}", key)
         rank, host = int(text), index[name]
+        if entries[host].host.storage:
+            raise document.error(f"{name} is a storage host, which takes no ranks", key)
         host_of[rank] = host
         if port:
             names = [interface.name for interface in entries[host].host.interfaces]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +35,12 @@ class NodeType(IntEnum):
     CHECKPOINT = 10
 
 
-def is_communication(node_type: npt.NDArray[np.int8]) -> BoolArray:
+def is_communication(node_type: npt.NDArray[np.signedinteger[Any]]) -> BoolArray:
     """Which nodes are COMM_*."""
     return (node_type >= NodeType.COMM_SEND) & (node_type <= NodeType.COMM_COLL)
 
 
-def is_storage(node_type: npt.NDArray[np.int8]) -> BoolArray:
+def is_storage(node_type: npt.NDArray[np.signedinteger[Any]]) -> BoolArray:
     """Which nodes are STORAGE, BATCH or CHECKPOINT."""
     return node_type >= NodeType.STORAGE
 
@@ -64,7 +64,7 @@ class StorageAction(IntEnum):
 
 
 class CommKind(IntEnum):
-    """What a communication node does: Chakra's collective numbers, and two more for point to point."""
+    """What a node on the network does: Chakra's collective numbers, and more for point to point and for storage."""
 
     ALL_REDUCE = 0
     REDUCE = 1
@@ -78,6 +78,8 @@ class CommKind(IntEnum):
     BARRIER = 9
     SEND = 100
     RECV = 101
+    STORAGE_WRITE = 102
+    STORAGE_READ = 103
 
     @property
     def label(self) -> str:
@@ -86,8 +88,18 @@ class CommKind(IntEnum):
 
     @property
     def is_collective(self) -> bool:
-        """False for send and receive."""
+        """False for send and receive, and for storage."""
         return self < CommKind.SEND
+
+    @property
+    def is_storage(self) -> bool:
+        """Between a rank and a storage host, which has no node of its own for it."""
+        return self >= CommKind.STORAGE_WRITE
+
+    @property
+    def rows(self) -> int:
+        """Nodes, and so measurements, that make up one point-to-point operation."""
+        return 1 if self.is_storage else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +219,13 @@ class Communication:
         node_id, name: as in the file.
         row: row in the rank's columns.
         kind: what it does.
-        group: index into Workload.groups; point-to-point nodes have the world's.
+        group: index into Workload.groups; nodes that are no collectives have the world's.
         size_bytes: Chakra's comm_size after --element-bytes and --scale-bytes: input bytes per rank.
         instance: number of the merged collective, or of the send-receive pair, in the whole trace: equal on all ranks
             that take part, 0 … Workload.instances - 1.
-        index_in_group: the rank's k-th collective of the group; for send/recv the k-th of (src, dst, tag).
-        peer: the other rank of a send or receive, else -1.
+        index_in_group: the rank's k-th collective of the group; for send/recv the k-th of (src, dst, tag); for storage
+            the rank's k-th.
+        peer: the other rank of a send or receive, the endpoint of a storage host, else -1.
         tag: of a send or receive, else 0.
         root: world rank of a rooted collective's root, else -1.
         send_splits, recv_splits: uneven all-to-all: bytes to / from each member in group order; None = even.
@@ -233,6 +246,10 @@ class Communication:
     send_splits: tuple[int, ...] | None = None
     recv_splits: tuple[int, ...] | None = None
     traced_duration_micros: int = 0
+
+    def ends(self, rank: int) -> tuple[int, int]:
+        """(sender, receiver) of point-to-point and storage; `rank` is whose node it is."""
+        return (rank, self.peer) if self.kind in (CommKind.SEND, CommKind.STORAGE_WRITE) else (self.peer, rank)
 
 
 class Resource(IntEnum):
@@ -276,7 +293,8 @@ class Workload:
     Attributes:
         programs: one per rank, index = rank.
         groups: distinct process groups; groups[0] is the world.
-        instances: merged collectives plus send-receive pairs.
+        instances: merged collectives plus send-receive pairs plus storage operations.
+        storage: what each storage endpoint sends when it is asked: the other side of every read of its ranks.
         window: nodes a rank must be able to hold at once so that the run can finish (see proof.py).
         warnings: unusual but playable: name → number of times, over all ranks.
         deducted_ns: per rank, duration removed because a parent's duration contained its children's.
@@ -290,3 +308,4 @@ class Workload:
     warnings: Mapping[str, int]
     deducted_ns: Sequence[int]
     dropped: int = 0
+    storage: Sequence[RankProgram] = ()

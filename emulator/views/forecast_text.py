@@ -9,10 +9,12 @@ from emulator.views.figures import count_of
 
 def describe_forecast(forecast: Forecast) -> str:
     """`plays 6 iterations (1 warm-up) of 12.5 MiB from 8 ranks (…): 75 MiB in all; at least 18.6 ms at …`."""
-    each = sum(forecast.sent_bytes)
+    each = sum(forecast.sent_bytes) + forecast.read_bytes
+    most = f"at most {format_size(max(forecast.sent_bytes))} each"
+    storage = f" and {format_size(forecast.read_bytes)} from storage" if forecast.read_bytes else ""
     line = (
         f"plays {count_of(forecast.iterations, 'iteration')} ({forecast.warmup} warm-up) of {format_size(each)} payload"
-        f" from {count_of(len(forecast.sent_bytes), 'rank')} (at most {format_size(max(forecast.sent_bytes))} each)"
+        f" from {count_of(len(forecast.sent_bytes), 'rank')} ({most}){storage}"
         f" in {count_of(forecast.communications, 'communication')}: {format_size(each * forecast.iterations)} in all"
     )
     least = format_duration(forecast.least_ns * forecast.iterations)

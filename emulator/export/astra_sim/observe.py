@@ -96,13 +96,15 @@ def _by_link(merged: MergedSamples, links: Mapping[int, LinkClass]) -> Iterator[
 
 def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observation | str:
     """An observation, or the reason why there is none."""
+    kind, size_bytes = CommKind(int(merged.kind[rows[0]])), int(merged.size_bytes[rows[0]])
+    if kind.is_storage:
+        return "with a storage host, which ASTRA-sim's collectives do not use"
     valid = rows[(merged.cct_ns[rows] > 0) & ~merged.early[rows]]
     cct_ns = median(merged.cct_ns[valid])
     if key.members < 2 or not key.size_bytes or cct_ns is None:
         return "without a time (groups of one, size 0, or payload before the post)"
     if key.members > _LARGEST_GROUP:
         return f"of more than {_LARGEST_GROUP} ranks"
-    kind, size_bytes = CommKind(int(merged.kind[rows[0]])), int(merged.size_bytes[rows[0]])
     try:
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)
     except PlanError:

@@ -46,7 +46,8 @@ def write(run: Run, folder: Path) -> Sequence[str]:
     """
     observed = observe(run)
     fits = {link: fit(observations) for link, observations in observed.by_link.items()}
-    network = dimensions(run.manifest.trace.ranks, run.manifest.topology.get("host_index") or [], fits)
+    ranks = run.manifest.trace.ranks
+    network = dimensions(ranks, (run.manifest.topology.get("host_index") or [])[:ranks], fits)
     algorithms = choose_algorithms([one.fit for one in network if one.fit])
     judged = [judge(one, algorithms, observed.left_out) for one in network]
     overlaps = overlapping(run)

@@ -96,13 +96,14 @@ def _compute_factor(run: Run) -> float:
 
 
 def _played(run: Run) -> tuple[Sequence[Mapping[int, Played]], Groups]:
-    """Per rank node id → how it was played, from the last iteration; and the groups."""
+    """Per rank node id → how it was played, from the last iteration; and the groups. Storage is not among them."""
     names = ["iteration", "rank", "node_id", "kind", "size_bytes", "instance", "peer"]
     table = run.table(Part.SAMPLES, names)
     labels, codes = labels_and_codes(table["kind"])
     columns = {name: to_ints(table[name]) for name in ("iteration", "rank", "size_bytes", "instance", "peer")}
     node_id = table["node_id"].to_numpy()
-    rows = np.flatnonzero(columns["iteration"] == columns["iteration"].max(initial=-1))
+    is_network = np.array([not CommKind[label.upper()].is_storage for label in labels], bool)[codes]
+    rows = np.flatnonzero(is_network & (columns["iteration"] == columns["iteration"].max(initial=-1)))
     members: dict[int, list[int]] = {}
     for row in rows.tolist():
         members.setdefault(int(columns["instance"][row]), []).append(int(columns["rank"][row]))

@@ -17,7 +17,7 @@ from emulator.planner.algorithms import bytes_per_member, schedule
 from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
 from emulator.topology.model import Topology
-from emulator.trace.model import CommKind, Communication, IntArray, Workload
+from emulator.trace.model import Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 __all__ = ["TCP_1500", "UNKNOWN_NS", "IdealTimes", "WireOverhead", "ideal_per_instance", "serialisation_ns"]
@@ -165,7 +165,7 @@ class _WorkloadTimes:
 
     def even_ns(self, rank: int, node: Communication) -> int | None:
         if not node.kind.is_collective:
-            src, dst = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
+            src, dst = node.ends(rank)
             return self._times.pair_ns(size_bytes=node.size_bytes, src=src, dst=dst)
         key = (node.kind, node.group, node.size_bytes, node.root, self._algorithm_of(node))
         if key not in self._known:

@@ -24,6 +24,10 @@ class PortShare(NamedTuple):
     cap_bps: int
 
 
+NO_SHARE = PortShare(0, 0, 0)
+"""Of a rank whose transport is not paced."""
+
+
 def port_shares(
     topology: Topology, ranks_of: Mapping[str, Iterable[int]], *, asked_bps: int
 ) -> Mapping[int, PortShare]:
@@ -35,9 +39,9 @@ def port_shares(
         asked_bps: rate cap that the user requested, bit/s; 0: the rate of the port.
     """
     numbers: dict[tuple[int, int], int] = {}
-    for rank in range(topology.ranks):
+    for rank in range(topology.endpoints):
         numbers.setdefault(topology.port_of(rank), len(numbers))
-    there = Counter(topology.port_of(rank) for rank in range(topology.ranks))
+    there = Counter(topology.port_of(rank) for rank in range(topology.endpoints))
     shares = {}
     for ranks in map(list, ranks_of.values()):
         own = Counter(topology.port_of(rank) for rank in ranks)

@@ -66,7 +66,7 @@ class Router:
         self.weights = weights
         self.seed = network.ecmp_seed if seed is None else seed
         self.rank_host = np.array(topology.host_index, dtype=np.int64)
-        interface = np.array(topology.interface_index or [0] * topology.ranks, dtype=np.int64)
+        interface = np.array(topology.interface_index or [0] * topology.endpoints, dtype=np.int64)
         self.rank_port = paths.port_base[self.rank_host] + interface
         self.flow_hash = flow_hash or GenericHash(topology.addresses, switches=paths.switches, seed=self.seed)
         self._out = paths.port_link

@@ -63,8 +63,9 @@ class _WorkloadTraffic:
             root = ranks.index(node.root) if node.root in ranks else 0
             shape = _Shape(node.kind, self._name_of(node), node.size_bytes, len(ranks), root)
         else:
-            ranks = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
-            shape = _Shape(CommKind.SEND, POINT_TO_POINT, node.size_bytes, 2, 0)
+            ranks = node.ends(rank)
+            kind = node.kind if node.kind.is_storage else CommKind.SEND
+            shape = _Shape(kind, POINT_TO_POINT, node.size_bytes, 2, 0)
         group = self._groups[shape].setdefault(ranks, len(self._groups[shape]))
         self._counts[shape][group] += 1
         self._place_of[node.instance] = (shape, group)

@@ -33,6 +33,7 @@ def plan_to_json(plan: Plan, *, jct_ns: int | None, jct_note: str) -> dict[str, 
     return {
         "topology": {"name": plan.topology.name, "source": plan.topology.source, "hosts": len(plan.topology.hosts)},
         "ranks": plan.topology.ranks,
+        "storage_endpoints": plan.topology.storage_endpoints,
         "overhead": {
             "payload_bytes": plan.overhead.payload_bytes,
             "wire_bytes": plan.overhead.wire_bytes,

@@ -19,7 +19,7 @@ from emulator.planner.network.plan import OperationPlan, Plan
 from emulator.statistics.nccl_conventions import nccl_size
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
-from emulator.views.figures import NONE, duration_cell, link_rate_cell
+from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell
 from emulator.views.terminal.plan_picture import picture
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
@@ -190,10 +190,12 @@ def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> Rend
 
 
 def _headline(plan: Plan) -> str:
-    name, used = visible(plan.topology.name), len(set(plan.topology.host_index))
+    topology = plan.topology
+    name, used = visible(topology.name), len(set(topology.host_index[: topology.ranks]))
+    storage = f", {count_of(topology.storage_endpoints, 'storage endpoint')}" if topology.storage_endpoints else ""
     factor = float(plan.overhead.factor)
     return (
-        f"{name}: {plan.topology.ranks:,} ranks on {used:,} of {len(plan.topology.hosts):,} hosts, "
+        f"{name}: {topology.ranks:,} ranks on {used:,} of {len(topology.hosts):,} hosts{storage}, "
         f"{factor:.4f} bytes on the wire per byte of payload"
     )
 
@@ -227,6 +229,7 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
         yield f"Link loads       given and hashed shares of equal-cost links differ by up to {difference:.1%}"
     for number, flow in enumerate((plan.flows or ())[:SHOWN_FLOWS]):
         title = "Largest flows   " if not number else " " * 16
-        yield f"{title} rank {flow.sender} > rank {flow.receiver}: {format_size(flow.bytes)}"
+        sender, receiver = plan.topology.label_of(flow.sender), plan.topology.label_of(flow.receiver)
+        yield f"{title} {sender} > {receiver}: {format_size(flow.bytes)}"
     if jct_note:
         yield f"Ideal JCT        {duration_cell(jct_ns)}: {jct_note}"

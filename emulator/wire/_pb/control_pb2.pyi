@@ -151,7 +151,7 @@ class Setup(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
-    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps")
+    __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps", "storage")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class RankPlace(_message.Message):
     PORT_FIELD_NUMBER: _ClassVar[int]
     LINE_RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     PORT_CAP_BPS_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     host: str
     nodes: int
@@ -168,7 +169,8 @@ class RankPlace(_message.Message):
     port: int
     line_rate_bps: int
     port_cap_bps: int
-    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[int] = ..., line_rate_bps: _Optional[int] = ..., port_cap_bps: _Optional[int] = ...) -> None: ...
+    storage: bool
+    def __init__(self, rank: _Optional[int] = ..., host: _Optional[str] = ..., nodes: _Optional[int] = ..., window: _Optional[int] = ..., interface: _Optional[str] = ..., port: _Optional[int] = ..., line_rate_bps: _Optional[int] = ..., port_cap_bps: _Optional[int] = ..., storage: _Optional[bool] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("ranks",)

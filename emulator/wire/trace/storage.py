@@ -47,7 +47,7 @@ def read_storage(node: et_pb2.Node, *, row: int, path: Path) -> Iterator[RawStor
 def _level(info: et_pb2.StorageInfo, detail: str | None, node: et_pb2.Node, path: Path) -> StorageLevel:
     """The stated level; where none is stated, that of the details."""
     implied = _LEVELS[detail] if detail is not None else StorageLevel.UNKNOWN
-    if info.level not in set(StorageLevel):
+    if info.level not in range(len(StorageLevel)):
         raise TraceError(f"has storage level {info.level}; levels are numbered 0 to 4", path=path, node=node.id)
     stated = StorageLevel(info.level)
     if stated is StorageLevel.UNKNOWN:

@@ -84,10 +84,10 @@ class _Link:
 
 
 def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
-    """Host -> its ranks, for every host of the topology, in order."""
+    """Host -> its ranks, for every host of the topology, in order; a storage host has none."""
     hosts = [str(host.get("name", NONE)) for host in manifest.topology.get("hosts", ())]
     found: dict[str, list[int]] = {name: [] for name in hosts}
-    for rank, index in enumerate(manifest.topology.get("host_index", ())):
+    for rank, index in enumerate(manifest.topology.get("host_index", ())[: manifest.trace.ranks]):
         if 0 <= index < len(hosts):
             found[hosts[index]].append(rank)
     return found

@@ -1,8 +1,8 @@
-"""Traffic between ranks: bytes, goodput, completion times and flow counters."""
+"""Traffic between ranks, and with storage hosts: bytes, goodput, completion times and flow counters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from emulator.statistics.descriptive import Values, median, percentile
 from emulator.statistics.table_columns import to_ints
+from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray, IntArray
 from emulator.units import NS_PER_S, format_size
 from emulator.views.columns import Header
@@ -36,12 +37,13 @@ _EVENTS = ("retransmits", "timeouts", "naks", "ecn_marks", "cnps_received", "out
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Directed pairs of ranks with traffic, over the whole run, warm-up included.
+    """Directed pairs with traffic, over the whole run, warm-up included.
 
     Attributes:
-        src, dst: ranks, shape (pairs,).
+        src, dst: ranks and storage endpoints, shape (pairs,).
         bytes: payload.
-        goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown.
+        goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown,
+            as for storage hosts.
     """
 
     src: IntArray
@@ -53,13 +55,13 @@ class Pairs:
 def pairs_of(facts: RunFacts) -> Pairs:
     """The sum of all flows per pair."""
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
-    ranks = facts.manifest.trace.ranks
-    keys, where = np.unique(src * ranks + dst, return_inverse=True)
+    ends = len(endpoint_names(facts.manifest))
+    keys, where = np.unique(src * ends + dst, return_inverse=True)
     total = np.bincount(where, weights=size, minlength=len(keys)).astype(np.int64)
-    busy = np.bincount(facts.usage["rank"], weights=facts.usage["communication_ns"], minlength=ranks)
-    time_ns = busy[keys // ranks]
+    busy = np.bincount(facts.usage["rank"], weights=facts.usage["communication_ns"], minlength=ends)
+    time_ns = busy[keys // ends]
     goodput = np.where(time_ns > 0, total * NS_PER_S / np.maximum(time_ns, 1), np.nan)
-    return Pairs(keys // ranks, keys % ranks, total, goodput)
+    return Pairs(keys // ends, keys % ends, total, goodput)
 
 
 def traffic(facts: RunFacts) -> Section:
@@ -80,7 +82,8 @@ def traffic(facts: RunFacts) -> Section:
 
 
 def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
-    grid = _Grid(facts.manifest.trace.ranks)
+    names = endpoint_names(facts.manifest)
+    grid = _Grid(names)
     cells = {at: total for at, (total, _) in grid.sums(pairs, pairs.bytes).items()}
     largest = format_size(int(max(cells.values(), default=0)))
     return Chart(
@@ -90,12 +93,13 @@ def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
         f"Colours range from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
         f"Heat map of payload bytes: a row per sender, a column per receiver; the largest value is {largest}.",
         Picture("heat_bytes", grid.data(cells)),
-        _largest(pairs, pairs.bytes, "heat-bytes-table", "Bytes from rank to rank"),
+        _largest(pairs, pairs.bytes, names, "heat-bytes-table", "Bytes from rank to rank"),
     )
 
 
 def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
-    grid = _Grid(facts.manifest.trace.ranks)
+    names = endpoint_names(facts.manifest)
+    grid = _Grid(names)
     cells = {at: total / count for at, (total, count) in grid.sums(pairs, pairs.goodput).items()}
     largest = rate_cell(max(cells.values(), default=0.0))
     return Chart(
@@ -105,17 +109,17 @@ def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
         f"Colours range from 0 to {largest} GB/s; n = {len(pairs.src):,} pairs.{grid.about('mean of the pairs')}",
         f"Heat map of goodput: a row per sender, a column per receiver; the largest value is {largest} GB/s.",
         Picture("heat_goodput", grid.data(cells)),
-        _largest(pairs, np.nan_to_num(pairs.goodput), "heat-goodput-table", "Goodput from rank to rank"),
+        _largest(pairs, np.nan_to_num(pairs.goodput), names, "heat-goodput-table", "Goodput from rank to rank"),
     )
 
 
 class _Grid:
-    """Cells of a heat map: pairs of ranks, or of blocks of consecutive ranks if there are many."""
+    """Cells of a heat map: pairs of ranks, or of blocks of consecutive ranks if there are many; storage comes last."""
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
-        self._block = -(-ranks // CELLS)
-        self._names = [self._name(first) for first in range(0, ranks, self._block)]
+    def __init__(self, ends: Sequence[str]) -> None:
+        self._ends = ends
+        self._block = -(-len(ends) // CELLS)
+        self._names = [self._name(first) for first in range(0, len(ends), self._block)]
 
     def about(self, how: str) -> str:
         """What a cell shows if it is a block of ranks."""
@@ -137,13 +141,14 @@ class _Grid:
         return {"cells": drawn.columns, "ranks": {"name": self._names}}
 
     def _name(self, first: int) -> str:
-        return str(first) if self._block == 1 else f"{first}-{min(first + self._block, self._ranks) - 1}"
+        last = min(first + self._block, len(self._ends)) - 1
+        return self._ends[first] if self._block == 1 else f"{self._ends[first]}-{self._ends[last]}"
 
 
-def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table:
+def _largest(pairs: Pairs, values: Values, names: Sequence[str], identifier: str, title: str) -> Table:
     order = np.argsort(-values, kind="stable")[:ROWS]
     rows = [
-        [str(pairs.src[at]), str(pairs.dst[at]), f"{pairs.bytes[at]:,}", rate_cell(_known(pairs.goodput[at]))]
+        [names[pairs.src[at]], names[pairs.dst[at]], f"{pairs.bytes[at]:,}", rate_cell(_known(pairs.goodput[at]))]
         for at in order.tolist()
     ]
     columns = [Header("from rank"), Header("to rank"), Header("payload, bytes"), Header("goodput, GB/s")]
@@ -191,9 +196,9 @@ def _flows(facts: RunFacts) -> Table:
     order = np.lexsort((-size, -events))[:ROWS].tolist()
     columns = {name: to_ints(flows[name]) for name in ("src", "dst", "bytes", "messages", "rtt_ns")}
     columns |= {name: to_ints(flows[name]) for name, _ in known}
-    rows = []
+    names, rows = endpoint_names(facts.manifest), []
     for at in order:
-        head = [str(columns["src"][at]), str(columns["dst"][at]), f"{size[at]:,}", f"{columns['messages'][at]:,}"]
+        head = [names[columns["src"][at]], names[columns["dst"][at]], f"{size[at]:,}", f"{columns['messages'][at]:,}"]
         counted = [_count(int(columns[name][at])) for name, _ in known]
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
