@@ -155,6 +155,11 @@ class RawStorage:
     size_bytes: int = 0
     duration_micros: int = 0
 
+    @property
+    def moves(self) -> bool:
+        """Whether it transfers bytes."""
+        return self.action is not StorageAction.OTHER and self.size_bytes > 0
+
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:

@@ -89,7 +89,7 @@ def oddities(trace: RankTrace, order: RankOrder) -> Counter[str]:
         warnings.FREE_DURATION: int(np.count_nonzero(_is_free(trace) & (trace.duration_micros > 0))),
         warnings.INVALID_NODE: int(np.count_nonzero(trace.node_type == NodeType.INVALID)),
         warnings.CPU_COMMUNICATION: int(np.count_nonzero(is_communication(trace.node_type) & trace.is_cpu)),
-        warnings.STORAGE_AS_TIME: int(np.count_nonzero(is_storage(trace.node_type))),
+        warnings.STORAGE_AS_TIME: _storage_as_time(trace),
         warnings.DANGLING: order.dropped,
         warnings.CIRCULAR: order.opened,
         warnings.DUPLICATE_DEPENDENCY: order.duplicates,
@@ -98,6 +98,13 @@ def oddities(trace: RankTrace, order: RankOrder) -> Counter[str]:
     for name, count in trace.attribute_names.items():
         found[f"{warnings.UNKNOWN_ATTRIBUTE} {name}"] += count
     return found
+
+
+def _storage_as_time(trace: RankTrace) -> int:
+    """Storage nodes that take time, or would transfer bytes."""
+    counted = is_storage(trace.node_type) & (trace.duration_micros > 0)
+    counted[[one.row for one in trace.storage if one.moves]] = True
+    return int(np.count_nonzero(counted))
 
 
 def _is_free(trace: RankTrace) -> BoolArray:

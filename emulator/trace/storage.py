@@ -50,17 +50,17 @@ def play_on_storage_hosts(
         TraceError: an operation of a size that cannot be.
     """
     ranks, ranked = len(workload.programs), sorted(traces, key=lambda trace: trace.rank)
-    moving = [[one for one in trace.storage if _moves(one)] for trace in ranked]
+    moving = [[one for one in trace.storage if one.moves] for trace in ranked]
     if not endpoints or not any(moving):
         return workload
     programs, instances, inside = [], workload.instances, 0
     for trace, program, operations in zip(ranked, workload.programs, moving, strict=True):
         peer = ranks + trace.rank % endpoints
         placed = _placed(trace, program, operations, options or TraceOptions(), peer=peer, first_instance=instances)
-        hidden = [one.row for one in trace.storage if one.level in _INSIDE]
-        programs.append(_with_storage(program, placed, hidden))
+        hidden = [one for one in trace.storage if one.level in _INSIDE]
+        programs.append(_with_storage(program, placed, [one.row for one in hidden]))
         instances += len(operations)
-        inside += len(hidden)
+        inside += sum(one.duration_micros > 0 for one in hidden)
     return replace(
         workload,
         programs=programs,
@@ -68,10 +68,6 @@ def play_on_storage_hosts(
         storage=[_served(programs, ranks + number) for number in range(endpoints)],
         warnings=_warnings(workload.warnings, played=sum(map(len, moving)), inside=inside),
     )
-
-
-def _moves(operation: RawStorage) -> bool:
-    return operation.action is not StorageAction.OTHER and operation.size_bytes > 0
 
 
 def _placed(

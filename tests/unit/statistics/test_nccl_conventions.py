@@ -18,6 +18,8 @@ BY_HAND = [
     (K.REDUCE_SCATTER, (1200, 1200, 1200), (1 / 2, 2 / 3, 7 / 8)),
     (K.REDUCE_SCATTER_BLOCK, (1200, 1200, 1200), (1 / 2, 2 / 3, 7 / 8)),
     (K.SEND, (1200, 1200, 1200), (1, 1, 1)),
+    (K.STORAGE_WRITE, (1200, 1200, 1200), (1, 1, 1)),
+    (K.STORAGE_READ, (1200, 1200, 1200), (1, 1, 1)),
 ]
 
 
@@ -37,6 +39,7 @@ def test_the_table_covers_every_collective() -> None:
 def test_a_barrier_and_a_group_of_one_have_no_bus_bandwidth() -> None:
     assert busbw_factor(K.ALL_REDUCE, members=1) is None
     assert busbw_factor(K.BARRIER, members=8) is None
+    assert busbw_factor(K.STORAGE_READ, members=1) == 1
 
 
 @pytest.mark.parametrize("members", [2, 3, 8])

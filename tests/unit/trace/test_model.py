@@ -23,8 +23,10 @@ def test_every_collective_of_the_schema_has_a_kind() -> None:
     assert numbers == {int(kind) for kind in CommKind if kind.is_collective}
 
 
-def test_send_and_receive_are_not_collectives() -> None:
-    assert [kind.label for kind in CommKind if not kind.is_collective] == ["send", "recv"]
+def test_send_and_receive_and_storage_are_not_collectives() -> None:
+    others = [kind for kind in CommKind if not kind.is_collective]
+    assert [kind.label for kind in others] == ["send", "recv", "storage_write", "storage_read"]
+    assert [kind.rows for kind in others] == [2, 2, 1, 1]
 
 
 def test_the_length_of_a_group_is_its_number_of_ranks() -> None:

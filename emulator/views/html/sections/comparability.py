@@ -122,7 +122,7 @@ def _fabric_visible(facts: RunFacts) -> str:
     """Payload of flows between hosts, retransmissions not included."""
     if not facts.flows.num_rows:
         return NONE
-    host = np.array(facts.manifest.topology.get("host_index", ())[: facts.manifest.trace.ranks], np.int64)
+    host = np.array(facts.manifest.topology.get("host_index", ()), np.int64)
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
     if max(src.max(), dst.max()) >= len(host):
         return NONE

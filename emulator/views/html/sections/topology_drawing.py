@@ -85,11 +85,12 @@ class _Link:
 
 def ranks_of_hosts(manifest: Manifest) -> Mapping[str, list[int]]:
     """Host -> its ranks, for every host of the topology, in order; a storage host has none."""
-    hosts = [str(host.get("name", NONE)) for host in manifest.topology.get("hosts", ())]
-    found: dict[str, list[int]] = {name: [] for name in hosts}
-    for rank, index in enumerate(manifest.topology.get("host_index", ())[: manifest.trace.ranks]):
-        if 0 <= index < len(hosts):
-            found[hosts[index]].append(rank)
+    hosts = manifest.topology.get("hosts", ())
+    names = [str(host.get("name", NONE)) for host in hosts]
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for rank, index in enumerate(manifest.topology.get("host_index", ())):
+        if 0 <= index < len(names) and not hosts[index].get("storage"):
+            found[names[index]].append(rank)
     return found
 
 

@@ -97,6 +97,12 @@ def test_placement_counts_ranks_per_host(tmp_path: Path) -> None:
     assert found(tmp_path / "run", topology=topology)["Ranks per host, placement"] == "1 host with 1, 1 host with 2"
 
 
+def test_a_storage_host_has_no_ranks(tmp_path: Path) -> None:
+    hosts = [{"name": "h0"}, {"name": "store", "storage": True}]
+    shown = found(tmp_path / "run", topology={"hosts": hosts, "host_index": [0, 0, 1]})
+    assert shown["Ranks per host, placement"] == "1 host with 2"
+
+
 def test_rates_are_those_of_hosts_with_ranks(tmp_path: Path) -> None:
     hosts = [
         {"name": "h0", "interfaces": [{"rate_bps": 10**11}, {"rate_bps": 10**10}]},
