@@ -12,8 +12,11 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from agents.play import tags
 from agents.play.player import RankPlayer
+from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
 from emulator.control.observations import Completion, RankSummary
 from emulator.controller.program_stream import ProgramStream
@@ -218,7 +221,8 @@ def play(
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
-    directory = {endpoint.rank: endpoint.address for endpoint in endpoints}
+    storage = {program.rank: memory.attach(program.rank) for program in workload.storage}
+    directory = {endpoint.rank: endpoint.address for endpoint in [*endpoints, *storage.values()]}
     player_clock: Clock = clock
     if lateness_ns is not None:
         player_clock = LateClock(clock, least_ns=lateness_ns[0], most_ns=lateness_ns[1], seed=seed)
@@ -236,10 +240,25 @@ def play(
         endpoint.connect(
             directory, _Spy(program.rank, player, instances=settings.instances, seen=stage.played.arrivals)
         )
+    for program in workload.storage:
+        endpoint, count = storage[program.rank], len(program)
+        server = StorageEndpoint(endpoint, instances=settings.instances, nodes=count, failed=_refuse)
+        ids_of_reads = np.zeros(count, np.uint64)
+        stream = ProgramStream(program, ids_of_reads, window=count, algorithm_of=choice.index_of)
+        assert server.is_ready == (not count)
+        for chunk in stream.chunks():
+            server.deliver(decode_controller(encode_controller(chunk)))
+        assert server.is_ready
+        spy = _Spy(program.rank, server, instances=settings.instances, seen=stage.played.arrivals)
+        endpoint.connect(directory, spy)
     for iteration in iterations:
         _play_iteration(stage, clock, iteration, head_start_ns or {})
     clock.run()
     return stage.played
+
+
+def _refuse(endpoint: int, peer: int, reason: str) -> None:
+    raise AssertionError(f"storage endpoint {endpoint} lost rank {peer}: {reason}")
 
 
 def _play_iteration(stage: _Stage, clock: VirtualClock, iteration: int, head_start_ns: Mapping[int, int]) -> None:
@@ -277,7 +296,7 @@ def check_bytes(played: Played) -> None:
         communication = played.communications()[one.rank, one.node_id]
         ranks = played.workload.groups[communication.group].ranks
         if not communication.kind.is_collective:
-            is_send = communication.kind is CommKind.SEND
+            is_send = communication.kind in (CommKind.SEND, CommKind.STORAGE_WRITE)
             expected = (communication.size_bytes, 0) if is_send else (0, communication.size_bytes)
         else:
             expected = bytes_per_member(
