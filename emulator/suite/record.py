@@ -119,7 +119,7 @@ class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
         """The answer on one line, after the outcome."""
         like_it = [one for one in self.cases if one.outcome is self.outcome]
         if self.outcome is Outcome.PASS:
-            reason = f"all {count_of(self.planned, 'case')} passed"
+            reason = "its only case passed" if self.planned == 1 else f"all {self.planned} cases passed"
         elif not like_it:
             reason = f"{self.left} of {count_of(self.planned, 'case')} were not played"
         else:

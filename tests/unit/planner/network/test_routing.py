@@ -13,11 +13,10 @@ from emulator.planner.network.routing import Crossing, Router, weights_of
 from emulator.topology.load import load_topology
 
 FABRIC = "fabric: {leaves: 2, spines: 2, hosts_per_leaf: 2, rate: 1Gbit}\n"
-CABLE = "hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]\nlinks: [{endpoints: ['a:eth0', 'b:eth0']}]\n"
-ISLANDS = (
-    "hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]\n"
-    "switches: [{name: s}, {name: t}]\n"
-    "links: [{endpoints: ['a:eth0', 's:p']}, {endpoints: ['b:eth0', 't:p']}]\n"
+HOSTS = "hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]\n"
+CABLE = HOSTS + "links: [{endpoints: ['a:eth0', 'b:eth0']}]\n"
+ISLANDS = HOSTS + (
+    "switches: [{name: s}, {name: t}]\nlinks: [{endpoints: ['a:eth0', 's:p']}, {endpoints: ['b:eth0', 't:p']}]\n"
 )
 
 
