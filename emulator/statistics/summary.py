@@ -15,7 +15,7 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
-from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames, sum_dut_counters
+from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
@@ -147,7 +147,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
     lost = lost_packets(counters, run.manifest)
     frames = device_frames(readings, run.manifest)
-    dropped = sum(dut.get(name, 0) for name in DROPS)
+    dropped = dropped_frames(dut)
     device = max(dropped, *(0, *(one.lost for one in frames))) if is_monitored else None
     return Totals(
         samples=samples.num_rows,

@@ -10,7 +10,6 @@ from rich.text import Text
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.flow_counters import describe_flow_counters
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.units import format_duration, format_size
@@ -24,7 +23,7 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
-from emulator.views.network_text import describe_loss_focus, describe_network
+from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.visible import short, visible
@@ -117,7 +116,7 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     if totals.network is not None:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
-        yield "Flows", describe_flow_counters(totals.counters)
+        yield "Flows", describe_flows(totals.counters)
     if summary.loss_focus is not None:
         yield "Lost", describe_loss_focus(summary.loss_focus)
     device = describe_device(totals.device_frames, totals.dut)

@@ -8,6 +8,7 @@ from emulator.run_folder.manifest import ABORTED, Manifest
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import IN_A_HOST
 from emulator.statistics.iterations import IterationSummary
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
@@ -17,14 +18,7 @@ from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part,
 from emulator.views.html.sections.counters import count_drops
 from emulator.views.network_text import describe_network, gbit_cell
 
-_COUNTERS = (
-    ("Retransmissions", "retransmits", "packets sent again"),
-    ("Timeouts", "timeouts", "sender received no acknowledgement in time"),
-    ("NAKs", "naks", "PSN sequence errors reported by receivers"),
-    ("ECN marks", "ecn_marks", "packets received with Congestion Experienced"),
-    ("CNPs", "cnps_received", "congestion notification packets received"),
-    ("Out of order", "out_of_order", "packets received out of order"),
-)
+_COUNTERS = ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")
 
 
 def transport_name(manifest: Manifest) -> str:
@@ -145,8 +139,10 @@ def _shares(one: IterationSummary) -> Bar:
 
 
 def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
-    for title, name, about in _COUNTERS:
-        yield Figure(title, f"{counters[name]:,}" if name in counters else NONE, f"{about}, whole run")
+    for metric in map(METRICS.__getitem__, _COUNTERS):
+        count = counters.get(metric.field)
+        title = f"{metric.title[:1].upper()}{metric.title[1:]}"
+        yield Figure(title, NONE if count is None else f"{count:,}", f"{metric.what}, whole run")
 
 
 def _drops(facts: RunFacts) -> Figure:
