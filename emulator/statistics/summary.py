@@ -23,7 +23,7 @@ from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, 
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
-from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
+from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
@@ -105,7 +105,7 @@ class RunSummary:
     tester: TesterFacts
     warnings: Mapping[str, int]
     worst_flows: tuple[WorstFlow, ...] = ()
-    loss_focus: LossFocus | None = None
+    loss_foci: tuple[LossFocus, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -134,7 +134,7 @@ def summarise(run: Run) -> RunSummary:
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
-        loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
     )
 
 

@@ -117,8 +117,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
-    if summary.loss_focus is not None:
-        yield "Lost", describe_loss_focus(summary.loss_focus)
+    for one in summary.loss_foci:
+        yield "Lost", describe_loss_focus(one)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device
