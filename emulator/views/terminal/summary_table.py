@@ -19,10 +19,10 @@ from emulator.views.figures import (
     count_of,
     describe_scaling,
     describe_warning,
-    number_cell,
     percent_cell,
     rate_cell,
 )
+from emulator.views.ideal_text import explain_ideal
 from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
@@ -76,6 +76,8 @@ def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Scaled" if summary.scaling.is_scaled else "Sizes", describe_scaling(summary.scaling)
     if summary.iteration is not None:
         yield from _iteration_lines(summary.iteration)
+    for text in explain_ideal(summary.classes):
+        yield "Ideal", text
     yield from _total_lines(summary)
     yield "Measured at", _describe_tester(summary)
     for what, count in summary.warnings.items():
@@ -88,9 +90,9 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
     )
     if iteration.jct_variation is not None:
         spread += f", variation {percent_cell(iteration.jct_variation)}"
+    if iteration.ideal_ns is not None:
+        spread += f"; ideal {format_duration(iteration.ideal_ns)}"
     yield "Iteration (JCT)", f"{format_duration(iteration.jct_ns)} median, {spread}"
-    if iteration.roofline_ratio is not None:
-        yield "JCT / roofline", f"{number_cell(iteration.roofline_ratio)}{_sequential(iteration)}"
     if iteration.exposed_fraction is not None:
         share = f"{percent_cell(iteration.exposed_fraction, digits=0)} of the iteration"
         where = f"rank {iteration.slowest_rank}, the last to finish the median iteration"
@@ -101,11 +103,6 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         )
         compute = f"compute {format_duration(iteration.compute_ns)}"
         yield "Overlapped", f"{format_duration(iteration.overlap_ns)}, {hidden} of communication; {compute}"
-
-
-def _sequential(iteration: IterationSummary) -> str:
-    ratio = iteration.sequential_roofline_ratio
-    return "" if ratio is None else f" (to the sequential roofline {number_cell(ratio)})"
 
 
 def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
