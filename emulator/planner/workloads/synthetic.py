@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
+
+MAX_COMM_SIZE = MAX_SIZE_BYTES
+"""Largest size of a communication; traces with larger ones could not be played."""
 
 WORLD_GROUP = 0
 """Group number that stands for all ranks; it is never written to a group file."""
