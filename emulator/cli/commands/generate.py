@@ -12,6 +12,8 @@ from emulator.cli.options.workload import add_workload_options, described_by
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.moe import MixtureOfExperts
+from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
@@ -49,6 +51,20 @@ docs/generate.md derives sizes and times.
 """,
         parameters=Transformer,
         make=transformer_workload,
+    ),
+    _Workload(
+        name="moe",
+        help="a mixture of experts: tokens routed between ranks",
+        description="Make one iteration of a mixture of experts: every layer dispatches tokens to the experts they\n"
+        "choose, an uneven all-to-all, and combines the results, its transpose.",
+        epilog="""example:
+  charkha generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out traces/moe-8r
+
+Rank = replica * E + member, with E the size of expert parallelism. The default sizes are those of DeepSeek-V3:
+with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.md derives them.
+""",
+        parameters=MixtureOfExperts,
+        make=moe_workload,
     ),
     _Workload(
         name="collective",

@@ -83,7 +83,7 @@ def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
             "count": loop.count,
             "compute_micros": loop.compute_micros,
         },
-        totals=_totals(loop),
+        make_totals=partial(_totals, loop),
     )
 
 

@@ -20,7 +20,7 @@ def transformer_workload(model: Transformer) -> SyntheticWorkload:
         groups=model.layout.groups(),
         nodes=partial(transformer_nodes, model),
         parameters=model.described(),
-        totals=transformer_totals(model),
+        make_totals=partial(transformer_totals, model),
     )
 
 
