@@ -59,8 +59,8 @@ class MixtureOfExperts:
         PlanError: a number is out of range, or does not divide as the parallelism requires.
     """
 
-    expert: int = option("expert parallelism: ranks that share the experts of a layer", group="parallelism")
-    data: int = option("replicas of the expert-parallel group", default=1, group="parallelism")
+    expert: int = option("ranks that share the experts of a layer", group="parallelism")
+    data: int = option("replicas of that group of ranks", default=1, group="parallelism")
     layers: int = option("layers with experts", default=58, group="model")
     tokens: int = option("tokens per rank and micro-batch", default=4096, group="model")
     micro_batches: int = option("micro-batches per iteration", default=1, group="model", is_advanced=True)
@@ -73,7 +73,7 @@ class MixtureOfExperts:
     dtype_bytes: int = option(
         "bytes per combined value, parameter and gradient", default=2, group="model", is_advanced=True
     )
-    forward_only: bool = option("one step of inference: no backward pass, no gradients", default=False, group="model")
+    forward_only: bool = option("inference: no backward pass, no gradients", default=False, group="model")
     routing: Routing = option("how tokens choose experts", default=Routing.UNIFORM, group="routing")
     zipf_exponent: float = option(
         "with zipf: popularity of the i-th expert is 1 / i^X", default=1.0, group="routing", metavar="X"
