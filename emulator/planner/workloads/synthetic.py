@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
+
+MAX_COMM_SIZE = MAX_SIZE_BYTES
+"""Largest size of a communication; traces with larger ones could not be played."""
 
 WORLD_GROUP = 0
 """Group number that stands for all ranks; it is never written to a group file."""
@@ -19,6 +23,8 @@ class GroupRole(Enum):
     PIPELINE = "pipeline"
     DATA = "data"
     EMBEDDING = "embedding"
+    DISPATCH = "dispatch"
+    COMBINE = "combine"
     WORLD = "world"
 
 
@@ -63,9 +69,10 @@ class Traffic:
     """Communication of one role, kind and size in one iteration of the whole world.
 
     Attributes:
-        size_bytes: comm_size of each node.
+        size_bytes: comm_size of each node; of uneven ones the mean, rounded.
         group_size: ranks that take part in one operation; a send and its receive are two operations of one rank each.
         operations: number of collectives, sends or receives.
+        uneven_bytes: sum of comm_size over nodes whose sizes differ; None: they are equal.
     """
 
     role: GroupRole
@@ -73,6 +80,13 @@ class Traffic:
     size_bytes: int
     group_size: int
     operations: int
+    uneven_bytes: int | None = None
+
+    @classmethod
+    def uneven(cls, role: GroupRole, kind: CommKind, group_size: int, operations: int, total_bytes: int) -> Traffic:
+        """Operations of different sizes: `total_bytes` is the sum of comm_size over all nodes."""
+        mean = round(total_bytes / (group_size * operations)) if operations else 0
+        return cls(role, kind, mean, group_size, operations, total_bytes)
 
     @property
     def nodes(self) -> int:
@@ -82,12 +96,12 @@ class Traffic:
     @property
     def total_bytes(self) -> int:
         """Sum of comm_size over those nodes."""
-        return self.nodes * self.size_bytes
+        return self.nodes * self.size_bytes if self.uneven_bytes is None else self.uneven_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of one iteration of the whole world, in closed form.
+    """Totals of one iteration of the whole world.
 
     Attributes:
         nodes: nodes of all ranks, compute and communication.
@@ -111,6 +125,7 @@ class SyntheticWorkload:
         groups: group number (from 1) → world ranks, ascending; groups of one rank are left out.
         nodes: rank → its nodes, in file order.
         parameters: parameters that it was generated from, for the metadata of the files.
+        make_totals: sums it up; in closed form where there is one.
     """
 
     name: str
@@ -118,4 +133,9 @@ class SyntheticWorkload:
     groups: Mapping[int, tuple[int, ...]]
     nodes: Callable[[int], Iterator[WorkNode]]
     parameters: Mapping[str, int | str]
-    totals: Totals
+    make_totals: Callable[[], Totals]
+
+    @property
+    def totals(self) -> Totals:
+        """Totals of one iteration."""
+        return self.make_totals()
