@@ -8,8 +8,8 @@ import secrets
 from pathlib import Path
 
 from emulator.cli.options.converters import LARGEST_SEED, argument, at_least
-from emulator.cli.options.run import TRACE
-from emulator.cli.options.table import Option, OptionGroup, add_options, build, spec_part
+from emulator.cli.options.run import TRACE, source_argument
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
@@ -21,10 +21,7 @@ from emulator.units import parse_fraction
 from emulator.views.terminal.anonymized_trace import render
 from emulator.views.terminal.written_trace import files_line
 
-GROUPS = [
-    OptionGroup("", (Option("SRC", "job.trace.path", "the trace: as TRACE of `charkha run`", metavar="SRC"),)),
-    TRACE,
-]
+GROUPS = [OptionGroup("", (source_argument(),)), TRACE]
 _EPILOG = """example:
   charkha anonymize my-pytorch-traces traces/to-share --jitter 5%
 

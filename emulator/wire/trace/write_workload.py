@@ -25,13 +25,14 @@ from emulator.wire.trace.rewrite import write_trace
 GROUP_FILE = "comm_group.json"
 
 
-def write_workload(workload: NodeStreams, folder: Path, *, force: bool = False) -> list[Path]:
+def write_workload(workload: NodeStreams, folder: Path, *, force: bool | None = None) -> list[Path]:
     """Write every rank's trace, and the process groups where there are any.
 
     Args:
         workload: what to write.
         folder: made where it is absent.
-        force: write into a folder that has files; those of an earlier workload of the same name go.
+        force: write into a folder that has files; those of an earlier workload of the same name go. None: the command
+            has no such option.
 
     Returns:
         The files, in the order of the ranks, the group file last.
