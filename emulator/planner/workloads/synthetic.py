@@ -1,4 +1,4 @@
-"""Synthetic workloads: nodes and totals, independent of the file format."""
+"""Workloads to be written as traces: nodes of each rank, and totals of synthetic ones. No file format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from emulator.trace.meaning import MAX_SIZE_BYTES
-from emulator.trace.model import CommKind
+from emulator.trace.model import CommKind, NodeType
 
 MAX_COMM_SIZE = MAX_SIZE_BYTES
 """Largest size of a communication; traces with larger ones could not be played."""
@@ -35,7 +35,7 @@ class WorkNode:
     Attributes:
         deps: ids of the nodes that it depends on, ascending.
         duration_micros: compute time, µs; of communication: as recorded, 0 if none is.
-        kind: kind of communication; None for compute.
+        kind: kind of communication; None for all else.
         size_bytes: Chakra's comm_size: input bytes per rank.
         group: process group number of a collective; WORLD_GROUP: all ranks.
         peer: world rank of the other side of a send or receive, else -1.
@@ -45,6 +45,7 @@ class WorkNode:
         root: world rank of a collective's root; -1: the lowest one of the group.
         send_splits, recv_splits: uneven all-to-all: bytes to and from each member; None: even.
         attributes: further attributes of the node in the file.
+        node_type: of a node without `kind`.
     """
 
     node_id: int
@@ -62,6 +63,7 @@ class WorkNode:
     send_splits: tuple[int, ...] | None = None
     recv_splits: tuple[int, ...] | None = None
     attributes: Mapping[str, int] = field(default_factory=dict)
+    node_type: NodeType = NodeType.COMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +119,33 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class SyntheticWorkload:
-    """A workload: a lazy stream of nodes for every rank, and process groups.
+class NodeStreams:
+    """A workload as a lazy stream of nodes for every rank, and process groups.
 
     Attributes:
         name: prefix of the files.
         groups: group number (from 1) → world ranks, ascending; groups of one rank are left out.
         nodes: rank → its nodes, in file order.
-        parameters: parameters that it was generated from, for the metadata of the files.
-        make_totals: sums it up; in closed form where there is one.
+        parameters: what it was made from, for the metadata of the files.
+        maker: what made it, the `schema` in the metadata of the files.
     """
 
     name: str
     ranks: int
     groups: Mapping[int, tuple[int, ...]]
     nodes: Callable[[int], Iterator[WorkNode]]
-    parameters: Mapping[str, int | str]
+    parameters: Mapping[str, int | float | str]
+    maker: str = "charkha.generate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticWorkload(NodeStreams):
+    """A synthetic workload, with its totals.
+
+    Attributes:
+        make_totals: sums it up; in closed form where there is one.
+    """
+
     make_totals: Callable[[], Totals]
 
     @property

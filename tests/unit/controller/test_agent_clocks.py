@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from emulator.control import conversation as control
@@ -24,7 +26,7 @@ class Remote:
 
     def answer(self, exchanges: int) -> None:
         for _ in range(exchanges):
-            now = agent_clocks.time.monotonic_ns()
+            now = time.monotonic_ns()
             self.clocks.note(self.name, control.ClockReply(now - 1000, now + AHEAD_NS, now + AHEAD_NS))
 
 
