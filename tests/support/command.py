@@ -81,8 +81,8 @@ class Command:
         stdout, stderr = self.process.communicate(timeout=timeout_s)
         assert "Traceback" not in stderr, stderr
         assert self.left() == []
-        rest = PROGRESS.sub("", ANNOUNCED.sub("", stderr))  # a line every 10 s: on a busy machine any run may last so long
-        return Finished(self.process.returncode, stdout, rest, ANNOUNCED.findall(stderr))
+        complaints = PROGRESS.sub("", ANNOUNCED.sub("", stderr))  # on a busy machine, any run may last 10 s
+        return Finished(self.process.returncode, stdout, complaints, ANNOUNCED.findall(stderr))
 
     def agents(self, count: int, timeout_s: float = 20) -> list[int]:
         """Process ids of its agents, by name, once so many are there."""
