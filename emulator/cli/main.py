@@ -29,7 +29,10 @@ COMMANDS = {
     "traces": {
         "check": "validate and summarise a trace",
         "generate": "make a synthetic trace",
-        "convert": "rewrite a trace as plain Chakra ET",
+        "convert": "rewrite a trace as plain Chakra ET, or as one file",
+        "diff": "compare two trace sets",
+        "anonymize": "write a copy of a trace that can be given away",
+        "synth": "draw a new trace from the statistics of another",
     },
     "results": {
         "runs": "list, show and prune run folders",

@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING
 
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.dut_counters import DROPS, MARKS, sum_dut_counters
+from emulator.statistics.dut_counters import MARKS, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.metrics import METRICS
 
 if TYPE_CHECKING:
     from emulator.comparison.groups import RunGroup
 
-DEVICE_DROPS, DEVICE_MARKS = "dropped by the device", "marked by the device (ECN)"
-_FLOWS = {
-    "retransmits": "retransmissions",
-    "duplicates": "of these spurious: packets that came twice",
-    "timeouts": "timeouts",
-    "naks": "NAKs",
-    "rnr_naks": "RNR NAKs",
-    "out_of_order": "packets that came early",
-    "cnps_sent": "CNPs",
-}
+_DEVICE = ("device_drops", "device_marks")
+_FLOWS = (
+    "retransmissions",
+    "spurious_retransmissions",
+    "timeouts",
+    "naks",
+    "rnr_naks",
+    "out_of_order",
+    "cnps_sent",
+)
+"""Metrics that can explain a difference in time, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +37,32 @@ class Cause:
     """A counter in two groups.
 
     Attributes:
-        name: what is counted.
+        metric: name of what is counted, see statistics/metrics.py.
         baseline, other: median over the runs that count it, per run; None if none does.
         is_apart: the groups do not overlap: every run of one counts more than every run of the other.
     """
 
-    name: str
+    metric: str
     baseline: float | None
     other: float | None
     is_apart: bool = False
 
 
 def counted(run: Run) -> Mapping[str, int]:
-    """Name → count of a run; counters that it does not have are absent."""
+    """Name of a metric → count of a run; metrics that it does not have are absent."""
     flows = sum_flow_counters(run.table(Part.FLOWS))
-    found = {name: flows[key] for key, name in _FLOWS.items() if key in flows}
+    found = {name: flows[METRICS[name].field] for name in _FLOWS if METRICS[name].field in flows}
     readings = run.table(Part.COUNTERS)
     if readings.num_rows:
         device = sum_dut_counters(readings, run.manifest)
-        found[DEVICE_DROPS] = sum(device.get(name, 0) for name in DROPS)
-        found[DEVICE_MARKS] = device.get(MARKS, 0)
+        found |= zip(_DEVICE, (dropped_frames(device), device.get(MARKS, 0)), strict=True)
     return found
 
 
 def causes(baseline: RunGroup, other: RunGroup) -> list[Cause]:
     """The counters that are not 0 in some run, the device's first."""
     found = []
-    for name in (DEVICE_DROPS, DEVICE_MARKS, *_FLOWS.values()):
+    for name in (*_DEVICE, *_FLOWS):
         first, second = _values(name, baseline), _values(name, other)
         if any(first) or any(second):
             is_apart = bool(first and second) and (max(first) < min(second) or max(second) < min(first))

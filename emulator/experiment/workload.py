@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from emulator.errors import TraceError
@@ -22,6 +23,7 @@ from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.trace.files import find_trace
 from emulator.wire.trace.load import LoadedTrace, digest, load_trace
+from emulator.wire.trace.master.read import is_master, read_master
 from emulator.wire.trace.write_workload import write_workload
 
 OnStep = Callable[[str], None]
@@ -91,6 +93,12 @@ def trace_digest(trace: Trace) -> str:
 def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int | None]]:
     """A trace of Chakra and its number of ranks: what the user named, or a temporary folder with what was imported."""
     path = TRACES.find(Path(trace.path))
+    if is_master(path):
+        on_step("reading the master file")
+        master = read_master(path, ranks=trace.ranks)
+        with _scratch_trace(trace, partial(write_workload, master.streams())) as folder:
+            yield folder, master.ranks
+        return
     importer = find_importer(path)
     if importer is None:
         yield path, trace.ranks
@@ -102,10 +110,17 @@ def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int |
     on_step("importing the trace")
     imported = import_trace(importer, path, ranks=trace.ranks, on_rank=on_rank)
     check_complete(imported)
+    with _scratch_trace(trace, partial(write_imported, imported)) as folder:
+        yield folder, len(imported.ranks)
+
+
+@contextlib.contextmanager
+def _scratch_trace(trace: Trace, write: Callable[[Path], object]) -> Iterator[Path]:
+    """A temporary folder with what `write` puts there; errors of these files name the trace that the user named."""
     with scratch_folder() as scratch:
-        write_imported(imported, scratch / "trace")
+        write(scratch / "trace")
         try:
-            yield scratch / "trace", len(imported.ranks)
+            yield scratch / "trace"
         except TraceError as error:
             if error.path is not None and Path(str(error.path)).is_relative_to(scratch):
                 problem = f"cannot be played as it was recorded: {error.problem}"

@@ -6,7 +6,7 @@ and the device under test are attributes of the resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
-from emulator.statistics.class_summary import ClassSummary
-from emulator.statistics.flow_counters import MAXIMA
+from emulator.statistics.metrics import METRICS, Kind, Subject
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 
@@ -33,7 +32,7 @@ class Measure:
     name: str
     unit: str
     description: str
-    points: Sequence[tuple[Attributes, float]]
+    points: list[tuple[Attributes, float]]
     is_sum: bool = False
 
 
@@ -82,52 +81,31 @@ def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
 
 
 def measures(summary: RunSummary) -> Iterator[Measure]:
-    """The metrics of a run; what was not measured has no point."""
-    yield from filter(lambda one: one.points, (*_of_iterations(summary), *_of_classes(summary.classes)))
-    for name, value in summary.totals.counters.items():
-        is_maximum = name in MAXIMA
-        what = f"{'maximum over' if is_maximum else 'of'} all flows, warm-up included"
-        yield Measure(f"charkha.flow.{name}", "1", what, [({}, value)], is_sum=not is_maximum)
+    """The metrics of a run; what was not measured has no point. Metrics of one family are points of one measure."""
+    found: dict[str, Measure] = {}
+    for metric in METRICS.values():
+        statistic = {"statistic": metric.statistic} if metric.statistic else {}
+        for subject, value, _ in metric.read(summary):
+            if value is not None:
+                is_sum = metric.kind is Kind.COUNTER
+                new = Measure(metric.otel_name, metric.published_unit, metric.what, [], is_sum)
+                points = found.setdefault(metric.otel_name, new).points
+                points.append((_attributes(subject) | statistic, metric.published(value)))
+    yield from found.values()
 
 
-def _of_iterations(summary: RunSummary) -> Iterator[Measure]:
-    iteration = summary.iteration
-    if iteration is None:
-        return
-    known = {"min": iteration.jct_min_ns, "p50": iteration.jct_ns, "max": iteration.jct_max_ns}
-    points = [({"statistic": name}, value / NS_PER_S) for name, value in known.items()]
-    yield Measure("charkha.jct", "s", "job completion time of one iteration", points)
-    for name, value in (("exposed", iteration.exposed_ns), ("overlapped", iteration.overlap_ns)):
-        what = f"{name} communication of the slowest rank in the median iteration"
-        yield Measure(f"charkha.communication.{name}", "s", what, [({}, value / NS_PER_S)])
-
-
-def _of_classes(classes: Iterable[ClassSummary]) -> Iterator[Measure]:
-    times = [
-        (_class_attributes(one) | {"statistic": name}, value / NS_PER_S)
-        for one in classes
-        for name, value in (("p50", one.cct_p50_ns), ("p99", one.cct_p99_ns), ("max", one.cct_max_ns))
-        if value is not None
-    ]
-    yield Measure("charkha.cct", "s", "collective completion time: last done - last post", times)
-    speeds = [(_class_attributes(one), one.busbw_bytes_per_s) for one in classes]
-    yield Measure("charkha.busbw", "By/s", "bus bandwidth at the median cct", _known(speeds))
-    shares = [(_class_attributes(one), one.ideal_percent) for one in classes]
-    yield Measure("charkha.ideal", "%", "ideal cct over measured cct, at the median", _known(shares))
-
-
-def _known(points: Iterable[tuple[Attributes, float | None]]) -> list[tuple[Attributes, float]]:
-    return [(attributes, value) for attributes, value in points if value is not None]
-
-
-def _class_attributes(one: ClassSummary) -> dict[str, str | int]:
+def _attributes(subject: Subject) -> dict[str, str | int]:
+    if subject is None:
+        return {}
+    if isinstance(subject, str):
+        return {"device": subject}
     attributes: dict[str, str | int] = {
-        "collective": one.collective,
-        "group_size": one.members,
-        "size_bytes": one.size_bytes,
-        "algorithm": one.algorithm,
+        "collective": subject.collective,
+        "group_size": subject.members,
+        "size_bytes": subject.size_bytes,
+        "algorithm": subject.algorithm,
     }
-    return attributes | {"where": one.where} if one.where else attributes
+    return attributes | {"where": subject.where} if subject.where else attributes
 
 
 def _metrics_data(manifest: Manifest, measured: Iterable[Measure]) -> MetricsData:

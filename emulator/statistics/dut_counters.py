@@ -93,6 +93,11 @@ def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int
     return {name: total[name] for name in (*DROPS, MARKS) if total[name]}
 
 
+def dropped_frames(counts: Mapping[str, int]) -> int:
+    """Frames in the drop counters of `sum_dut_counters`."""
+    return sum(counts.get(name, 0) for name in DROPS)
+
+
 def device_frames(counters: pa.Table, manifest: Manifest) -> tuple[DeviceFrames, ...]:
     """What went through each node of the device under test; without nodes that do not count frames.
 

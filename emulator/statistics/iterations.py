@@ -39,6 +39,11 @@ class IterationSummary:
     overlap_ns: int
 
     @property
+    def ideal_ns(self) -> float | None:
+        """JCT with every collective at its ideal time (the roofline); None if a port has no rate."""
+        return self.jct_ns / self.roofline_ratio if self.roofline_ratio else None
+
+    @property
     def exposed_ns(self) -> int:
         """Communication that no compute hides."""
         return self.communication_ns - self.overlap_ns

@@ -15,7 +15,7 @@ from emulator.run_folder.schema import Part
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
-from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames, sum_dut_counters
+from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
@@ -24,7 +24,7 @@ from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
-from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
+from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
@@ -106,7 +106,7 @@ class RunSummary:
     tester: TesterFacts
     warnings: Mapping[str, int]
     worst_flows: tuple[WorstFlow, ...] = ()
-    loss_focus: LossFocus | None = None
+    loss_foci: tuple[LossFocus, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -135,7 +135,7 @@ def summarise(run: Run) -> RunSummary:
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
-        loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
     )
 
 
@@ -148,7 +148,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
     lost = lost_packets(counters, run.manifest)
     frames = device_frames(readings, run.manifest)
-    dropped = sum(dut.get(name, 0) for name in DROPS)
+    dropped = dropped_frames(dut)
     device = max(dropped, *(0, *(one.lost for one in frames))) if is_monitored else None
     return Totals(
         samples=samples.num_rows,

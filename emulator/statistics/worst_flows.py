@@ -79,36 +79,44 @@ class LossFocus:
     where: str = ""
 
 
-def loss_focus(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> LossFocus | None:
-    """The port, or the pair of ports, with most of the lost packets; None if there is none, or nothing was lost.
+def loss_foci(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> tuple[LossFocus, ...]:
+    """Where packets of a run were lost: the main place, then those of other ways of dropping; empty if there is none.
 
-    A pair is named if it has FOCUS of all losses; else the port of a device that has that much of all frames that
-    devices dropped, or of those dropped in one way; else a port that has it in one direction.
+    The main place is the pair of ports with FOCUS of all losses; else the port of a device with that much of all frames
+    that devices dropped; else a port with it in one direction. A way of dropping with FOCUS of its frames at one other
+    port is a cause of its own, however small beside the rest: one frame dropped by a rule, thirty in a full queue.
 
     Args:
         flows, counters: tables of the run.
         manifest: of the run.
     """
     of_flows = _focus_of_flows(flows, manifest)
-    is_pair = of_flows is not None and bool(of_flows.source and of_flows.destination)
-    return of_flows if is_pair else _focus_of_devices(counters, manifest) or of_flows
+    of_devices = _foci_of_devices(counters, manifest)
+    if of_flows and (not of_devices or (of_flows.source and of_flows.destination)):
+        ways = [one for one in of_devices if one.where]
+        is_said = len(ways) == 1 and ways[0].destination in (of_flows.source, of_flows.destination)
+        return of_flows, *(() if is_said else ways)
+    if of_devices and not of_devices[0].where:
+        return of_devices[0], *(one for one in of_devices[1:] if one.port != of_devices[0].port)
+    return of_devices
 
 
-def _focus_of_devices(counters: pa.Table, manifest: Manifest) -> LossFocus | None:
-    """Of all dropped frames; else of those dropped in one way, while others were dropped everywhere."""
+def _foci_of_devices(counters: pa.Table, manifest: Manifest) -> tuple[LossFocus, ...]:
+    """Of all dropped frames, if they have one, and of those dropped in each way."""
     by_kind: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in DROPS}
     devices = device_nodes(manifest)
     for name, readings in counter_series(counters).items():
         if name.counter in DROPS and name.device in devices:
             by_kind[name.counter][name.device, name.interface] += readings.increase
+    found = []
     for kind, dropped in {"": sum(by_kind.values(), Counter[tuple[str, str]]()), **by_kind}.items():
         (device, interface), lost = next(iter(dropped.most_common(1)), (("", ""), 0))
         if interface and lost >= max(1, FOCUS * dropped.total()):
             port = f"{device}:{interface}"
             is_host = port in ports_of_ranks(manifest).values()
             there = port if is_host else _link_ends(manifest).get(port, port)
-            return LossFocus("", there, lost, dropped.total(), port, DROPS.get(kind, ""))
-    return None
+            found.append(LossFocus("", there, lost, dropped.total(), port, DROPS.get(kind, "")))
+    return tuple(found)
 
 
 def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:

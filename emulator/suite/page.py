@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from emulator.statistics.metrics import Unit
 from emulator.suite.conformance import conformance
 from emulator.suite.document import ClauseSection
 from emulator.suite.record import CaseRecord, Check, RunRecord, SuiteRecord
 from emulator.suite.table import RESULTS, load_text
 from emulator.verdict.judge import Outcome
-from emulator.verdict.metrics import Unit
 from emulator.views.columns import Column, Header
 from emulator.views.figures import NONE, count_of
 from emulator.views.html.page.document import Answer, Block, Facts, Page, Section, Table, Text, table_of

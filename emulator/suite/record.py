@@ -20,6 +20,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.store import firmware_of
 from emulator.run_folder.stream import write_text
 from emulator.schema import SchemaProblem, decode
+from emulator.statistics.metrics import Kind
 from emulator.statistics.summary import summarise
 from emulator.suite.document import Case, Suite
 from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge
@@ -119,7 +120,7 @@ class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
         """The answer on one line, after the outcome."""
         like_it = [one for one in self.cases if one.outcome is self.outcome]
         if self.outcome is Outcome.PASS:
-            reason = f"all {count_of(self.planned, 'case')} passed"
+            reason = "its only case passed" if self.planned == 1 else f"all {self.planned} cases passed"
         elif not like_it:
             reason = f"{self.left} of {count_of(self.planned, 'case')} were not played"
         else:
@@ -222,7 +223,7 @@ def _decisive_first(verdict: Verdict) -> Iterable[Finding]:
     """The findings; where all pass, the timing that is closest to its limit is first."""
     if verdict.outcome is not Outcome.PASS:
         return verdict.findings
-    return sorted(verdict.findings, key=lambda one: (not one.rule.metric.is_timing, one.distance))
+    return sorted(verdict.findings, key=lambda one: (one.rule.metric.kind is not Kind.TIMING, one.distance))
 
 
 def _check(one: Finding) -> Check:

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from emulator.statistics.metrics import Unit
 from emulator.suite.record import CaseRecord, SuiteRecord
 from emulator.units import format_size
-from emulator.verdict.metrics import Unit
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, link_rate_cell
 from emulator.views.terminal.table import FittedTable

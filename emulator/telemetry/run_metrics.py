@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emulator.run_folder.observer import RunObserver
-from emulator.units import NS_PER_S
+from emulator.statistics.metrics import METRICS, Scope
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from emulator.statistics.class_summary import ClassSummary
     from emulator.telemetry.reporter import RunFacts
 
+LIVE = ("jct", "cct_p50", "busbw")
+"""The metrics of the registry that a run publishes while it is played."""
+_OF_CLASSES = [name for name in LIVE if METRICS[name].scope is Scope.CLASS]
 _CLASS = ("collective", "group_size", "size_bytes", "algorithm")
 
 
@@ -38,18 +41,20 @@ class RunMetrics(RunObserver):
             "charkha_iteration", "number of the current iteration, negative for warm-up", registry=registry
         )
         self._done = Counter("charkha_communication_nodes_done", "communication nodes completed", registry=registry)
-        self._jct = Gauge("charkha_jct_seconds", "job completion time of the last iteration", registry=registry)
+        self._metrics = {
+            name: Gauge(
+                one.prometheus_name,
+                f"{one.meaning}; the last iteration" if one.scope is Scope.CLASS else f"{one.what}; the last",
+                _CLASS if one.scope is Scope.CLASS else (),
+                registry=registry,
+            )
+            for name, one in METRICS.items()
+            if name in LIVE
+        }
         self._sent = Gauge(
             "charkha_agent_payload_bytes",
             "payload sent and acknowledged since the run began",
             ("agent",),
-            registry=registry,
-        )
-        self._cct = Gauge("charkha_cct_seconds", "median cct of the last iteration", _CLASS, registry=registry)
-        self._busbw = Gauge(
-            "charkha_busbw_bytes_per_second",
-            "bus bandwidth at the median cct of the last iteration",
-            _CLASS,
             registry=registry,
         )
 
@@ -67,13 +72,13 @@ class RunMetrics(RunObserver):
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
         """See RunObserver."""
-        self._jct.set(jct_ns / NS_PER_S)
+        self._metrics["jct"].set(METRICS["jct"].published(jct_ns))
 
     def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
         """See ClassObserver."""
         for one in classes:
             labels = (one.collective, one.members, one.size_bytes, one.algorithm)
-            if one.cct_p50_ns is not None:
-                self._cct.labels(*labels).set(one.cct_p50_ns / NS_PER_S)
-            if one.busbw_bytes_per_s is not None:
-                self._busbw.labels(*labels).set(one.busbw_bytes_per_s)
+            for metric in map(METRICS.__getitem__, _OF_CLASSES):
+                value = getattr(one, metric.field)
+                if value is not None:
+                    self._metrics[metric.name].labels(*labels).set(metric.published(value))

@@ -10,8 +10,8 @@ from enum import Enum
 from emulator import exit_codes
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.classes import ClassKey
+from emulator.statistics.metrics import Kind, Reading, Subject
 from emulator.statistics.summary import RunSummary
-from emulator.verdict.metrics import Reading, Subject
 from emulator.verdict.rules import Rule, Rules
 from emulator.verdict.tester import TesterState, judge_tester
 
@@ -146,7 +146,7 @@ def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:
     if value is None:
         return Finding(rule, subject, None, Outcome.UNDECIDED, "not measured")
     holds = rule.bound.holds(value)
-    limit = state.problem if rule.metric.is_timing and state.problem else ""
+    limit = state.problem if rule.metric.kind is Kind.TIMING and state.problem else ""
     if is_limited and not limit:
         limit = "the tester needs most of this time by itself"
     if limit and (rule.bound.is_lower or not holds):

@@ -14,11 +14,11 @@ from msgspec import Meta
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, Section, decode, json_schema
 from emulator.statistics.classes import ClassKey
+from emulator.statistics.metrics import METRICS, Metric, Scope, Unit
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
 from emulator.trace.collective_names import parse_class_name
 from emulator.units import BITS_PER_BYTE, parse_duration, parse_rate, parse_size
-from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
 
 EXAMPLE = "example"
 """Name of the rules that Charkha ships."""

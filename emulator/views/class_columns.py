@@ -52,17 +52,10 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         sacrifice=2,
     ),
     Column(
-        "tester\n%",
-        "time that the calibrated tester needs without a DUT / measured time; ! = tester-limited: the figure describes"
-        " the tester rather than the DUT",
-        cell=lambda row: number_cell(row.tester_percent) + ("!" if row.is_tester_limited else ""),
-        is_optional=True,
-        sacrifice=2,
-    ),
-    Column(
         "cct\np50",
-        "collective completion time, median: last done - last post over the members",
-        cell=lambda row: duration_cell(row.cct_p50_ns),
+        "collective completion time, median: last done - last post over the members; ! = tester-limited: the calibrated"
+        " tester alone needs nearly as long, so that the row describes the tester rather than the DUT",
+        cell=lambda row: duration_cell(row.cct_p50_ns) + ("!" if row.is_tester_limited else ""),
         style=bold,
     ),
     Column(

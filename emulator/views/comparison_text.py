@@ -12,6 +12,7 @@ from emulator.comparison.inference import MAX_RUNS
 from emulator.comparison.verdicts import TAIL, ClassComparison, Comparison, Effect, PairComparison, Rules, Verdict
 from emulator.run_folder.store import firmware_of
 from emulator.statistics.classes import ClassKey
+from emulator.statistics.metrics import METRICS
 from emulator.views.columns import Column
 from emulator.views.figures import NONE, count_of, duration_cell
 
@@ -57,7 +58,7 @@ def cause_columns(*, baseline: str, other: str) -> list[Column[Cause]]:
         Column(
             "counted per run",
             "counters of whole runs, of all classes together; a hint, not a test",
-            cell=lambda one: one.name,
+            cell=lambda one: METRICS[one.metric].title,
             is_number=False,
         ),
         Column(baseline, "baseline: median over its runs", cell=lambda one: _count_text(one.baseline)),
@@ -76,7 +77,7 @@ def cause_text(pair: PairComparison) -> str:
     one = most_telling(causes(pair.baseline, pair.other))
     if one is None:
         return ""
-    return f"{one.name}: {_count_text(one.baseline)} → {_count_text(one.other)} a run"
+    return f"{METRICS[one.metric].title}: {_count_text(one.baseline)} → {_count_text(one.other)} a run"
 
 
 def _count_text(value: float | None) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
 from emulator.statistics.worst_flows import LossFocus
 from emulator.units import format_size
 from emulator.views.figures import number_cell, percent_cell
+
+_ALWAYS_SHOWN = ("packets", "retransmissions", "timeouts")
 
 
 def describe_network(network: NetworkTraffic) -> str:
@@ -14,6 +19,13 @@ def describe_network(network: NetworkTraffic) -> str:
         f"{format_size(network.payload_bytes)} of the payload of an iteration ({percent_cell(network.share, digits=0)})"
     )
     return part if network.busiest is None else f"{part}; {_describe_port(network.busiest)}"
+
+
+def describe_flows(counters: Mapping[str, int]) -> str:
+    """`packets 1,024, retransmissions 0, timeouts 0`, then every other counter that is not 0; "" without counters."""
+    counted = ((one, counters.get(one.field)) for one in METRICS.values() if one.family.startswith("flow."))
+    shown = (f"{one.title} {count:,}" for one, count in counted if count or (count == 0 and one.name in _ALWAYS_SHOWN))
+    return ", ".join(shown)
 
 
 def describe_loss_focus(focus: LossFocus) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from emulator.statistics.metrics import Subject, Unit
 from emulator.units import format_duration, format_size
 from emulator.verdict.judge import Finding, Outcome, Verdict
-from emulator.verdict.metrics import Subject, Unit
 from emulator.views.figures import NONE, count_of, number_cell, rate_cell
 
 _WITHOUT_RULES = "no rules were given (--expect FILE), so nothing was decided"

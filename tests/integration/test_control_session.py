@@ -208,7 +208,7 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
 
 def test_the_first_message_must_be_a_hello(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        assert await opened.refusal(control.Ready(), opened.hello) == "the first message must be a Hello"
+        assert await opened.refusal(control.Ready()) == "the first message must be a Hello"
         assert await _say(opened.target, b"") == "the first message must be a Hello"
 
     run_check(check)

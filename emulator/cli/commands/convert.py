@@ -1,8 +1,9 @@
-"""`charkha convert`: rewrite a trace as plain Chakra ET, one protobuf file per rank."""
+"""`charkha convert`: rewrite a trace as plain Chakra ET, one protobuf file per rank, or as one master file."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,25 @@ from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
 from emulator.errors import InputError
-from emulator.run_folder.places import check_folder
+from emulator.run_folder.places import check_file, check_folder
+from emulator.units import format_size
+from emulator.views.figures import count_of
+from emulator.visible import visible
 
 if TYPE_CHECKING:
     from emulator.importers.registry import Importer
 
+_ET, _MASTER = "et", "master"
 _EPILOG = """examples:
   charkha convert traces/resnet-json traces/resnet
   charkha convert my-pytorch-traces traces/my-job
+  charkha convert --to master my-pytorch-traces my-job.parquet
 
 SRC is a trace in any format that Charkha reads: PyTorch execution traces, Kineto traces or both;
-protobuf JSON, workload_graph JSON, or .et compressed with gzip or zstandard. The format is told
-from the content. Writes plain .et, which every Chakra reader accepts, the group file, and for an
-imported trace import.json: what was mapped, merged, dropped and guessed. docs/pytorch.md says how.
+protobuf JSON, workload_graph JSON, .et compressed with gzip or zstandard, or a master file: the
+communication of all ranks as one Parquet table (docs/sharing.md). The format is told from the
+content. Writes plain .et, which every Chakra reader accepts, the group file, and for an imported
+trace import.json: what was mapped, merged, dropped and guessed. docs/pytorch.md says how.
 """
 
 
@@ -35,8 +42,9 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("source", metavar="SRC", type=Path, help="a folder, an archive, a prefix, or one file")
-    parser.add_argument("target", metavar="DST", type=Path, help="folder for the files, new or empty")
+    parser.add_argument("target", metavar="DST", type=Path, help="folder, new or empty; of a master file its name")
     parser.add_argument("--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra or pytorch")
+    parser.add_argument("--to", choices=(_ET, _MASTER), default=_ET, help="what to write (default: et)")
     parser.add_argument("--strict", action="store_true", help="refuse an import that needs a guess or lacks a rank")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
@@ -47,8 +55,15 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from emulator.importers.registry import CHAKRA, find_importer, importer_named
+    from emulator.wire.trace.master.read import is_master
 
+    if args.to == _MASTER:
+        _to_master(args)
+        return
     check_folder(args.target, "DST")
+    if is_master(args.source):
+        _from_master(args)
+        return
     if args.source_format is None:
         importer = find_importer(args.source)
     else:
@@ -61,6 +76,48 @@ def _run(args: argparse.Namespace) -> None:
         raise InputError("--groups is for traces of Chakra; an imported trace has its own process groups")
     else:
         _import(args, importer)
+
+
+def _to_master(args: argparse.Namespace) -> None:
+    from emulator.experiment.spec import Trace
+    from emulator.experiment.workload import load_from_files
+    from emulator.wire.trace.convert import trace_name
+    from emulator.wire.trace.master.write import write_master
+
+    if args.strict or args.source_format is not None:
+        raise InputError("--strict and --from are for --to et: convert an imported trace to .et first")
+    check_file(args.target, "DST")
+    groups = None if args.groups is None else str(args.groups)
+    with status() as on_step:
+        job = load_from_files(Trace(path=str(args.source), ranks=args.ranks, groups=groups), on_step=on_step)
+        on_step("writing")
+        made = write_master(args.target, job.workload, job.loaded.traces, name=trace_name(job.loaded.files))
+    size = args.target.stat().st_size
+    if args.json:
+        print_json(dataclasses.asdict(made) | {"size_bytes": size, "files": [str(args.target)]})
+    else:
+        stored = f"stored as {made.rows:,} of {count_of(made.programs, 'distinct program')}"
+        held = f"{count_of(made.communications, 'communication')} of {count_of(made.ranks, 'rank')}"
+        where = f"{visible(str(args.target))}: {format_size(size)}"
+        print_tables(f"{held}, {stored}; compute is left out", where)
+
+
+def _from_master(args: argparse.Namespace) -> None:
+    from emulator.views.terminal.written_trace import files_line
+    from emulator.wire.trace.master.read import read_master
+    from emulator.wire.trace.write_workload import write_workload
+
+    if args.strict or args.groups is not None or args.source_format is not None:
+        raise InputError("--strict, --groups and --from are not for a master file, which holds all that they decide")
+    master = read_master(args.source, ranks=args.ranks)
+    paths = write_workload(master.streams(), args.target)
+    nodes = sum(
+        len(master.rows.get(number, ())) * len(ranks) for number, ranks in enumerate(master.description.programs)
+    )
+    if args.json:
+        print_json({"ranks": master.ranks, "nodes": nodes, "files": [str(path) for path in paths]})
+    else:
+        print_tables(f"{count_of(nodes, 'node')} of {count_of(master.ranks, 'rank')}", files_line(paths))
 
 
 def _convert(args: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from emulator.errors import InputError
 from emulator.shipped import PAGES, first_line
 from emulator.suggestions import did_you_mean
 
-_ALIASES = {"rules": "expect", "metrics": "expect", "run-spec": "experiment", "hardware": "physical"}
+_ALIASES = {"rules": "expect", "run-spec": "experiment", "hardware": "physical"}
 _EPILOG = """example:
   charkha help
   charkha help exit codes

@@ -46,6 +46,11 @@ def trace_argument(*, is_optional: bool = False) -> Option:
     return Option("TRACE", "job.trace.path", text, metavar="TRACE", nargs="?" if is_optional else None)
 
 
+def source_argument() -> Option:
+    """SRC: the trace that a command makes another one of."""
+    return Option("SRC", "job.trace.path", "a trace, as for `charkha run`", metavar="SRC")
+
+
 TRACE = OptionGroup(
     "trace",
     (

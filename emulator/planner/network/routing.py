@@ -144,6 +144,7 @@ class Router:
                 return
             port = self._port_of_end[demand.end]
             first, count = self._table.find(demand.here, port, self._switch(port))
+            self._require_next_hops(count, demand.here, port)
             parts = np.repeat(np.arange(len(count)), count)
             links = self._table.links[concatenated_ranges(first, count)]
             sent = demand.bytes[parts] * self._parts(links, parts, count)
@@ -209,6 +210,13 @@ class Router:
         lost = np.flatnonzero(count == 0)
         if len(lost):
             raise self._no_path(int(senders[lost[0]]), int(receivers[lost[0]]))
+
+    def _require_next_hops(self, count: IntArray, here: IntArray, port: IntArray) -> None:
+        lost = np.flatnonzero(count == 0)
+        if len(lost):
+            switch = self.paths.node_name(int(here[lost[0]]) + self.paths.hosts)
+            into = self.paths.link_name(int(self._out[port[lost[0]]]) ^ 1).rpartition(" ")[2]
+            raise PlanError(f"{self._topology.name}: there is no path from {switch} to {into}")
 
     def _no_path(self, sender: int, receiver: int) -> PlanError:
         ends = [

@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
-from emulator.planner.workloads.transformer import MAX_COMM_SIZE
+from emulator.planner.workloads.options import option
+from emulator.planner.workloads.synthetic import (
+    MAX_COMM_SIZE,
+    GroupRole,
+    SyntheticWorkload,
+    Totals,
+    Traffic,
+    WorkNode,
+)
+from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
 from emulator.trace.program import MAX_MICROS
+from emulator.units import parse_size
 
 _SHARDED_INPUT = (CommKind.ALL_GATHER, CommKind.GATHER)
 
@@ -30,11 +39,13 @@ class CollectiveLoop:
         PlanError: a number is out of range, or the size does not divide into equal shards although the kind needs them.
     """
 
-    kind: CommKind
-    ranks: int
-    size_bytes: int
-    count: int = 1
-    compute_micros: int = 0
+    kind: CommKind = option(", ".join(COLLECTIVES), flags=("kind",), metavar="COLLECTIVE", read=parse_collective)
+    ranks: int = option("number of ranks", flags=("-n", "--ranks"))
+    size_bytes: int = option(
+        "size as in nccl-tests, e.g. 64M", default=0, flags=("-b", "--bytes"), metavar="SIZE", read=parse_size
+    )
+    count: int = option("number of collectives", default=1, metavar="K")
+    compute_micros: int = option("compute time before each, µs", default=0, flags=("--gap-micros",), metavar="US")
 
     def __post_init__(self) -> None:
         if not self.kind.is_collective:
@@ -72,7 +83,7 @@ def collective_workload(loop: CollectiveLoop) -> SyntheticWorkload:
             "count": loop.count,
             "compute_micros": loop.compute_micros,
         },
-        totals=_totals(loop),
+        make_totals=partial(_totals, loop),
     )
 
 

@@ -61,7 +61,7 @@ def pair_sweep_workload(sweep: PairSweep) -> SyntheticWorkload:
         groups={},
         nodes=partial(_nodes, sweep),
         parameters={"ranks": ranks, "size_bytes": sweep.size_bytes, "rounds": rounds},
-        totals=Totals(ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
+        make_totals=lambda: Totals(ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
     )
 
 

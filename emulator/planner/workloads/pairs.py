@@ -47,7 +47,7 @@ def pairs_workload(pairs: Pairs) -> SyntheticWorkload:
         groups={pair + 1: (2 * pair, 2 * pair + 1) for pair in range(pairs.ranks // 2)},
         nodes=partial(_nodes, pairs),
         parameters={"ranks": pairs.ranks, "sizes": len(pairs.counts)},
-        totals=Totals(pairs.ranks, pairs.ranks * len(pairs.sizes), 0, 0, traffic),
+        make_totals=lambda: Totals(pairs.ranks, pairs.ranks * len(pairs.sizes), 0, 0, traffic),
     )
 
 

@@ -103,7 +103,7 @@ def sweep_workload(sweep: Sweep) -> SyntheticWorkload:
         groups={},
         nodes=partial(_nodes, loops),
         parameters={"collective": sweep.kind.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
-        totals=Totals(sweep.ranks, sweep.ranks * len(loops), 0, 0, traffic),
+        make_totals=lambda: Totals(sweep.ranks, sweep.ranks * len(loops), 0, 0, traffic),
     )
 
 
@@ -116,7 +116,7 @@ def _pairs_workload(sweep: Sweep) -> SyntheticWorkload:
         groups={},
         nodes=partial(_pair_nodes, sweep),
         parameters={"collective": sweep.label, "ranks": sweep.ranks, "sizes": len(sweep.sizes)},
-        totals=Totals(sweep.ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
+        make_totals=lambda: Totals(sweep.ranks, sum(entry.nodes for entry in traffic), 0, 0, traffic),
     )
 
 

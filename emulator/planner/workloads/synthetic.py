@@ -1,4 +1,4 @@
-"""Synthetic workloads: nodes and totals, independent of the file format."""
+"""Workloads to be written as traces: nodes of each rank, and totals of synthetic ones. No file format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from emulator.trace.model import CommKind
+from emulator.trace.meaning import MAX_SIZE_BYTES
+from emulator.trace.model import CommKind, NodeType
+
+MAX_COMM_SIZE = MAX_SIZE_BYTES
+"""Largest size of a communication; traces with larger ones could not be played."""
 
 WORLD_GROUP = 0
 """Group number that stands for all ranks; it is never written to a group file."""
@@ -19,6 +23,8 @@ class GroupRole(Enum):
     PIPELINE = "pipeline"
     DATA = "data"
     EMBEDDING = "embedding"
+    DISPATCH = "dispatch"
+    COMBINE = "combine"
     WORLD = "world"
 
 
@@ -29,7 +35,7 @@ class WorkNode:
     Attributes:
         deps: ids of the nodes that it depends on, ascending.
         duration_micros: compute time, µs; of communication: as recorded, 0 if none is.
-        kind: kind of communication; None for compute.
+        kind: kind of communication; None for all else.
         size_bytes: Chakra's comm_size: input bytes per rank.
         group: process group number of a collective; WORLD_GROUP: all ranks.
         peer: world rank of the other side of a send or receive, else -1.
@@ -39,6 +45,7 @@ class WorkNode:
         root: world rank of a collective's root; -1: the lowest one of the group.
         send_splits, recv_splits: uneven all-to-all: bytes to and from each member; None: even.
         attributes: further attributes of the node in the file.
+        node_type: of a node without `kind`.
     """
 
     node_id: int
@@ -56,6 +63,7 @@ class WorkNode:
     send_splits: tuple[int, ...] | None = None
     recv_splits: tuple[int, ...] | None = None
     attributes: Mapping[str, int] = field(default_factory=dict)
+    node_type: NodeType = NodeType.COMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,10 @@ class Traffic:
     """Communication of one role, kind and size in one iteration of the whole world.
 
     Attributes:
-        size_bytes: comm_size of each node.
+        size_bytes: comm_size of each node; of uneven ones the mean, rounded.
         group_size: ranks that take part in one operation; a send and its receive are two operations of one rank each.
         operations: number of collectives, sends or receives.
+        uneven_bytes: sum of comm_size over nodes whose sizes differ; None: they are equal.
     """
 
     role: GroupRole
@@ -73,6 +82,13 @@ class Traffic:
     size_bytes: int
     group_size: int
     operations: int
+    uneven_bytes: int | None = None
+
+    @classmethod
+    def uneven(cls, role: GroupRole, kind: CommKind, group_size: int, operations: int, total_bytes: int) -> Traffic:
+        """Operations of different sizes: `total_bytes` is the sum of comm_size over all nodes."""
+        mean = round(total_bytes / (group_size * operations)) if operations else 0
+        return cls(role, kind, mean, group_size, operations, total_bytes)
 
     @property
     def nodes(self) -> int:
@@ -82,12 +98,12 @@ class Traffic:
     @property
     def total_bytes(self) -> int:
         """Sum of comm_size over those nodes."""
-        return self.nodes * self.size_bytes
+        return self.nodes * self.size_bytes if self.uneven_bytes is None else self.uneven_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of one iteration of the whole world, in closed form.
+    """Totals of one iteration of the whole world.
 
     Attributes:
         nodes: nodes of all ranks, compute and communication.
@@ -103,19 +119,36 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class SyntheticWorkload:
-    """A workload: a lazy stream of nodes for every rank, and process groups.
+class NodeStreams:
+    """A workload as a lazy stream of nodes for every rank, and process groups.
 
     Attributes:
         name: prefix of the files.
         groups: group number (from 1) → world ranks, ascending; groups of one rank are left out.
         nodes: rank → its nodes, in file order.
-        parameters: parameters that it was generated from, for the metadata of the files.
+        parameters: what it was made from, for the metadata of the files.
+        maker: what made it, the `schema` in the metadata of the files.
     """
 
     name: str
     ranks: int
     groups: Mapping[int, tuple[int, ...]]
     nodes: Callable[[int], Iterator[WorkNode]]
-    parameters: Mapping[str, int | str]
-    totals: Totals
+    parameters: Mapping[str, int | float | str]
+    maker: str = "charkha.generate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticWorkload(NodeStreams):
+    """A synthetic workload, with its totals.
+
+    Attributes:
+        make_totals: sums it up; in closed form where there is one.
+    """
+
+    make_totals: Callable[[], Totals]
+
+    @property
+    def totals(self) -> Totals:
+        """Totals of one iteration."""
+        return self.make_totals()

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from enum import Enum
 
 from emulator.errors import PlanError
+from emulator.planner.workloads.device import (
+    ADAM_STATE_BYTES,
+    compute_micros,
+    memory_micros,
+    memory_option,
+    tflops_option,
+)
 from emulator.planner.workloads.layout import Layout
+from emulator.planner.workloads.options import described, option
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
-from emulator.trace.meaning import MAX_SIZE_BYTES
-from emulator.trace.program import MAX_MICROS
+from emulator.planner.workloads.synthetic import MAX_COMM_SIZE
 
 LOSS_BYTES = 4
 """Losses, gradient norms and the softmax of the loss are float32 for any data type of the model."""
-
-MAX_COMM_SIZE = MAX_SIZE_BYTES
-"""Largest size of a communication; traces with larger ones could not be played."""
-
-ADAM_STATE_BYTES = 24
-"""Bytes per parameter that a mixed-precision Adam step reads and writes in addition to gradient and parameter: float32
-master copy, momentum and variance, each read once and written once (Rajbhandari et al., SC'20, section 3.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +49,36 @@ class Transformer:
         PlanError: a number is not positive, or does not divide as the parallelism requires.
     """
 
-    layers: int
-    hidden: int
-    sequence: int
-    batch: int
-    micro_batches: int = 1
-    vocabulary: int = 51_200
-    ffn_multiplier: int = 4
-    dtype_bytes: int = 2
-    tensor: int = 1
-    pipeline: int = 1
-    data: int = 1
-    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
-    recompute: bool = False
-    shard_optimizer: bool = False
-    device_tflops: float = 200.0
-    device_gbytes_per_s: float = 1_500.0
+    layers: int = option("transformer layers", group="model")
+    hidden: int = option("hidden size", group="model")
+    sequence: int = option("tokens per sequence", group="model")
+    batch: int = option("sequences per iteration, over all replicas", group="model")
+    micro_batches: int = option("micro-batches per replica and iteration", default=1, group="model")
+    vocabulary: int = option("tokens in the vocabulary", default=51_200, group="model", is_advanced=True)
+    ffn_multiplier: int = option("width of the MLP as a multiple of hidden", default=4, group="model", is_advanced=True)
+    dtype_bytes: int = option(
+        "bytes per activation, parameter and gradient", default=2, group="model", is_advanced=True
+    )
+    tensor: int = option("tensor parallelism", default=1, group="parallelism")
+    pipeline: int = option("pipeline parallelism", default=1, group="parallelism")
+    data: int = option("data parallelism", default=1, group="parallelism")
+    schedule: PipelineSchedule = option(
+        "order of micro-batches in a pipeline stage",
+        default=PipelineSchedule.ONE_F_ONE_B,
+        group="parallelism",
+        is_advanced=True,
+    )
+    recompute: bool = option(
+        "recompute all activations in the backward pass", default=False, group="model", is_advanced=True
+    )
+    shard_optimizer: bool = option(
+        "reduce-scatter gradients and all-gather parameters (default: all-reduce gradients)",
+        default=False,
+        group="parallelism",
+        is_advanced=True,
+    )
+    device_tflops: float = tflops_option()
+    device_gbytes_per_s: float = memory_option()
 
     def __post_init__(self) -> None:
         self._check_positive()
@@ -124,7 +137,7 @@ class Transformer:
 
     def described(self) -> dict[str, int | str]:
         """All parameters as names and plain values."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return described(self)
 
     def _check_positive(self) -> None:
         for field in fields(self):
@@ -205,23 +218,8 @@ def parameter_count(model: Transformer) -> int:
 
 
 def _compute_micros(model: Transformer, flops: int) -> int:
-    return _whole_micros(flops / model.tensor / (model.device_tflops * 1e6))
+    return compute_micros(flops / model.tensor, tflops=model.device_tflops)
 
 
 def _memory_micros(model: Transformer, size_bytes: int) -> int:
-    return _whole_micros(size_bytes / (model.device_gbytes_per_s * 1e3))
-
-
-def _whole_micros(duration: float) -> int:
-    if duration > MAX_MICROS:
-        raise PlanError(f"a node would compute for {duration:.3g} µs; the limit of a trace is {MAX_MICROS}")
-    return max(1, round(duration))
-
-
-def _plain(value: object) -> int | str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Enum):
-        return str(value.value)
-    assert isinstance(value, int)
-    return int(value)
+    return memory_micros(size_bytes, gbytes_per_s=model.device_gbytes_per_s)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
+from emulator.planner.workloads.device import BACKWARD_TO_FORWARD
 from emulator.planner.workloads.pipeline_schedule import pipeline_steps
 from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.planner.workloads.transformer import LOSS_BYTES, Transformer, compute_times, optimizer_micros
@@ -17,8 +18,6 @@ from emulator.trace.model import CommKind
 
 Emission: TypeAlias = Generator[WorkNode, None, int]
 """Yields nodes; returns the id of the node after which the result is available, 0 if from the start."""
-
-BACKWARD_TO_FORWARD = 2  # gradients of inputs and of weights, a matrix product each (Narayanan et al., SC'21)
 
 
 def transformer_nodes(model: Transformer, rank: int) -> Iterator[WorkNode]:

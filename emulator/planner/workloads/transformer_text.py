@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.options import workload_options
 from emulator.planner.workloads.transformer import Transformer
 from emulator.suggestions import did_you_mean
 
@@ -19,14 +19,14 @@ def parse_transformer(text: str) -> Transformer:
     Raises:
         ValueError: an unknown name, a value that is not a number, or numbers that do not fit together.
     """
-    known = {field.name: field.type for field in fields(Transformer)}
+    known = {one.name: one.kind for one in workload_options(Transformer)}
     values: dict[str, Any] = dict(_DEFAULTS)
     for item in text.split(","):
         name, equals, value = item.strip().replace("-", "_").partition("=")
         if not equals or name not in known:
             advice = did_you_mean(name, known) if equals else ""
             raise ValueError(f"{item!r}: write NAME=VALUE with NAME one of {', '.join(known)}{advice}")
-        values[name] = _value(name, value)
+        values[name] = _value(name, value, known[name])
     if "layers" not in values:
         raise ValueError("layers=N is needed")
     values.setdefault("batch", values.get("data", 1) * values.get("micro_batches", 1))
@@ -36,12 +36,10 @@ def parse_transformer(text: str) -> Transformer:
         raise ValueError(str(error)) from error
 
 
-def _value(name: str, value: str) -> int | float | bool | PipelineSchedule:
-    if name == "schedule":
-        return PipelineSchedule(value)
-    if name in ("recompute", "shard_optimizer"):
-        return bool(int(value))
+def _value(name: str, text: str, kind: Any) -> Any:
+    if issubclass(kind, Enum):
+        return kind(text)
     try:
-        return float(value) if name.startswith("device_") else int(value)
+        return bool(int(text)) if kind is bool else kind(text)
     except ValueError as error:
-        raise ValueError(f"{name}={value}: a number is needed") from error
+        raise ValueError(f"{name}={text}: a number is needed") from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from emulator.planner.workloads.device import BACKWARD_TO_FORWARD
 from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic
 from emulator.planner.workloads.transformer import LOSS_BYTES, Transformer, compute_times, optimizer_micros
-from emulator.planner.workloads.transformer_stage import BACKWARD_TO_FORWARD, transformer_nodes
+from emulator.planner.workloads.transformer_stage import transformer_nodes
 from emulator.trace.model import CommKind
 
 
@@ -19,7 +20,7 @@ def transformer_workload(model: Transformer) -> SyntheticWorkload:
         groups=model.layout.groups(),
         nodes=partial(transformer_nodes, model),
         parameters=model.described(),
-        totals=transformer_totals(model),
+        make_totals=partial(transformer_totals, model),
     )
 
 

@@ -10,7 +10,6 @@ from rich.text import Text
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.flow_counters import describe_flow_counters
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.units import format_duration, format_size
@@ -20,11 +19,11 @@ from emulator.views.figures import (
     count_of,
     describe_scaling,
     describe_warning,
-    number_cell,
     percent_cell,
     rate_cell,
 )
-from emulator.views.network_text import describe_loss_focus, describe_network
+from emulator.views.ideal_text import explain_ideal
+from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.visible import short, visible
@@ -77,6 +76,8 @@ def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Scaled" if summary.scaling.is_scaled else "Sizes", describe_scaling(summary.scaling)
     if summary.iteration is not None:
         yield from _iteration_lines(summary.iteration)
+    for text in explain_ideal(summary.classes):
+        yield "Ideal", text
     yield from _total_lines(summary)
     yield "Measured at", _describe_tester(summary)
     for what, count in summary.warnings.items():
@@ -89,9 +90,9 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
     )
     if iteration.jct_variation is not None:
         spread += f", variation {percent_cell(iteration.jct_variation)}"
+    if iteration.ideal_ns is not None:
+        spread += f"; ideal {format_duration(iteration.ideal_ns)}"
     yield "Iteration (JCT)", f"{format_duration(iteration.jct_ns)} median, {spread}"
-    if iteration.roofline_ratio is not None:
-        yield "JCT / roofline", f"{number_cell(iteration.roofline_ratio)}{_sequential(iteration)}"
     if iteration.exposed_fraction is not None:
         share = f"{percent_cell(iteration.exposed_fraction, digits=0)} of the iteration"
         where = f"rank {iteration.slowest_rank}, the last to finish the median iteration"
@@ -104,11 +105,6 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         yield "Overlapped", f"{format_duration(iteration.overlap_ns)}, {hidden} of communication; {compute}"
 
 
-def _sequential(iteration: IterationSummary) -> str:
-    ratio = iteration.sequential_roofline_ratio
-    return "" if ratio is None else f" (to the sequential roofline {number_cell(ratio)})"
-
-
 def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     totals = summary.totals
     known = totals.payload_bytes_per_s is not None
@@ -117,9 +113,9 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     if totals.network is not None:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
-        yield "Flows", describe_flow_counters(totals.counters)
-    if summary.loss_focus is not None:
-        yield "Lost", describe_loss_focus(summary.loss_focus)
+        yield "Flows", describe_flows(totals.counters)
+    for one in summary.loss_foci:
+        yield "Lost", describe_loss_focus(one)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.flow_counters import describe_flow_counters
 from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
 from emulator.views.columns import Column, Header, bold, explain
 from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
 from emulator.views.nccl_table import NcclRow, nccl_table
+from emulator.views.network_text import describe_flows
 from emulator.views.terminal.table import FittedTable
 
 NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
@@ -93,7 +93,7 @@ def _notes(table: SweepTable) -> Iterator[str]:
     if early:
         yield f"{early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
     if table.counters:
-        yield f"Flows: {describe_flow_counters(table.counters)}"
+        yield f"Flows: {describe_flows(table.counters)}"
     if device := describe_device(table.device_frames, table.dut):
         yield f"DUT: {device}"
     for what, count in table.warnings.items():

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.statistics.metrics import METRICS
 from emulator.verdict.judge import Verdict
-from emulator.verdict.metrics import METRICS
 from emulator.views.columns import explain
 from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_columns import COLUMNS, STYLES

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emulator.planner.workloads.synthetic import SyntheticWorkload, Traffic
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Traffic
 from emulator.units import NS_PER_US, format_duration, format_size
 from emulator.views.columns import Column, explain
 from emulator.views.terminal.table import FittedTable
@@ -17,15 +17,15 @@ from emulator.visible import visible
 _COLUMNS: tuple[Column[Traffic], ...] = (
     Column(
         "role",
-        "why the ranks communicate: tensor, pipeline, data, embedding or world",
+        f"why the ranks communicate: {', '.join(role.value for role in GroupRole)}",
         cell=lambda row: row.role.value,
         is_number=False,
     ),
     Column("operation", "collective, send or recv", cell=lambda row: row.kind.label, is_number=False),
     Column(
         "comm_size",
-        "size of one node as Chakra counts it: input of one rank",
-        cell=lambda row: format_size(row.size_bytes),
+        "size of one node as Chakra counts it: input of one rank; ~ the mean, where nodes differ",
+        cell=lambda row: f"{'' if row.uneven_bytes is None else '~'}{format_size(row.size_bytes)}",
     ),
     Column("ranks", "ranks in one operation", cell=lambda row: str(row.group_size)),
     Column("count", "operations in one iteration, all groups together", cell=lambda row: str(row.operations)),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from emulator.errors import HostError
 from emulator.wire.trace.compression import Encoding
+from emulator.wire.trace.files import TraceSet
 from emulator.wire.trace.load import LoadedTrace
 from emulator.wire.trace.rewrite import rewrite_trace
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder
@@ -30,7 +31,7 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
         InputError: the folder is not empty.
         HostError: something cannot be written; what was written is removed again.
     """
-    prefix = _FORM.sub("", loaded.files.prefix) or "trace"
+    prefix = trace_name(loaded.files)
     ranks = [folder / f"{prefix}.{rank}.et" for rank in range(len(loaded.files))]
     groups = loaded.group_file if loaded.groups else None
     paths = ranks if groups is None else [*ranks, folder / GROUP_FILE]
@@ -40,6 +41,11 @@ def convert_trace(loaded: LoadedTrace, folder: Path) -> Sequence[Path]:
         if groups is not None:
             _copy(groups, paths[-1])
     return paths
+
+
+def trace_name(files: TraceSet) -> str:
+    """Prefix for files that are made from these; never empty."""
+    return _FORM.sub("", files.prefix) or "trace"
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Generated workloads as files: `<name>.<rank>.et` and `comm_group.json` in one folder.
+"""Workloads as files: `<name>.<rank>.et` and `comm_group.json` in one folder.
 
 Attribute types are those that every known reader of Chakra accepts. The same workload gives the same bytes.
 """
@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from emulator.errors import HostError, InputError
-from emulator.planner.workloads.synthetic import WORLD_GROUP, SyntheticWorkload, WorkNode
+from emulator.planner.workloads.synthetic import WORLD_GROUP, NodeStreams, WorkNode
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import AttrValue, make_attribute
@@ -22,16 +23,16 @@ from emulator.wire.trace.frame_output import frame_output
 from emulator.wire.trace.rewrite import write_trace
 
 GROUP_FILE = "comm_group.json"
-SCHEMA = "charkha.generate"
 
 
-def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = False) -> list[Path]:
+def write_workload(workload: NodeStreams, folder: Path, *, force: bool | None = None) -> list[Path]:
     """Write every rank's trace, and the process groups where there are any.
 
     Args:
         workload: what to write.
         folder: made where it is absent.
-        force: write into a folder that has files; those of an earlier workload of the same name go.
+        force: write into a folder that has files; those of an earlier workload of the same name go. None: the command
+            has no such option.
 
     Returns:
         The files, in the order of the ranks, the group file last.
@@ -40,7 +41,7 @@ def write_workload(workload: SyntheticWorkload, folder: Path, *, force: bool = F
         InputError: the folder is not empty, or is not a folder.
         HostError: something cannot be written.
     """
-    attributes: dict[str, int | str] = {"schema": SCHEMA, "workload": workload.name, **workload.parameters}
+    attributes: dict[str, AttrValue] = {"schema": workload.maker, "workload": workload.name, **workload.parameters}
     ranks = [folder / f"{workload.name}.{rank}.et" for rank in range(workload.ranks)]
     paths = [*ranks, folder / GROUP_FILE] if workload.groups else ranks
     with trace_folder(folder, paths, force=force):
@@ -74,11 +75,11 @@ def write_groups(path: Path, groups: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
-    """A generated node of `rank` as Chakra has it; all dependencies are data_deps, which every feeder follows."""
+    """A node of `rank` as Chakra has it; all dependencies are data_deps, which every feeder follows."""
     encoded = et_pb2.Node(
         id=node.node_id,
         name=node.name,
-        type=_node_type(node.kind),
+        type=_node_type(node),
         data_deps=node.deps,
         start_time_micros=node.start_micros,
         duration_micros=node.duration_micros,
@@ -89,12 +90,12 @@ def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
     return encoded
 
 
-def _node_type(kind: CommKind | None) -> et_pb2.NodeType:
-    if kind is None:
-        return et_pb2.COMP_NODE
-    if kind.is_collective:
+def _node_type(node: WorkNode) -> et_pb2.NodeType:
+    if node.kind is None:
+        return cast(et_pb2.NodeType, node.node_type.value)
+    if node.kind.is_collective:
         return et_pb2.COMM_COLL_NODE
-    return et_pb2.COMM_SEND_NODE if kind is CommKind.SEND else et_pb2.COMM_RECV_NODE
+    return et_pb2.COMM_SEND_NODE if node.kind is CommKind.SEND else et_pb2.COMM_RECV_NODE
 
 
 def _communication_attributes(node: WorkNode, rank: int) -> Iterator[et_pb2.Attribute]:

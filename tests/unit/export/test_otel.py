@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.export.otel import Measure, _metric, measures
+from emulator.statistics.dut_counters import DeviceFrames
 from emulator.statistics.summary import summarise
 from tests.support.runs import collective, ranks, write_run
 
@@ -34,7 +36,7 @@ def test_counters_of_flows_are_sums(tmp_path: Path) -> None:
 def test_the_largest_displacement_is_a_gauge_since_maxima_do_not_add_up(tmp_path: Path) -> None:
     displacement = measured(tmp_path, FLOWS)["charkha.flow.largest_displacement"]
     assert (displacement.is_sum, displacement.points) == (False, [({}, 7)])
-    assert displacement.description == "maximum over all flows, warm-up included"
+    assert displacement.description == "most packets that one was received before its turn"
     data = _metric(displacement, 1).data
     assert (type(data).__name__, data.data_points[0].value) == ("Gauge", 7)
 
@@ -50,15 +52,24 @@ def test_times_are_seconds_of_the_measured_iterations_by_class(tmp_path: Path) -
     assert found["charkha.cct"].points == [(attributes | {"statistic": name}, 0.004) for name in ("p50", "max")]
     assert found["charkha.busbw"].points == [(attributes, pytest.approx(8e6 / 0.004))]
     assert (found["charkha.cct"].unit, found["charkha.busbw"].unit) == ("s", "By/s")
-    assert found["charkha.jct"].points == [({"statistic": name}, 0.006) for name in ("min", "p50", "max")]
+    assert found["charkha.jct"].points == [({"statistic": name}, 0.006) for name in ("p50", "min", "max")]
 
 
 def test_what_was_not_measured_is_not_sent(tmp_path: Path) -> None:
     assert "charkha.ideal" not in measured(tmp_path)
     empty = write_run(tmp_path / "empty", [])
-    assert list(measures(summarise(empty))) == []
+    assert [one.name for one in measures(summarise(empty)) if one.points] == ["charkha.incomplete"]
 
 
 def test_points_have_the_time_of_the_run() -> None:
     [point] = _metric(Measure("x", "s", "", [({"statistic": "max"}, 1.5)]), 123).data.data_points
     assert (point.time_unix_nano, point.value, dict(point.attributes or {})) == (123, 1.5, {"statistic": "max"})
+
+
+def test_a_device_is_an_attribute(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", collective([0, 0], [5, 5]))
+    summary = summarise(run)
+    frames = (DeviceFrames("sw0", 10, 7, 0, {"qdisc_drops": 2}),)
+    seen = replace(summary, totals=replace(summary.totals, device_frames=frames))
+    points = {one.name: one.points for one in measures(seen)}
+    assert points["charkha.device.frames_lost"] == [({"device": "sw0"}, 3)]

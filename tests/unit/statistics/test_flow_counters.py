@@ -9,7 +9,7 @@ import pytest
 
 from emulator.control.observations import FlowCounters, join_ends
 from emulator.run_folder.schema import FLOWS_SCHEMA
-from emulator.statistics.flow_counters import describe_flow_counters, sum_flow_counters
+from emulator.statistics.flow_counters import sum_flow_counters
 
 SENT = FlowCounters(
     0, 1, bytes=5000, messages=2, packets=3, retransmits=1, timeouts=1, naks=0, qpn=17, source_port=50_000
@@ -47,9 +47,3 @@ def test_counters_are_summed_and_displacements_are_not() -> None:
     assert counters["packets"] == 7
     assert counters["largest_displacement"] == 9
     assert "dropped_icrc" not in counters, "nobody knows it, which is not 0"
-
-
-def test_the_line_shows_loss_always_and_the_rest_where_there_was_some() -> None:
-    counters = {"packets": 12_345, "retransmits": 0, "timeouts": 0, "naks": 0, "out_of_order": 3}
-    assert describe_flow_counters(counters) == "packets 12,345, retransmits 0, timeouts 0, out of order 3"
-    assert describe_flow_counters({}) == ""

@@ -10,7 +10,7 @@ import pytest
 
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
-from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
+from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from tests.support.runs import manifest
 
 NETWORK = {"switches": [{"name": "sw0"}], "links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
@@ -106,14 +106,14 @@ def test_the_port_with_most_losses_is_named(lost: dict[tuple[int, int], int], fo
         {"src": src, "dst": dst, "retransmits": 3 * count, "out_of_order": 2 * count}
         for (src, dst), count in lost.items()
     ]
-    assert loss_focus(flows(*rows), counters(), THREE) == focus
+    assert loss_foci(flows(*rows), counters(), THREE) == ((focus,) if focus else ())
 
 
 def test_without_ports_or_counters_nothing_is_named() -> None:
     table = flows({"src": 0, "dst": 1, "retransmits": 5})
-    assert loss_focus(table, counters(), manifest()) is None
+    assert loss_foci(table, counters(), manifest()) == ()
     unknown = table.set_column(table.schema.get_field_index("duplicates"), "duplicates", pa.array([None], pa.int64()))
-    assert loss_focus(unknown, counters(), RUN) is None
+    assert loss_foci(unknown, counters(), RUN) == ()
 
 
 @pytest.mark.parametrize(
@@ -147,21 +147,31 @@ def test_without_ports_or_counters_nothing_is_named() -> None:
 )
 def test_acks_that_a_device_dropped_are_at_its_port(drops: list[tuple[str, str, int]], focus: LossFocus | None) -> None:
     row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
-    assert loss_focus(flows(row), counters(*drops), RUN) == focus
+    assert loss_foci(flows(row), counters(*drops), RUN)[:1] == ((focus,) if focus else ())
 
 
 def test_a_pair_is_more_than_a_port_of_a_device() -> None:
     table = flows({"src": 0, "dst": 1, "retransmits": 5})
-    assert loss_focus(table, counters(("p1", "profile_drops", 5)), RUN) == LossFocus("h0:eth0", "h1:eth0", 5, 5)
+    assert loss_foci(table, counters(("p1", "profile_drops", 5)), RUN) == (LossFocus("h0:eth0", "h1:eth0", 5, 5),)
 
 
 def test_what_a_host_dropped_is_not_at_a_port_of_the_device() -> None:
     row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
-    assert loss_focus(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), RUN) is None
+    assert loss_foci(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), RUN) == ()
 
 
 def test_where_a_host_is_the_device_its_own_port_is_named() -> None:
     row = {"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5}
     run = replace(RUN, dut={"nodes": ["h1"]})
-    focus = loss_focus(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), run)
+    (focus,) = loss_foci(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), run)
     assert focus == LossFocus("", "h1:eth0", 5, 5, "h1:eth0")
+
+
+def test_a_frame_that_a_rule_dropped_is_named_beside_many_that_overflowed_elsewhere() -> None:
+    drops = counters(("p1", "profile_drops", 1), ("p0", "qdisc_drops", 30))
+    rule = LossFocus("", "h1:eth0", 1, 1, "sw0:p1", "by its profile")
+    spurious = flows({"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5})
+    assert loss_foci(spurious, drops, RUN) == (LossFocus("", "h0:eth0", 30, 31, "sw0:p0"), rule)
+    three = flows({"src": 0, "dst": 2, "retransmits": 30})
+    queues = LossFocus("", "h0:eth0", 30, 30, "sw0:p0", "in queues")
+    assert loss_foci(three, drops, THREE) == (LossFocus("h0:eth0", "h2:eth0", 30, 30), rule, queues)

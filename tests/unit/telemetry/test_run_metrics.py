@@ -76,3 +76,13 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     }
     assert asked
     assert asked <= names
+
+
+def test_the_page_lists_every_metric_that_is_served() -> None:
+    registry = new_registry()
+    RunMetrics(registry, FACTS)
+    page = (ROOT / "docs" / "telemetry.md").read_text()
+    listed = set(re.findall(r"`(charkha_\w+)", page.split("## Prometheus")[1].split("`charkha agent")[0]))
+    assert {name.removesuffix("_info").removesuffix("_total") for name in listed} == {
+        metric.name.removesuffix("_info") for metric in registry.collect()
+    }

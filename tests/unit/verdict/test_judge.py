@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from emulator import exit_codes
 from emulator.run_folder.manifest import ABORTED
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.judge import Outcome, Verdict, judge
-from emulator.verdict.metrics import METRICS
 from emulator.verdict.rules import Bound, Rule, Rules, Selection
 from tests.support.runs import collective, ranks, write_run
 

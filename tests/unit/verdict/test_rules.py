@@ -8,7 +8,7 @@ import yaml
 
 from emulator.errors import InputError
 from emulator.statistics.classes import ClassKey
-from emulator.verdict.metrics import METRICS, Unit
+from emulator.statistics.metrics import METRICS, Unit
 from emulator.verdict.rules import EXAMPLE, RULES_FILE, Rules, load_rules, rules_file, rules_of, rules_schema
 from tests.support.runs import collective, write_run
 

@@ -1,6 +1,6 @@
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
 from emulator.statistics.worst_flows import LossFocus
-from emulator.views.network_text import describe_loss_focus, describe_network, gbit_cell
+from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network, gbit_cell
 
 
 def test_network_engineers_read_gigabits_and_percent_of_line_rate() -> None:
@@ -23,3 +23,9 @@ def test_losses_name_one_end_or_both() -> None:
     in_queues = describe_loss_focus(LossFocus("", "b:2", 9, 10, "b:2", "in queues"))
     assert in_queues == "9 of 10 frames that the device dropped in queues, at b:2"
     assert describe_loss_focus(LossFocus("", "b:2", 9, 10)) == "9 of 10 lost packets to b:2"
+
+
+def test_the_line_of_flows_shows_loss_always_and_the_rest_where_there_was_some() -> None:
+    counters = {"packets": 12_345, "retransmits": 0, "timeouts": 0, "naks": 0, "out_of_order": 3}
+    assert describe_flows(counters) == "packets 12,345, retransmissions 0, timeouts 0, out of order 3"
+    assert describe_flows({}) == ""

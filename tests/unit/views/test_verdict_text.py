@@ -7,9 +7,9 @@ import pytest
 
 from emulator.run_folder.manifest import ABORTED
 from emulator.statistics.classes import ClassKey
+from emulator.statistics.metrics import METRICS, Unit
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.judge import judge
-from emulator.verdict.metrics import METRICS, Unit
 from emulator.verdict.rules import Bound, Rule, Rules, Selection
 from emulator.views.verdict_text import describe_subject, headline, metric_cell
 from tests.support.runs import collective, ranks, write_run

@@ -15,6 +15,7 @@ from emulator.views.html.facts import RunFacts, class_names
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text, table_of
 from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve, iteration_slices
+from emulator.views.ideal_text import explain_ideal
 
 DRAWN = 8
 """Classes in one chart: as many as there are colours."""
@@ -46,6 +47,7 @@ def completion(facts: RunFacts) -> Section:
 def _table(rows: Sequence[ClassSummary]) -> Table:
     """The same columns and cells as the table that the run printed, and the number of measurements."""
     about = f"Percentiles are nearest rank. {NONE} means: not measured, or too few measurements for this percentile."
+    about = " ".join((about, *explain_ideal(rows)))
     return table_of("classes", "Classes of collectives", [*CLASS_COLUMNS, _SAMPLES], rows, about)
 
 

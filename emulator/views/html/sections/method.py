@@ -52,6 +52,7 @@ def description(facts: RunFacts) -> Section:
     ]
     if not facts.is_running:  # bootstrap intervals take too long for a live page
         blocks.insert(-1, _repeatability(facts))
+    blocks.insert(2, _yardsticks(facts))
     return Section("description", "Test description", blocks, _ABOUT)
 
 
@@ -127,6 +128,32 @@ def _measurement(facts: RunFacts) -> Facts:
             ("Accuracy class", "software traffic generator: does not meet BMWG's timestamp accuracy class of 100 ns"),
         ],
     )
+
+
+def _yardsticks(facts: RunFacts) -> Block:
+    """What else times can be compared with, besides ideal %."""
+    one = facts.summary.iteration
+    rows = []
+    if one is not None and one.roofline_ratio is not None:
+        rows = [
+            ["iteration (JCT)", "JCT / roofline: all collectives at their ideal", number_cell(one.roofline_ratio)],
+            [
+                "iteration (JCT)",
+                "JCT / sequential roofline of BMWG: compute + bytes / rate",
+                number_cell(one.sequential_roofline_ratio),
+            ],
+        ]
+    rows += [
+        [str(row.key), "tester %: time that the calibrated tester needs alone / cct", number_cell(row.tester_percent)]
+        for row in facts.summary.classes
+        if row.tester_percent is not None
+    ]
+    if not rows:
+        text = "The rates of the ports are unknown and the tester is not calibrated: there is nothing to compare with."
+        return Text("yardsticks", text, "note")
+    titles = [Header("of", is_number=False), Header("yardstick", is_number=False), Header("value")]
+    about = "Besides ideal %: references of other documents, and the share of the tester in each time."
+    return Table("yardsticks", "Other yardsticks", titles, rows, about, is_folded=True)
 
 
 def _observation(tester: TesterFacts) -> str:

@@ -8,6 +8,7 @@ from emulator.run_folder.manifest import ABORTED, Manifest
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import IN_A_HOST
 from emulator.statistics.iterations import IterationSummary
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
@@ -15,16 +16,10 @@ from emulator.views.figures import NONE, count_of, describe_scaling, duration_ce
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
+from emulator.views.ideal_text import explain_ideal
 from emulator.views.network_text import describe_network, gbit_cell
 
-_COUNTERS = (
-    ("Retransmissions", "retransmits", "packets sent again"),
-    ("Timeouts", "timeouts", "sender received no acknowledgement in time"),
-    ("NAKs", "naks", "PSN sequence errors reported by receivers"),
-    ("ECN marks", "ecn_marks", "packets received with Congestion Experienced"),
-    ("CNPs", "cnps_received", "congestion notification packets received"),
-    ("Out of order", "out_of_order", "packets received out of order"),
-)
+_COUNTERS = ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")
 
 
 def transport_name(manifest: Manifest) -> str:
@@ -45,8 +40,8 @@ def sentence(facts: RunFacts) -> str:
     parts.append(f"An iteration takes {format_duration(one.jct_ns)} at the median ({spread}).")
     if one.exposed_fraction is not None:
         parts.append(f"{100 * one.exposed_fraction:.0f} % of it is exposed communication: not overlapped by compute.")
-    if one.roofline_ratio is not None:
-        parts.append(f"That is {number_cell(one.roofline_ratio)} times the roofline given by the rates of the ports.")
+    if one.ideal_ns is not None:
+        parts.append(f"With every collective at its ideal it would take {format_duration(one.ideal_ns)}.")
     if facts.summary.classes:
         parts.append(_dominant(facts.summary.classes[0]))
     return " ".join(parts)
@@ -92,15 +87,14 @@ def overview(facts: RunFacts) -> Section:
 def _leading(facts: RunFacts) -> Iterator[Figure]:
     one = facts.summary.iteration
     yield Figure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
-    ratio = number_cell(one.roofline_ratio if one else None)
-    yield Figure("JCT / roofline", ratio, _sequential(one), is_leading=True)
     timed = [row for row in facts.summary.classes if row.busbw_bytes_per_s is not None]
     # The class that takes most time, of those that cross the device if any does: busbw and ideal are of the same class.
     leading = min(timed, key=lambda row: row.where == IN_A_HOST, default=None)
     about = f"median of {_name(leading)}, n = {leading.samples}" if leading else "no class has a bandwidth"
     yield Figure("busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True)
     ideal = leading.ideal_percent if leading else None
-    yield Figure("Ideal", _percent(ideal), about if ideal is not None else "needs ports with a known rate", True)
+    why = " ".join((about, *explain_ideal([leading] if leading else ())))
+    yield Figure("Ideal", _percent(ideal), why if ideal is not None else "needs ports with a known rate", True)
     totals = facts.summary.totals
     if totals.network is not None:
         yield _busiest_port(totals.network)
@@ -114,12 +108,6 @@ def _spread(one: IterationSummary | None) -> str:
         return "no complete iteration"
     text = f"median of n = {one.count}, {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
     return text if one.jct_variation is None else f"{text}, CV {100 * one.jct_variation:.1f} %"
-
-
-def _sequential(one: IterationSummary | None) -> str:
-    if one is None or one.roofline_ratio is None:
-        return "needs the rate of every port"
-    return f"{number_cell(one.sequential_roofline_ratio)} relative to the sequential roofline of BMWG"
 
 
 def _shares(one: IterationSummary) -> Bar:
@@ -145,8 +133,10 @@ def _shares(one: IterationSummary) -> Bar:
 
 
 def _loss(counters: Mapping[str, int]) -> Iterator[Figure]:
-    for title, name, about in _COUNTERS:
-        yield Figure(title, f"{counters[name]:,}" if name in counters else NONE, f"{about}, whole run")
+    for metric in map(METRICS.__getitem__, _COUNTERS):
+        count = counters.get(metric.field)
+        title = f"{metric.title[:1].upper()}{metric.title[1:]}"
+        yield Figure(title, NONE if count is None else f"{count:,}", f"{metric.what}, whole run")
 
 
 def _drops(facts: RunFacts) -> Figure:

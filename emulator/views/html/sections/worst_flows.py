@@ -19,6 +19,5 @@ def worst(facts: RunFacts) -> Iterator[Section]:
     """The section, if any flow had events."""
     if facts.summary.worst_flows:
         table = table_of("worst-flows", "Worst flows", list(WORST_FLOW_COLUMNS), facts.summary.worst_flows)
-        focus = facts.summary.loss_focus
-        about = _ABOUT if focus is None else f"{_ABOUT} {describe_loss_focus(focus).capitalize()}."
+        about = " ".join((_ABOUT, *(f"{describe_loss_focus(one)}." for one in facts.summary.loss_foci)))
         yield Section("worst", "Worst flows", [table], about)

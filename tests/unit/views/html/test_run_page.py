@@ -14,7 +14,7 @@ from emulator.statistics.summary import summarise
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import filled
-from emulator.views.figures import NONE, duration_cell, number_cell, rate_cell
+from emulator.views.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, read_facts
 from emulator.views.html.page.document import Block, Chart, Facts, Figures, Page, Table, render
 from emulator.views.html.run_page import facts_to_json, run_page
@@ -52,7 +52,6 @@ def test_the_key_figures_are_those_of_the_summary() -> None:
     assert summary.iteration
     found = figures(run_page(golden()))
     assert found["Iteration (JCT)"] == duration_cell(summary.iteration.jct_ns)
-    assert found["JCT / roofline"] == number_cell(summary.iteration.roofline_ratio)
     assert found["Payload rate"] == f"{rate_cell(summary.totals.payload_bytes_per_s)} GB/s"
     assert found["busbw"] == f"{rate_cell(summary.classes[0].busbw_bytes_per_s)} GB/s"
     assert found["Retransmissions"] == str(summary.totals.counters["retransmits"])
@@ -136,7 +135,7 @@ def test_names_from_a_trace_are_text(tmp_path: Path) -> None:
 def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", collective([0, 0], [10, 10]), iterations={0: ranks((0, 10), (0, 10))})
     found = figures(run_page(read_facts(run)))
-    lost = ("JCT / roofline", "Ideal", "Retransmissions", "Timeouts", "ECN marks", "CNPs", "Drops")
+    lost = ("Ideal", "Retransmissions", "Timeouts", "ECN marks", "CNPs", "Drops")
     assert {name: found[name] for name in lost} == dict.fromkeys(lost, NONE)
 
 

@@ -90,10 +90,10 @@ def test_the_iteration_is_told_below(rich_summary: RunSummary) -> None:
     shown = text(rich_summary)
     for part in (
         "210 µs median",
-        "2.00 (to the sequential roofline 1.00)",
+        "over 1; ideal 105 µs",
         "60 µs of communication, 29 % of the iteration (rank 1,",
         "90 µs, 60 % of 150 µs of communication; compute 120 µs",
-        "retransmits 3",
+        "retransmissions 3",
         "endpoint software boundary, CLOCK_MONOTONIC of one host",
         "posts 31 µs late at the median, 50 MiB of memory an agent, steal 3.4 %",
         "dangling dependency (2 times)",

@@ -81,7 +81,7 @@ def test_notes_stand_below_the_table(layout: str) -> None:
     )
     assert shown(found, layout)[-4:] == [
         f"{mark}4 measurements without bandwidth: payload arrived before a rank had posted (credits are off)",
-        f"{mark}Flows: packets 2,000, retransmits 3, timeouts 0",
+        f"{mark}Flows: packets 2,000, retransmissions 3, timeouts 0",
         f"{mark}Warning: the kernel was mean (2 times)",
         f"{mark}Run folder: runs/x",
     ]

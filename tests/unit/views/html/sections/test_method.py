@@ -42,6 +42,7 @@ def test_the_section_follows_the_reporting_format(tmp_path: Path) -> None:
     assert identifiers(section) == [
         "dut",
         "measurement",
+        "yardsticks",
         "topology-drawing",
         "configuration",
         "trials",
@@ -167,3 +168,11 @@ def test_repeatability_is_the_variation_within_the_run(tmp_path: Path) -> None:
         ["iteration (JCT)", "JCT", "2", "2", "0"],
         ["all_reduce, 2 ranks, 1000 B, ring", "cct", "2", "2", "14.1"],
     ]
+
+
+def test_other_yardsticks_are_details(tmp_path: Path) -> None:
+    known = described(tmp_path / "known", roofline_ns=105, sequential_roofline_ns=210)
+    table = block_of(description(known), "yardsticks", Table)
+    assert [(row[0], row[2]) for row in table.rows] == [("iteration (JCT)", "2.00"), ("iteration (JCT)", "1.00")]
+    assert table.is_folded
+    assert "nothing to compare" in block_of(description(described(tmp_path / "run")), "yardsticks", Text).text

@@ -7,8 +7,8 @@ import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.statistics.dut_counters import DeviceFrames
+from emulator.statistics.metrics import METRICS, Metric, Scope, Unit
 from emulator.statistics.summary import RunSummary, summarise
-from emulator.verdict.metrics import METRICS, Metric, Scope, Unit
 from emulator.views.as_json.summary import summary_to_json
 from tests.support.runs import collective, ranks, write_run
 

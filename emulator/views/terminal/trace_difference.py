@@ -1,0 +1,60 @@
+"""How two trace sets differ, for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+
+from emulator.trace.difference.compare import Aspect, Difference, Finding
+from emulator.views.columns import Column, Header, explain
+from emulator.views.terminal.table import FittedTable
+from emulator.visible import visible
+
+_MEANING = {
+    Aspect.RANKS: "number of ranks",
+    Aspect.GROUPS: "process groups that perform collectives, by their ranks; names do not count",
+    Aspect.OPERATIONS: "collectives by process group and number in it; messages by sender, receiver and number",
+    Aspect.TYPES: "type of the k-th collective of a group",
+    Aspect.SIZES: "size and splits of an operation at each of its ranks",
+    Aspect.ROOTS: "root of a rooted collective",
+    Aspect.DEPENDENCIES: "which communications each communication waits for, also through compute in between",
+    Aspect.COMPUTE: "number of nodes on CPU and device, of each rank",
+    Aspect.NAMES: "name of a communication node at each rank",
+    Aspect.DURATIONS: "compute time as it is played and recorded time of communication: by node, or the sums of a rank "
+    "if its nodes are others",
+}
+_Row = tuple[Aspect, Finding]
+_COLUMNS: tuple[Column[_Row], ...] = (
+    Column("aspect", "what was compared", cell=lambda row: row[0].value, is_number=False),
+    Column("differ", "how many differ, or are in one set only", cell=lambda row: f"{row[1].differing:,}"),
+    Column("of", "how many were compared", cell=lambda row: f"{row[1].compared:,}"),
+    Column(
+        "first", "the first of them", cell=lambda row: visible("; ".join(row[1].first[:1])), is_number=False, folds=40
+    ),
+)
+EXPLAIN = "\n\n".join(
+    [
+        explain(_COLUMNS, title="Differences:"),
+        explain([Header(aspect.value, meaning) for aspect, meaning in _MEANING.items()], title="Aspects:"),
+    ]
+)
+
+
+def sentence(found: Difference) -> str:
+    """The answer in one line."""
+    if found.is_same:
+        return "the same"
+    *others, last = [aspect.value for aspect in found.aspects]
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"the same but for {listed}" if Aspect.RANKS not in found.aspects else f"different: {listed}"
+
+
+def render(found: Difference) -> RenderableType:
+    """The report of `charkha diff`."""
+    parts: list[RenderableType] = [sentence(found)]
+    rows = [(aspect, finding) for aspect, finding in found.findings.items() if finding.differing]
+    if rows:
+        parts += ["", FittedTable(_COLUMNS, rows)]
+    if found.duration_ratio is not None and Aspect.DURATIONS in found.aspects:
+        least, middle, most = found.duration_ratio
+        parts += ["", f"Durations, second / first: {least:.3f} / {middle:.3f} / {most:.3f} (least, median, most)"]
+    return Group(*parts)

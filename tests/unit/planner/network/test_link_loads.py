@@ -1,0 +1,87 @@
+"""Bytes on links, and the least time they take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulator.planner.network import link_loads
+from emulator.planner.network.link_loads import OperationLoads, flow_batches, longest_ns, round_up_ns
+from emulator.planner.network.routing import Router
+from emulator.planner.traffic.operation import Operation, traffic_of_collective
+from emulator.topology.load import load_topology
+from emulator.trace.model import CommKind
+
+FABRIC = "fabric: {leaves: 2, spines: 2, hosts_per_leaf: 2, rate: 8Gbit}\n"  # a byte takes 1 ns
+
+
+def all_to_all(group_size: int) -> Operation:
+    traffic = traffic_of_collective(
+        CommKind.ALL_TO_ALL, ranks=4, size_bytes=4000, group_size=group_size, overrides={"all_to_all": "parallel"}
+    )
+    return traffic.operations[0]
+
+
+def loads_of(tmp_path: Path, operation: Operation) -> OperationLoads:
+    path = tmp_path / "t.yaml"
+    path.write_text(FABRIC)
+    router = Router(load_topology(path, ranks=4))
+    byte_ns = np.ones(len(router.paths.source))
+    loads = OperationLoads(operation, router, byte_ns)
+    for groups, batches in flow_batches(operation, list(operation.totals())):
+        for batch in batches:
+            loads.add(batch)
+        loads.finish(groups)
+    return loads
+
+
+def test_every_port_carries_its_blocks_and_every_uplink_half_of_its_leaf(tmp_path: Path) -> None:
+    loads = loads_of(tmp_path, all_to_all(4))
+    assert sorted(loads.even.tolist()) == [2000] * 8 + [3000] * 8
+    assert loads.port_ns.tolist() == [3000]
+    assert loads.even_ns.tolist() == [3000]
+    assert loads.bytes_once.tolist() == [12_000, 0]
+
+
+def test_hashed_flows_keep_their_bytes_together(tmp_path: Path) -> None:
+    loads = loads_of(tmp_path, all_to_all(4))
+    assert loads.hashed.sum() == loads.even.sum()
+    assert set((loads.hashed % 1000).tolist()) == {0}
+    assert (loads.hashed_ns >= loads.even_ns).all()
+    # 12 flows at two edges each; the 8 between leaves on two links more.
+    assert loads.flow_count.sum() == 12 * 2 + 8 * 2
+
+
+def test_groups_side_by_side_are_apart_and_together(tmp_path: Path) -> None:
+    loads = loads_of(tmp_path, all_to_all(2))
+    assert loads.port_ns.tolist() == [2000, 2000]  # each pair of hosts exchanges blocks of half the size
+    assert loads.together_ns.max() == 2000
+    assert loads.even[loads.even > 0].tolist() == [2000] * 8
+
+
+def test_operations_that_repeat_count_as_often(tmp_path: Path) -> None:
+    operation = all_to_all(2)
+    operation.counts[:] = [3, 1]
+    loads = loads_of(tmp_path, operation)
+    assert sorted(loads.even[loads.even > 0].tolist()) == [2000] * 4 + [6000] * 4
+    assert loads.bytes_total.tolist() == [16_000, 0]
+    assert loads.bytes_once.tolist() == [8_000, 0]
+
+
+def test_small_batches_give_the_same_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = loads_of(tmp_path, all_to_all(2))
+    monkeypatch.setattr(link_loads, "FLOWS_AT_ONCE", 1)
+    operation = all_to_all(2)
+    assert [groups for groups, _ in flow_batches(operation, list(operation.totals()))] == [range(1), range(1, 2)]
+    cut = loads_of(tmp_path, operation)
+    assert cut.even.tolist() == whole.even.tolist()
+    assert cut.hashed_ns.tolist() == whole.hashed_ns.tolist()
+
+
+def test_times_round_up_but_not_for_a_rounding_error() -> None:
+    assert round_up_ns(np.array([1.0, 1.0000000001, 1.5])).tolist() == [1, 1, 2]
+    assert longest_ns(np.array([])) == 0
+    assert longest_ns(np.array([1.2, 3.4])) == 4
+    assert longest_ns(np.array([1.2, np.nan])) is None
