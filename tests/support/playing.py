@@ -25,7 +25,7 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
 from emulator.planner.rank_program import PlaySettings
 from emulator.planner.schedule import Collective
-from emulator.planner.workloads.synthetic import SyntheticWorkload, WorkNode
+from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import decode_controller, encode_controller
@@ -323,6 +323,9 @@ def traces_of(workload: SyntheticWorkload) -> tuple[list[RankTrace], dict[str, S
 
 def _written(item: WorkNode) -> write.Node:
     plain = {"name": item.name, "deps": item.deps}
+    if item.file is not None:
+        action = {FileCall.PREAD: "read", FileCall.PWRITE: "write"}.get(item.file.call, "other")
+        return write.storage(item.node_id, action, item.file.size_bytes, **plain)
     if item.kind is None:
         return write.node(item.node_id, duration=item.duration_micros, **plain)
     if item.kind.is_collective:

@@ -11,6 +11,8 @@ from typing import Any
 from emulator.cli.options.workload import add_workload_options, described_by
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
+from emulator.planner.workloads.checkpoint import Checkpointing
+from emulator.planner.workloads.checkpoint_workload import checkpoint_workload
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.planner.workloads.moe import MixtureOfExperts
 from emulator.planner.workloads.moe_workload import moe_workload
@@ -65,6 +67,20 @@ with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.m
 """,
         parameters=MixtureOfExperts,
         make=moe_workload,
+    ),
+    _Workload(
+        name="checkpoint",
+        help="checkpoints of a training job, and its restart from one",
+        description="Make a training job that writes checkpoints to storage, and may start from one. Where the\n"
+        "topology has storage hosts, `run` plays the files as traffic with them, else as time.",
+        epilog="""example:
+  charkha generate checkpoint --model llama-3.1-8b --data 8 --zero-stage 3 --restart --out traces/checkpoint-8r
+
+Rank = (pipeline * D + data) * T + tensor, with D and T the sizes of data and tensor parallelism. A checkpoint of
+Llama 3.1 8B has 112 GB: 2 bytes of weights and 12 of optimizer states per parameter. docs/generate.md derives sizes.
+""",
+        parameters=Checkpointing,
+        make=checkpoint_workload,
     ),
     _Workload(
         name="collective",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind, NodeType
@@ -25,7 +25,26 @@ class GroupRole(Enum):
     EMBEDDING = "embedding"
     DISPATCH = "dispatch"
     COMBINE = "combine"
+    STORAGE = "storage"
     WORLD = "world"
+
+
+class FileCall(IntEnum):
+    """System calls on files, with the schema's numbers."""
+
+    PREAD = 5
+    PWRITE = 6
+    FSYNC = 7
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperation:
+    """A system call on a file: `size_bytes` from `offset` on."""
+
+    call: FileCall
+    path: str
+    offset: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +65,7 @@ class WorkNode:
         send_splits, recv_splits: uneven all-to-all: bytes to and from each member; None: even.
         attributes: further attributes of the node in the file.
         node_type: of a node without `kind`.
+        file: what a STORAGE node does.
     """
 
     node_id: int
@@ -64,6 +84,7 @@ class WorkNode:
     recv_splits: tuple[int, ...] | None = None
     attributes: Mapping[str, int] = field(default_factory=dict)
     node_type: NodeType = NodeType.COMP
+    file: FileOperation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +92,7 @@ class Traffic:
     """Communication of one role, kind and size in one iteration of the whole world.
 
     Attributes:
-        size_bytes: comm_size of each node; of uneven ones the mean, rounded.
+        size_bytes: comm_size of each node, or bytes of a file operation; of uneven ones the mean, rounded.
         group_size: ranks that take part in one operation; a send and its receive are two operations of one rank each.
         operations: number of collectives, sends or receives.
         uneven_bytes: sum of comm_size over nodes whose sizes differ; None: they are equal.

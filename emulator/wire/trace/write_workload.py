@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from emulator.errors import HostError, InputError
-from emulator.planner.workloads.synthetic import WORLD_GROUP, NodeStreams, WorkNode
+from emulator.planner.workloads.synthetic import WORLD_GROUP, FileOperation, NodeStreams, WorkNode
 from emulator.trace.model import CommKind
 from emulator.wire._pb import et_pb2
 from emulator.wire.trace.attributes import AttrValue, make_attribute
@@ -84,10 +84,19 @@ def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
         start_time_micros=node.start_micros,
         duration_micros=node.duration_micros,
     )
+    if node.file is not None:
+        encoded.storage.CopyFrom(_storage_info(node.file))
     encoded.attr.append(et_pb2.Attribute(name="is_cpu_op", bool_val=node.on_cpu))
     encoded.attr.extend(_communication_attributes(node, rank))
     encoded.attr.extend(make_attribute(name, value) for name, value in node.attributes.items())
     return encoded
+
+
+def _storage_info(file: FileOperation) -> et_pb2.StorageInfo:
+    call = et_pb2.FsOp(
+        op=cast(et_pb2.FsOp.Op, file.call.value), pathname=file.path, offset=file.offset, size_bytes=file.size_bytes
+    )
+    return et_pb2.StorageInfo(level=et_pb2.STORAGE_LEVEL_FS, fs=call)
 
 
 def _node_type(node: WorkNode) -> et_pb2.NodeType:
