@@ -98,3 +98,40 @@ def test_a_wrong_placement_is_reported_with_its_key(tmp_path: Path, placement: s
 def test_too_few_slots_are_reported_with_the_file(tmp_path: Path, text: str, ranks: int, problem: str) -> None:
     with pytest.raises(PlanError, match=rf"t\.yaml: .*{problem}"):
         write_topology(tmp_path, text, ranks=ranks)
+
+
+STORAGE = """hosts:
+  - {name: s0, address: 10.0.1.1, storage: true}
+  - {name: h0, per_rank: 10.0.0.0/28}
+  - name: s1
+    storage: true
+    interfaces: [{name: eth0, address: 10.0.1.2}, {name: eth1, addresses: [10.0.1.3, 10.0.1.4]}]
+  - {name: h1, per_rank: 10.0.0.16/28, slots: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("placement", "hosts"), [("block", "h0 h0 h1 h1"), ("round_robin", "h0 h1 h0 h1"), ("rail", "h0 h0 h1 h1")]
+)
+def test_storage_hosts_take_no_ranks_and_have_an_endpoint_at_each_interface(
+    tmp_path: Path, placement: str, hosts: str
+) -> None:
+    topology = write_topology(tmp_path, f"{STORAGE}placement: {placement}\n", ranks=4)
+    assert [topology.host_of(rank).name for rank in range(topology.ranks)] == hosts.split()
+    assert (topology.ranks, topology.storage_endpoints, topology.endpoints) == (4, 3, 7)
+    endpoints = range(topology.ranks, topology.endpoints)
+    assert [topology.label_of(one) for one in endpoints] == ["s0:eth0", "s1:eth0", "s1:eth1"]
+    assert [topology.address_of(one) for one in endpoints] == ["10.0.1.1", "10.0.1.2", "10.0.1.3"]
+    assert topology.label_of(3) == "rank 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (STORAGE + "placement: {0: s0}\n", "placement.0: s0 is a storage host, which takes no ranks"),
+        ("hosts:\n- {name: s, address: 10.0.0.1, storage: true}\n", "hosts: every host is a storage host"),
+        (ONE.replace("slots: 3", "slots: 3, storage: true"), "a storage host takes no ranks: delete slots"),
+    ],
+)
+def test_ranks_on_storage_hosts_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    assert problem in topology_error(tmp_path, text)
