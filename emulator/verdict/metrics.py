@@ -98,6 +98,15 @@ def _of_class(name: str, unit: Unit, field: str, meaning: str) -> Metric:
     return Metric(name, unit, Scope.CLASS, meaning, f"classes[].{field}", True, read)
 
 
+def _of_transfers(name: str, field: str, meaning: str) -> Metric:
+    times, percentile = field.split(".")
+
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        yield Reading(None, getattr(getattr(summary.transfers, times), percentile))
+
+    return Metric(name, Unit.NS, Scope.RUN, meaning, f"transfers.{field}", True, read)
+
+
 def _is_limited(one: ClassSummary) -> bool:
     return bool(one.is_tester_limited)
 
@@ -152,6 +161,17 @@ _ALL = (
     _of_class("algbw", Unit.BYTES_PER_S, "algbw_bytes_per_s", "algorithm bandwidth at the median cct"),
     _of_class("busbw", Unit.BYTES_PER_S, "busbw_bytes_per_s", "bus bandwidth at the median cct"),
     _of_class("busbw_to_ideal", Unit.PERCENT, "ideal_percent", "bus bandwidth / what the rates of the ports allow"),
+    _of_transfers("fct_p50", "fct.p50_ns", "flow completion time: post of a send to its last byte, median"),
+    _of_transfers("fct_p99", "fct.p99_ns", "flow completion time, 99th percentile"),
+    _of_transfers("fct_max", "fct.max_ns", "largest flow completion time"),
+    _of_transfers(
+        "kv_latency_p50", "kv_latency.p50_ns", "first send of a request's key-value cache to its last byte, median"
+    ),
+    _of_transfers("kv_latency_p99", "kv_latency.p99_ns", "key-value latency, 99th percentile"),
+    _of_transfers("kv_latency_max", "kv_latency.max_ns", "largest key-value latency"),
+    _of_transfers("ttft_p50", "ttft.p50_ns", "arrival of a request to the last byte of its key-value cache, median"),
+    _of_transfers("ttft_p99", "ttft.p99_ns", "time to first token of the fabric, 99th percentile"),
+    _of_transfers("ttft_max", "ttft.max_ns", "largest time to first token of the fabric"),
     _of_flows("packets", "packets", "packets sent, repeated ones included"),
     _of_flows("retransmissions", "retransmits", "packets sent again"),
     _of_flows("timeouts", "timeouts", "times that a sender received no acknowledgement in time"),

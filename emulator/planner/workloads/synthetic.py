@@ -25,6 +25,7 @@ class GroupRole(Enum):
     EMBEDDING = "embedding"
     DISPATCH = "dispatch"
     COMBINE = "combine"
+    KEY_VALUE = "key-value"
     WORLD = "world"
 
 
