@@ -4,8 +4,8 @@ The flow completion time of a send and its receive runs from the post of the sen
 the names of nodes say which request they serve (`emulator.trace.key_value_names`), requests have times too:
 
 - key-value latency: from the first post of a send of the request to the arrival of its last byte anywhere;
-- time to first token, as far as the fabric sets it: from the arrival of the request, which is when its receives are
-  posted, to that last byte. The prefill, and waiting for it, are part of this.
+- time to first token, as far as the fabric sets it: from the arrival of the request to that last byte. The prefill, and
+  waiting for it, are part of this. Receives are posted at the arrival, so the first post of any node tells it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def summarise_transfers(samples: pa.Table, merged: MergedSamples) -> TransferSum
         incomplete_requests=int(np.count_nonzero(~whole)),
         fct=Times.of(flows),
         kv_latency=Times.of((requests.last_byte_ns - requests.first_send_ns)[whole]),
-        ttft=Times.of((requests.last_byte_ns - requests.first_receive_ns)[whole]),
+        ttft=Times.of((requests.last_byte_ns - requests.first_post_ns)[whole]),
     )
 
 
@@ -90,7 +90,7 @@ class _Requests(NamedTuple):
     """Columns, one row per iteration and request."""
 
     first_send_ns: IntArray
-    first_receive_ns: IntArray
+    first_post_ns: IntArray
     last_byte_ns: IntArray
     is_whole: BoolArray
 
@@ -107,7 +107,7 @@ def _requests(samples: pa.Table) -> _Requests:
     end = np.where(arrival == _NONE, to_ints(samples["done_ns"])[order], arrival)
     return _Requests(
         _reduced(np.minimum, np.where(is_send, post, _NEVER), starts),
-        _reduced(np.minimum, np.where(is_send, _NEVER, post), starts),
+        _reduced(np.minimum, post, starts),
         _reduced(np.maximum, np.where(is_send, _NONE, end), starts),
         _is_whole(
             request[order][starts], nodes=np.diff(starts, append=len(order)), sends=_reduced(np.add, is_send, starts)

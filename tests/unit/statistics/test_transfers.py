@@ -56,7 +56,12 @@ def test_without_a_send_there_is_nothing() -> None:
     assert _summary(collective([0, 0], [5, 5])) == NO_TRANSFERS
 
 
+def test_a_receive_that_was_posted_late_does_not_shorten_the_wait() -> None:
+    found = _summary(_part(1, 10, 20, arrived_at=15, instance=0))
+    assert found.ttft == found.kv_latency == Times(10.0, None, 10.0)
+
+
 def test_times_below_zero_are_left_out() -> None:
-    found = _summary(_part(1, 10, 20, arrived_at=30, instance=0))
-    assert found.ttft == Times(None, None, None)
-    assert found.kv_latency.max_ns == 10.0
+    found = _summary(_part(1, 10, 5, arrived_at=3, instance=0))
+    assert found.kv_latency == Times(None, None, None)
+    assert found.ttft.max_ns == 2.0
