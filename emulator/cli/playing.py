@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from emulator.verdict.judge import Verdict
 
 
+_MOST_CLASSES = 40
+"""Classes that a run prints: requests of inference have a size each."""
+
+
 def add_output_options(parser: Parser) -> None:
     """Add the options for the run folder and the output."""
     from emulator.cli.options.converters import argument
@@ -149,7 +153,7 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
     elif outcome.pairs is not None:
         print_tables(render_headline(verdict), *render_pairs(outcome.pairs), f"Run folder: {folder}")
     else:
-        summary = render(outcome.summary)
+        summary = render(outcome.summary, limit=_MOST_CLASSES)
         print_tables(render_headline(verdict), summary, *render_findings(verdict), f"Run folder: {folder}")
     return verdict
 

@@ -24,6 +24,7 @@ from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
+from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
 from emulator.trace.model import CommKind
 
@@ -107,6 +108,7 @@ class RunSummary:
     warnings: Mapping[str, int]
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_foci: tuple[LossFocus, ...] = ()
+    transfers: TransferSummary = NO_TRANSFERS
 
 
 def summarise(run: Run) -> RunSummary:
@@ -116,7 +118,7 @@ def summarise(run: Run) -> RunSummary:
         ResultError: a table of the run is missing or damaged.
     """
     manifest = run.manifest
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent", "read_delay_ns"])
+    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
@@ -136,6 +138,7 @@ def summarise(run: Run) -> RunSummary:
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
         loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        transfers=summarise_transfers(samples, merged),
     )
 
 

@@ -12,10 +12,12 @@ from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
+from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
 from emulator.views.figures import (
+    NONE,
     count_of,
     describe_scaling,
     describe_warning,
@@ -49,7 +51,7 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), Text()]
     if summary.classes:
         hidden = len(summary.classes) - limit if limit is not None and limit < len(summary.classes) else 0
-        more = f"{count_of(hidden, 'more class', 'more classes')} take less time." if hidden else ""
+        more = f"{count_of(hidden, 'more class', 'more classes')} take less time (--json has them)." if hidden else ""
         parts.append(FittedTable(CLASS_COLUMNS, summary.classes[:limit], more=more))
     else:
         parts.append(Text("No collective was completed in a measured iteration."))
@@ -78,6 +80,8 @@ def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield from _iteration_lines(summary.iteration)
     for text in explain_ideal(summary.classes):
         yield "Ideal", text
+    if summary.transfers.requests:
+        yield from _request_lines(summary.transfers)
     yield from _total_lines(summary)
     yield "Measured at", _describe_tester(summary)
     for what, count in summary.warnings.items():
@@ -103,6 +107,23 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         )
         compute = f"compute {format_duration(iteration.compute_ns)}"
         yield "Overlapped", f"{format_duration(iteration.overlap_ns)}, {hidden} of communication; {compute}"
+
+
+def _request_lines(transfers: TransferSummary) -> Iterator[tuple[str, str]]:
+    requests = f"{count_of(transfers.requests, 'request')}"
+    yield (
+        "First token",
+        f"{_times(transfers.ttft)} over {requests}, from arrival to the last byte of the key-value cache",
+    )
+    yield "Key-value", f"{_times(transfers.kv_latency)} over {requests}, from the first send to the last byte"
+    yield "Flow completion", f"{_times(transfers.fct)} over {count_of(transfers.flows, 'flow')}"
+    if transfers.incomplete_requests:
+        yield "Incomplete", f"{count_of(transfers.incomplete_requests, 'request')} lack a sample and are left out"
+
+
+def _times(times: Times) -> str:
+    named = {"median": times.p50_ns, "p99": times.p99_ns, "longest": times.max_ns}
+    return ", ".join(f"{NONE if value is None else format_duration(value)} {name}" for name, value in named.items())
 
 
 def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
