@@ -93,8 +93,9 @@ def loss_foci(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> tuple[
     of_flows = _focus_of_flows(flows, manifest)
     of_devices = _foci_of_devices(counters, manifest)
     if of_flows and (not of_devices or (of_flows.source and of_flows.destination)):
-        ways = [one for one in of_devices if one.where]
-        is_said = len(ways) == 1 and ways[0].destination in (of_flows.source, of_flows.destination)
+        ways = tuple(one for one in of_devices if one.where)
+        is_one_way = len(of_devices) == 2 and len({one.total for one in of_devices}) == len(ways) == 1
+        is_said = is_one_way and ways[0].destination in (of_flows.source, of_flows.destination)
         return of_flows, *(() if is_said else ways)
     if of_devices and not of_devices[0].where:
         return of_devices[0], *(one for one in of_devices[1:] if one.port != of_devices[0].port)

@@ -135,8 +135,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
-    for one in summary.loss_foci:
-        yield "Lost", describe_loss_focus(one)
+    for focus in summary.loss_foci:
+        yield "Lost", describe_loss_focus(focus)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device

@@ -173,5 +173,8 @@ def test_a_frame_that_a_rule_dropped_is_named_beside_many_that_overflowed_elsewh
     spurious = flows({"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5})
     assert loss_foci(spurious, drops, RUN) == (LossFocus("", "h0:eth0", 30, 31, "sw0:p0"), rule)
     three = flows({"src": 0, "dst": 2, "retransmits": 30})
+    everywhere = counters(("p0", "profile_drops", 9), ("p0", "qdisc_drops", 16), ("p1", "qdisc_drops", 16))
+    at_p0 = LossFocus("", "h0:eth0", 9, 9, "sw0:p0", "by its profile")
+    assert loss_foci(three, everywhere, THREE) == (LossFocus("h0:eth0", "h2:eth0", 30, 30), at_p0)
     queues = LossFocus("", "h0:eth0", 30, 30, "sw0:p0", "in queues")
     assert loss_foci(three, drops, THREE) == (LossFocus("h0:eth0", "h2:eth0", 30, 30), rule, queues)

@@ -85,7 +85,8 @@
   const draw = async (name, figure) => {
     const canvas = figure.querySelector(".canvas");
     const width = canvas.clientWidth;
-    const config = { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 230)), labelLimit: Math.min(330, width - 90) } };
+    const columns = Math.max(1, Math.floor(width / 300));  // axis and symbols take the rest of the width
+    const config = { ...style, legend: { ...style.legend, columns, labelLimit: Math.min(330, (width - 60) / columns - 30) } };
     const datasets = chosen(name, figure), { usermeta, ...document_ } = wanted[name].document;
     if (!Object.values(datasets).flat().length) return;  // a scale needs data
     const lanes = usermeta && new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size;
