@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
@@ -105,7 +106,12 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything an agent needs besides the nodes; `networks` are prefixes of ranks elsewhere on the same link."""
+    """Everything an agent needs besides the nodes.
+
+    Attributes:
+        networks: prefixes of ranks elsewhere on the same link.
+        flows: that it plays beside its ranks.
+    """
 
     ranks: Sequence[RankPlace]
     transport: str
@@ -114,6 +120,7 @@ class Setup:
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
     networks: Sequence[str] = ()
+    flows: Sequence[FlowTask] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,5 +247,6 @@ AgentValue: TypeAlias = (
     | Farewell
     | Abort
     | ClockReply
+    | FlowReport
 )
 ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
