@@ -27,7 +27,8 @@ EXCHANGE_PATH_MTU = 1024
 """More than any block has."""
 RETRY_S, TRIES = 0.1, 30
 """A server listens for the queue pairs of the test a moment after it has said so."""
-GOODBYE_S = 2.0
+GOODBYE_S = 15.0
+"""Linux repeats a request to disconnect after 4 s."""
 
 
 class SendStream:
@@ -156,16 +157,18 @@ class CmLink:
         return made
 
     async def disconnect(self) -> None:
-        """End all connections, those of the test first; a server waits for its client to do so."""
-        if not self._is_client:
-            try:
-                async with asyncio.timeout(GOODBYE_S):
-                    for connection in self._made:
-                        await connection.ended.wait()
-            except TimeoutError:
-                pass  # it is gone
-        for connection in reversed(self._made):
-            await self._manager.disconnect(connection)
+        """End all connections, those of the test first; a server waits for its client to begin.
+
+        It then ends them from its side too: a request or an answer of the client may have been lost.
+        """
+        exchange, *pairs = self._made
+        if not self._is_client and pairs:
+            endings = [asyncio.create_task(connection.ended.wait()) for connection in pairs]
+            await asyncio.wait(endings, timeout=GOODBYE_S, return_when=asyncio.FIRST_COMPLETED)
+            for ending in endings:
+                ending.cancel()
+        for group in (pairs, [exchange]):
+            await asyncio.gather(*(self._manager.disconnect(one, again=not self._is_client) for one in group))
 
     def _conversation(self, connection: Connection) -> Conversation:
         self._made.append(connection)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from emulator.control.flows import FlowReport, FlowTask
+from emulator.control.flows import FlowReport as FlowReport
+from emulator.control.flows import FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
@@ -97,6 +98,11 @@ class RankPlace:
     port: int = 0
     line_rate_bps: int = 0
     port_cap_bps: int = 0
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return f"rank {self.rank}"
 
     @property
     def is_resident(self) -> bool:

@@ -17,6 +17,7 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DROPS, DeviceFrames, device_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.flow_results import FlowResult, flow_results
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
@@ -90,7 +91,12 @@ class TesterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Everything that the summary of a run shows; `worst_flows`: at most WORST_FLOWS, see worst_flows.py."""
+    """Everything that the summary of a run shows.
+
+    Attributes:
+        worst_flows: at most WORST_FLOWS, see worst_flows.py.
+        flow_results: flows beside the job.
+    """
 
     run_id: str
     status: str
@@ -106,6 +112,7 @@ class RunSummary:
     warnings: Mapping[str, int]
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_focus: LossFocus | None = None
+    flow_results: tuple[FlowResult, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -135,6 +142,7 @@ def summarise(run: Run) -> RunSummary:
         warnings=manifest.warnings,
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
         loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        flow_results=flow_results(run),
     )
 
 
