@@ -9,8 +9,8 @@ from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
 _ABOUT = (
-    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what the "
-    "peer reports of itself."
+    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
+    "the peer reports of itself."
 )
 
 
