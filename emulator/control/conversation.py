@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from emulator.control.flows import FlowReport as FlowReport
+from emulator.control.flows import FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
@@ -100,6 +102,11 @@ class RankPlace:
     storage: bool = False
 
     @property
+    def title(self) -> str:
+        """For messages."""
+        return f"rank {self.rank}"
+
+    @property
     def is_resident(self) -> bool:
         """The whole program fits the window: it is sent once and kept for all iterations."""
         return self.storage or self.nodes <= self.window
@@ -107,7 +114,12 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything an agent needs besides the nodes; `networks` are prefixes of ranks elsewhere on the same link."""
+    """Everything an agent needs besides the nodes.
+
+    Attributes:
+        networks: prefixes of ranks elsewhere on the same link.
+        flows: that it plays beside its ranks.
+    """
 
     ranks: Sequence[RankPlace]
     transport: str
@@ -116,6 +128,7 @@ class Setup:
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
     networks: Sequence[str] = ()
+    flows: Sequence[FlowTask] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,5 +255,6 @@ AgentValue: TypeAlias = (
     | Farewell
     | Abort
     | ClockReply
+    | FlowReport
 )
 ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from emulator.control import conversation as control
+from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.controller.clock_offset import ClockEstimate
@@ -34,6 +35,7 @@ class RunPlan:
         listening: where remote agents dial in.
         join_timeout_s: the run ends if an agent has not joined by then.
         exec_prefixes: local agent → words before its command, for example to enter a namespace.
+        flows: agent → flows that it plays beside its ranks.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
     """
@@ -58,6 +60,7 @@ class RunPlan:
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
 
     def is_storage(self, endpoint: int) -> bool:
         """Whether it belongs to a storage host, and is no rank."""
@@ -101,6 +104,8 @@ class SessionOutcome:
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
+    flow_reports: dict[int, FlowReport] = field(default_factory=dict)
+    """Of flows beside the job, by their number."""
     counted: set[str] = field(default_factory=set)
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)

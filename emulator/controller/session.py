@@ -141,6 +141,8 @@ class RunSession:
                 off = self._taken_off(name, iteration)
                 self._observer.iteration_done(iteration, [summary.earlier(off) for summary in ranks])
                 self._handle(state.AgentFinished(name, iteration))
+            case control.FlowReport(number):
+                self.outcome.flow_reports[number] = value.earlier(self._clocks.ahead_ns(name))
             case control.Farewell():
                 self._note_farewell(name, value)
             case control.Abort(reason, ranks):
@@ -214,6 +216,7 @@ class RunSession:
             settings,
             plan.transport_options,
             plan.networks.get(agent, ()),
+            plan.flows.get(agent, ()),
         )
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:

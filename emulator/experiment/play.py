@@ -20,7 +20,7 @@ from msgspec.structs import replace as replace_struct
 
 from emulator.control.observations import FlowCounters, join_ends
 from emulator.control.parameter import Parameter
-from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
+from emulator.controller.assignment import Assignment, agents_at, assign_ranks, networks_beside
 from emulator.controller.listen_address import ListenAddress
 from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
@@ -31,6 +31,7 @@ from emulator.controller.topology_description import describe_dut, describe_path
 from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
+from emulator.experiment.flows import assign_flows, flow_parameters, plan_flows, require_flow_egress, result_rows
 from emulator.experiment.live_address import LiveAddress
 from emulator.experiment.live_report import report_around
 from emulator.experiment.resolve import resolve
@@ -194,7 +195,16 @@ class PreparedRun:
         self._workload = _scale_compute(played, self.resolved.compute_factor)
         self._choice = AlgorithmChoice(self._workload, self.resolved.overrides)
         self._listening = listening(experiment.agents)
-        self._assignment = _assign(experiment, testbed, self._listening)
+        self._flows = plan_flows(
+            experiment.flows,
+            testbed.topology,
+            is_rocev2=self.resolved.transport.is_rocev2,
+            mtu=experiment.network.mtu or testbed.topology.link_mtu,
+            options=RoceOptions(call_bytes=self.resolved.roce.call_bytes if self.resolved.roce else 0),
+        )
+        self._assignment = _assign(experiment, testbed, self._listening, [flow.host for flow in self._flows])
+        elsewhere = [flow.host for flow in self._flows if self._is_elsewhere(flow.host)]
+        require_flow_egress(self._flows, testbed, remote=elsewhere)
         self._ideal_ns = ideal_per_instance(
             self._workload,
             self._topology,
@@ -210,6 +220,9 @@ class PreparedRun:
         )
         self._dut = watch_dut(experiment.device, self.resolved, testbed)
         self._calibration = calibration_of(experiment.observe, self.resolved, self._topology, notify=notify)
+
+    def _is_elsewhere(self, host: str) -> bool:
+        return not self._assignment.local.issuperset(agents_at(host, self._assignment, self._topology))
 
     @property
     def connecting(self) -> list[str]:
@@ -250,6 +263,8 @@ class PreparedRun:
     def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
         with self._dut, RunWriter(folder, self._manifest()) as writer:
             self._notify(describe_forecast(self.forecast))
+            for flow in self._flows:
+                self._notify(f"{flow.task.title}: {flow.instruction}")
             if self._experiment.observe.expect is not None:
                 shutil.copyfile(rules_file(self._experiment.observe.expect), folder / RULES_FILE)
             recorder = Recorder(writer, self._catalogue(), observers, self._dut)
@@ -263,6 +278,7 @@ class PreparedRun:
                 recorder.flush()
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
                 writer.add_flows(_counted_flows(session.outcome, self._assignment))
+                writer.add_flow_results(result_rows(self._flows, session.outcome.flow_reports))
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
             for observer in observers:
                 observer.writing_trace()
@@ -304,10 +320,19 @@ class PreparedRun:
             exec_prefixes=_exec_prefixes(self._testbed),
             port_shares=self._port_shares(),
             interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
-            networks={name: networks_beside(topology, ranks_of[name]) for name in remote},
+            networks={name: [*networks_beside(topology, ranks_of[name]), *self._peers_of(name)] for name in remote},
+            flows=assign_flows(self._flows, self._assignment, topology),
             listening=self._listening,
             join_timeout_s=resolved.join_timeout_s,
         )
+
+    def _peers_of(self, agent: str) -> list[str]:
+        """Addresses of the peers of an agent's flows, on the same link unless there is a router."""
+        if any(switch.kind == "router" for switch in self._topology.network.switches):
+            return []
+        flows = assign_flows(self._flows, self._assignment, self._topology).get(agent, ())
+        numbers = {flow.number for flow in flows}
+        return [flow.peer_address for flow in self._flows if flow.task.number in numbers]
 
     def _port_shares(self) -> Mapping[int, PortShare]:
         if self.resolved.roce is None or not self.resolved.transport.is_paced:
@@ -365,6 +390,7 @@ class PreparedRun:
                 "timeout": Parameter(resolved.timeout_s, "s"),
                 "window": Parameter(self._workload.window, "nodes"),
             }
+            | flow_parameters(self._flows)
             | resolved.parameters("algorithm.")
             | resolved.parameters(f"{resolved.transport.name}.")
         )
@@ -439,12 +465,15 @@ def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
     return testbed.lab.exec_prefixes if testbed.lab is not None else {}
 
 
-def _assign(experiment: Experiment, testbed: Testbed, address: ListenAddress | None) -> Assignment:
+def _assign(
+    experiment: Experiment, testbed: Testbed, address: ListenAddress | None, flow_hosts: Sequence[str]
+) -> Assignment:
     assignment = assign_ranks(
         testbed.topology,
         local_agents=experiment.agents.count,
         is_by_hand=experiment.agents.by_hand,
         apart=_exec_prefixes(testbed),
+        others=flow_hosts,
     )
     if address is not None:
         address.check(testbed.topology)

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
+
 FORMAT_VERSION = 1
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
 
@@ -109,11 +111,12 @@ class Part(Enum):
     COMPUTE = "compute"
     FLOWS = "flows"
     COUNTERS = "counters"
+    FLOW_RESULTS = "flow_results"
 
     @property
     def is_optional(self) -> bool:
         """Whether a run folder can lack it; it then reads as an empty table."""
-        return self in (Part.COMPUTE, Part.COUNTERS)
+        return self in (Part.COMPUTE, Part.COUNTERS, Part.FLOW_RESULTS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -137,6 +140,7 @@ _SCHEMAS = {
     Part.COMPUTE: COMPUTE_SCHEMA,
     Part.FLOWS: FLOWS_SCHEMA,
     Part.COUNTERS: COUNTERS_SCHEMA,
+    Part.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
 }
 
 

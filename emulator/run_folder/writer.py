@@ -130,6 +130,15 @@ class RunWriter:
         """
         self._add(Part.COUNTERS, columns)
 
+    def add_flow_results(self, columns: Columns) -> None:
+        """Append what came of flows beside the job; without any, the folder has no such table.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        if columns:
+            self._add(Part.FLOW_RESULTS, columns)
+
     def flush(self) -> None:
         """Write the rows that are still in memory.
 

@@ -17,6 +17,7 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.flow_results import FlowResult, flow_results
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
@@ -92,7 +93,12 @@ class TesterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Everything that the summary of a run shows; `worst_flows`: at most WORST_FLOWS, see worst_flows.py."""
+    """Everything that the summary of a run shows.
+
+    Attributes:
+        worst_flows: at most WORST_FLOWS, see worst_flows.py.
+        flow_results: flows beside the job.
+    """
 
     run_id: str
     status: str
@@ -109,6 +115,7 @@ class RunSummary:
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_foci: tuple[LossFocus, ...] = ()
     transfers: TransferSummary = NO_TRANSFERS
+    flow_results: tuple[FlowResult, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -139,6 +146,7 @@ def summarise(run: Run) -> RunSummary:
         worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
         loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
         transfers=summarise_transfers(samples, merged),
+        flow_results=flow_results(run),
     )
 
 

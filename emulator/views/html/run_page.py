@@ -15,6 +15,7 @@ from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
 from emulator.views.html.sections.counters import device_counters
+from emulator.views.html.sections.flow_results import flows_beside
 from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
@@ -41,6 +42,7 @@ def run_page(facts: RunFacts) -> Page:
             stragglers(facts),
             traffic(facts),
             *worst(facts),
+            *flows_beside(facts),
             device_counters(facts),
             description(facts),
         ],

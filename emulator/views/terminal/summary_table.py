@@ -10,6 +10,7 @@ from rich.text import Text
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
+from emulator.statistics.flow_results import FlowResult
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
@@ -24,6 +25,7 @@ from emulator.views.figures import (
     percent_cell,
     rate_cell,
 )
+from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.ideal_text import explain_ideal
 from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
@@ -34,6 +36,7 @@ EXPLAIN = "\n\n".join(
     (
         explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
         explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
+        explain(FLOW_RESULT_COLUMNS, title="Flows beside the job, if the run spec has any:"),
     )
 )
 _LONGEST_NAME = 100
@@ -60,7 +63,14 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         hidden = len(summary.worst_flows) - len(shown)
         more = f"{count_of(hidden, 'more flow')} in the report and with --json." if hidden else ""
         parts += [Text(), Text("Worst flows", style="bold"), FittedTable(WORST_FLOW_COLUMNS, shown, more=more)]
+    if summary.flow_results:
+        parts += [Text(), *render_flow_results(summary.flow_results)]
     return Group(*parts, Text(), facts_grid(_lines(summary)))
+
+
+def render_flow_results(results: Sequence[FlowResult]) -> list[RenderableType]:
+    """The flows beside the job."""
+    return [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, results)]
 
 
 def _headline(summary: RunSummary) -> Text:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_report")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class AgentMessage(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_SPANS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_REPLY_FIELD_NUMBER: _ClassVar[int]
+    FLOW_REPORT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
     credit: Credit
@@ -30,7 +31,8 @@ class AgentMessage(_message.Message):
     progress: Progress
     compute_spans: ComputeSpans
     clock_reply: ClockReply
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
+    flow_report: FlowReport
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait")
@@ -120,7 +122,7 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "flows")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +140,7 @@ class Setup(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -148,7 +151,68 @@ class Setup(_message.Message):
     seed: int
     transport_options: _containers.ScalarMap[str, str]
     networks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
+    flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+
+class FlowTask(_message.Message):
+    __slots__ = ("number", "kind", "title", "host", "interface", "document")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    kind: str
+    title: str
+    host: str
+    interface: str
+    document: str
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., title: _Optional[str] = ..., host: _Optional[str] = ..., interface: _Optional[str] = ..., document: _Optional[str] = ...) -> None: ...
+
+class FlowReport(_message.Message):
+    __slots__ = ("number", "is_complete", "figures")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    is_complete: bool
+    figures: _containers.RepeatedCompositeFieldContainer[FlowFigures]
+    def __init__(self, number: _Optional[int] = ..., is_complete: _Optional[bool] = ..., figures: _Optional[_Iterable[_Union[FlowFigures, _Mapping]]] = ...) -> None: ...
+
+class FlowFigures(_message.Message):
+    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns")
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    NAKS_FIELD_NUMBER: _ClassVar[int]
+    RNR_NAKS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_P99_NS_FIELD_NUMBER: _ClassVar[int]
+    direction: str
+    observer: str
+    messages: int
+    bytes: int
+    start_ns: int
+    duration_ns: int
+    bytes_per_s: float
+    packets: int
+    retransmits: int
+    timeouts: int
+    naks: int
+    rnr_naks: int
+    duplicates: int
+    latency_median_ns: float
+    latency_p99_ns: float
+    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps", "storage")

@@ -36,6 +36,7 @@ from emulator.control.conversation import (
     Wait,
     Welcome,
 )
+from emulator.control.flows import FlowFigures, FlowReport, FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
@@ -154,6 +155,8 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.algorithms.extend(settings.algorithms)
     target.transport_options.update(value.transport_options)
     target.networks.extend(value.networks)
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -165,7 +168,8 @@ def _decode_setup(message: Any) -> Setup:
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks)
+    flows = [_plain(FlowTask)(flow) for flow in message.flows]
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
@@ -320,6 +324,21 @@ def _required(entry: Any) -> dict[str, int]:
     return {"src": entry.src, "dst": entry.dst, "bytes": entry.bytes, "messages": entry.messages}
 
 
+def _encode_flow_report(target: Any, value: FlowReport) -> None:
+    target.number, target.is_complete = value.number, value.is_complete
+    for figures in value.figures:
+        _copy_fields(target.figures.add(), figures)
+
+
+def _decode_flow_report(message: Any) -> FlowReport:
+    return FlowReport(message.number, message.is_complete, [_decode_figures(entry) for entry in message.figures])
+
+
+def _decode_figures(entry: Any) -> FlowFigures:
+    required = {name: getattr(entry, name) for name in ("direction", "observer", "messages", "bytes", "start_ns")}
+    return FlowFigures(**{found.name: content for found, content in entry.ListFields()} | required)
+
+
 def _decode_abort(message: Any) -> Abort:
     return Abort(message.reason, tuple(message.ranks))
 
@@ -336,6 +355,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Farewell: ("farewell", _encode_farewell),
     Abort: ("abort", _copy_fields),
     ClockReply: ("clock_reply", _copy_fields),
+    FlowReport: ("flow_report", _encode_flow_report),
     ClockQuery: ("clock_query", _copy_fields),
     Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
@@ -358,6 +378,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "farewell": _decode_farewell,
     "abort": _decode_abort,
     "clock_reply": _plain(ClockReply),
+    "flow_report": _decode_flow_report,
     "clock_query": _plain(ClockQuery),
     "wait": _plain(Wait),
     "welcome": _plain(Welcome),
