@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
+from agents.flow_history import FlowHistory
 from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
@@ -29,6 +30,7 @@ from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
+from emulator.control.observations import FlowEvents
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.core_wait import CoreTime, wait_fraction
@@ -81,6 +83,8 @@ class Agent:
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
+        self._flow_history = FlowHistory()
+        self._iteration: int | None = None
         self._ready_owed = False
         self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
@@ -205,12 +209,14 @@ class Agent:
         elif isinstance(value, control.Start):
             self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
             self._core_time_at_start = self._core_time_at_start or CoreTime.now()
+            self._iteration = value.iteration
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
         else:
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
 
     def _prepare(self) -> None:
+        self._report_flow_events()
         self._ready_owed = True
         for rank, chunks in self._kept.items():
             for chunk in chunks:
@@ -252,8 +258,16 @@ class Agent:
             end.close()
         self._count(transport)
 
+    def _report_flow_events(self) -> None:
+        """Report what happened to flows in the iteration that all agents have completed, or that ended early."""
+        if self._iteration is not None:
+            flows = [flow for end in self._endpoints.values() for flow in end.eventful()]
+            if news := self._flow_history.news(flows):
+                self._link.send(FlowEvents(self._iteration, news))
+
     def _count(self, transport: Transport) -> None:
         """Report the counters of the run."""
+        self._report_flow_events()
         self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0

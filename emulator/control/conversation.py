@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, FlowEvents, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
@@ -235,6 +235,7 @@ AgentValue: TypeAlias = (
     | Ready
     | Completions
     | ComputeSpans
+    | FlowEvents
     | IterationDone
     | Progress
     | Farewell

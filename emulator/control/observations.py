@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -127,12 +127,39 @@ class FlowCounters:
         """Nothing was sent, and nothing happened."""
         return not any(getattr(self, name) for name in _COUNTED)
 
+    @property
+    def has_events(self) -> bool:
+        """Whether one of EVENTS was counted."""
+        return any(getattr(self, name) for name in EVENTS)
+
+    def events_since(self, before: FlowCounters | None) -> FlowCounters:
+        """The same flow with only its EVENTS, less those counted before; None: nothing was."""
+        now = {name: getattr(self, name) for name in EVENTS}
+        if before is not None:
+            now = {name: count and count - (getattr(before, name) or 0) for name, count in now.items()}
+        return FlowCounters(self.src, self.dst, qpn=self.qpn, source_port=self.source_port, **now)
+
     def joined(self, other: FlowCounters) -> FlowCounters:
         """What this and the other end of the same flow counted; where both say something, this one's."""
         missing = {name: getattr(other, name) for name in _OPTIONAL if getattr(self, name) is None}
         return replace(self, bytes=self.bytes + other.bytes, messages=self.messages + other.messages, **missing)
 
 
+EVENTS = (
+    "retransmits",
+    "timeouts",
+    "naks",
+    "rnr_naks",
+    "out_of_order",
+    "duplicates",
+    "ecn_marks",
+    "cnps_sent",
+    "cnps_received",
+    "dropped_header",
+    "dropped_icrc",
+    "dropped_payload",
+)
+"""Counters of a flow that stay 0 while nothing goes wrong and nothing is congested."""
 _OPTIONAL = tuple(field.name for field in fields(FlowCounters) if field.default is None)
 _COUNTED = ("messages", *(name for name in _OPTIONAL if name not in ("qpn", "source_port", "rtt_ns")))
 
@@ -145,6 +172,19 @@ def join_ends(counters: Iterable[FlowCounters]) -> list[FlowCounters]:
         known = flows.get(key)
         flows[key] = one if known is None else known.joined(one)
     return [flows[key] for key in sorted(flows) if not flows[key].is_empty]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvents:
+    """What happened to flows in one iteration: only flows with events, and only the counters in EVENTS.
+
+    Attributes:
+        iteration: negative for warm-up.
+        flows: as this end counted them since the iteration before.
+    """
+
+    iteration: int
+    flows: Sequence[FlowCounters]
 
 
 @dataclass(frozen=True, slots=True)

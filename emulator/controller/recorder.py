@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.control.observations import Completions, ComputeSpans, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, FlowEvents, RankSummary, join_ends
 from emulator.controller.dut_monitor import DutMonitor
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.layout import BROKEN
@@ -28,6 +28,7 @@ class Recorder:
     ) -> None:
         self._writer, self._catalogue, self._observers, self._monitor = writer, catalogue, observers, monitor
         self._done: dict[int, list[RankSummary]] = {}
+        self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See SessionObserver."""
@@ -36,6 +37,7 @@ class Recorder:
 
     def iteration_started(self, iteration: int) -> None:
         """See SessionObserver."""
+        self._write_flow_events()
         if not self._done:
             self._monitor.begin()
         self._done[iteration] = []
@@ -53,6 +55,10 @@ class Recorder:
     def computed(self, spans: ComputeSpans) -> None:
         """See SessionObserver."""
         self._writer.add_compute(spans)
+
+    def flow_events(self, events: FlowEvents) -> None:
+        """See SessionObserver."""
+        self._flow_events.setdefault(events.iteration, []).extend(events.flows)
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         """See SessionObserver."""
@@ -78,8 +84,15 @@ class Recorder:
 
     def flush(self) -> None:
         """Put everything on disk."""
+        self._write_flow_events()
         self._add_counters()
         self._writer.flush()
+
+    def _write_flow_events(self) -> None:
+        """All agents have spoken: put both ends of every flow together."""
+        for iteration, flows in self._flow_events.items():
+            self._writer.add_flow_events(iteration, join_ends(flows))
+        self._flow_events.clear()
 
     def _add_counters(self) -> None:
         counters = self._monitor.counters()

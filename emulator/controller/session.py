@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.control import conversation as control
-from emulator.control.observations import Completions, ComputeSpans
+from emulator.control.observations import Completions, ComputeSpans, FlowEvents
 from emulator.controller import state
 from emulator.controller.agent_clocks import AgentClocks
 from emulator.controller.control_server import serve_control
@@ -124,6 +124,8 @@ class RunSession:
                 self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
             case ComputeSpans():
                 self._observer.computed(value.earlier(self._taken_off(name, value.iteration)))
+            case FlowEvents():
+                self._observer.flow_events(value)
             case control.ClockReply():
                 self._clocks.note(name, value)
             case control.Credit(rank, nodes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from emulator.control.observations import Completions, ComputeSpans, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSummary
 
 
 class SessionObserver(Protocol):
@@ -25,6 +25,10 @@ class SessionObserver(Protocol):
 
     def computed(self, spans: ComputeSpans) -> None:
         """Devices were busy."""
+        ...
+
+    def flow_events(self, events: FlowEvents) -> None:
+        """What happened to the flows of one agent in an iteration: comes before the next one starts."""
         ...
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:

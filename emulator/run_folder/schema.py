@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from emulator.control.observations import EVENTS
+
 FORMAT_VERSION = 1
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
 
@@ -90,6 +92,17 @@ FLOWS_SCHEMA = pa.schema(
     ]
 )
 
+FLOW_EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("qpn", pa.int32()),
+        pa.field("source_port", pa.int32()),
+        *(pa.field(name, pa.int64()) for name in EVENTS),
+    ]
+)
+
 COUNTERS_SCHEMA = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
@@ -108,12 +121,13 @@ class Part(Enum):
     ITERATIONS = "iterations"
     COMPUTE = "compute"
     FLOWS = "flows"
+    FLOW_EVENTS = "flow_events"
     COUNTERS = "counters"
 
     @property
     def is_optional(self) -> bool:
         """Whether a run folder can lack it; it then reads as an empty table."""
-        return self in (Part.COMPUTE, Part.COUNTERS)
+        return self in (Part.COMPUTE, Part.FLOW_EVENTS, Part.COUNTERS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -136,6 +150,7 @@ _SCHEMAS = {
     Part.ITERATIONS: ITERATIONS_SCHEMA,
     Part.COMPUTE: COMPUTE_SCHEMA,
     Part.FLOWS: FLOWS_SCHEMA,
+    Part.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
     Part.COUNTERS: COUNTERS_SCHEMA,
 }
 

@@ -133,7 +133,13 @@ def summarise(run: Run) -> RunSummary:
         totals=_totals(run, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
-        worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
+        worst_flows=worst_flows(
+            run.table(Part.FLOWS),
+            run.table(Part.COUNTERS),
+            manifest,
+            most=WORST_FLOWS,
+            flow_events=run.table(Part.FLOW_EVENTS),
+        ),
         loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
     )
 

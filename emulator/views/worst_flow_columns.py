@@ -6,6 +6,9 @@ from emulator.statistics.worst_flows import WorstFlow
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE
 
+_LISTED = 4
+"""Iterations named in a cell."""
+
 
 def _place(rank: int, port: str) -> str:
     return f"{rank} ({port})" if port else str(rank)
@@ -13,6 +16,12 @@ def _place(rank: int, port: str) -> str:
 
 def _count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
+
+
+def _iterations(one: WorstFlow) -> str:
+    shown = ", ".join(map(str, one.iterations[:_LISTED]))
+    more = len(one.iterations) - _LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown or NONE
 
 
 WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
@@ -31,6 +40,14 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         title="retransmitted",
     ),
     Column("lost", "packets that no receiver reported", cell=lambda one: _count(one.lost), style=bold),
+    Column(
+        "iterations",
+        "those with events; negative: warm-up; a dash: not recorded",
+        cell=_iterations,
+        is_number=False,
+        is_optional=True,
+        folds=12,
+    ),
     Column("spurious", "packets sent again although they had arrived", cell=lambda one: _count(one.spurious)),
     Column("timeouts", "no acknowledgement came in time", cell=lambda one: _count(one.timeouts)),
     Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: _count(one.naks)),

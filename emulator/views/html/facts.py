@@ -57,7 +57,7 @@ class RunFacts:
         usage: columns of iterations.parquet, warm-up included.
         spans: from samples.parquet.
         compute: empty if no device computed, or the run is of a Charkha that did not record it.
-        flows, counters: tables of the run; empty if nothing was recorded.
+        flows, flow_events, counters: tables of the run; empty if nothing was recorded.
         late_posts, late_ends: which ranks post and complete last; None during the run.
         verdict: by the rules that the run was played with.
     """
@@ -69,6 +69,7 @@ class RunFacts:
     spans: Spans
     compute: Compute
     flows: pa.Table
+    flow_events: pa.Table
     counters: pa.Table
     late_posts: Lateness | None
     late_ends: Lateness | None
@@ -118,6 +119,7 @@ def read_facts(run: Run) -> RunFacts:
         spans=_spans(run),
         compute=_compute(run),
         flows=run.table(Part.FLOWS),
+        flow_events=run.table(Part.FLOW_EVENTS),
         counters=run.table(Part.COUNTERS),
         late_posts=lateness(run, "post") if is_over else None,
         late_ends=lateness(run, "done") if is_over else None,

@@ -58,6 +58,7 @@ def facts_to_json(facts: RunFacts) -> dict[str, Any]:
         "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
         "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],
         "stragglers": [asdict(one) for one in (facts.late_posts, facts.late_ends) if one is not None],
+        "flow_events": facts.flow_events.to_pylist(),
         "pairs": list(_pairs(facts)),
         "counters": [
             {**name._asdict(), "first": int(one.value[0]), "last": int(one.value[-1]), "largest": int(one.value.max())}

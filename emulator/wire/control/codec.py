@@ -36,7 +36,7 @@ from emulator.control.conversation import (
     Wait,
     Welcome,
 )
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowCounters, FlowEvents, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
@@ -280,6 +280,16 @@ def _decode_iteration_done(message: Any) -> IterationDone:
     return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
 
 
+def _encode_flow_events(target: Any, value: FlowEvents) -> None:
+    target.iteration = value.iteration
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _decode_flow_events(message: Any) -> FlowEvents:
+    return FlowEvents(message.iteration, [_decode_flow(entry) for entry in message.flows])
+
+
 def _encode_farewell(target: Any, value: Farewell) -> None:
     target.peak_rss_bytes = value.peak_rss_bytes
     target.post_lateness_median_ns = value.post_lateness_median_ns
@@ -331,6 +341,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Ready: ("ready", _copy_fields),
     Completions: ("completions", _encode_completions),
     ComputeSpans: ("compute_spans", _encode_compute_spans),
+    FlowEvents: ("flow_events", _encode_flow_events),
     IterationDone: ("iteration_done", _encode_iteration_done),
     Progress: ("progress", _copy_fields),
     Farewell: ("farewell", _encode_farewell),
@@ -353,6 +364,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "ready": _plain(Ready),
     "completions": _decode_completions,
     "compute_spans": _decode_compute_spans,
+    "flow_events": _decode_flow_events,
     "iteration_done": _decode_iteration_done,
     "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
     "farewell": _decode_farewell,

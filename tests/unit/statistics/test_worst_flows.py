@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from emulator.run_folder.manifest import Manifest
-from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
+from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOW_EVENTS_SCHEMA, FLOWS_SCHEMA, to_batch
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
 from tests.support.runs import manifest
 
@@ -165,3 +165,15 @@ def test_where_a_host_is_the_device_its_own_port_is_named() -> None:
     run = replace(RUN, dut={"nodes": ["h1"]})
     focus = loss_focus(flows(row), counters(("eth0", "rx_dropped", 5), device="h1"), run)
     assert focus == LossFocus("", "h1:eth0", 5, 5, "h1:eth0")
+
+
+def test_a_flow_names_the_iterations_with_events_by_queue_pair() -> None:
+    rows = [
+        {"src": 0, "dst": 1, "qpn": 17, "retransmits": 3},
+        {"src": 0, "dst": 1, "qpn": 18, "retransmits": 1},
+        {"src": 1, "dst": 0, "qpn": 16, "retransmits": 1},
+    ]
+    listed = {"iteration": [4, -1, 2], "src": [0, 0, 0], "dst": [1, 1, 1], "qpn": [17, 17, 18]}
+    events = pa.Table.from_batches([to_batch(FLOW_EVENTS_SCHEMA, listed)])
+    named = worst_flows(flows(*rows), counters(), RUN, most=3, flow_events=events)
+    assert [(one.qpn, one.iterations) for one in named] == [(17, (-1, 4)), (18, (2,)), (16, ())]
