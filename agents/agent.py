@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
 from agents.play.player import RankPlayer
+from agents.play.recording_player import RecordingPlayer
+from agents.play.step_keeper import StepKeeper
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
@@ -84,6 +87,7 @@ class Agent:
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
         self._flow_history = FlowHistory()
+        self._keeper: StepKeeper | None = None
         self._iteration: int | None = None
         self._ready_owed = False
         self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
@@ -172,8 +176,14 @@ class Agent:
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
             ranks=len(setup.ranks),
         )
+        make_player: Callable[..., RankPlayer] = RankPlayer
+        if setup.settings.record_steps:
+            self._keeper = StepKeeper(
+                setup.settings.record_steps, send=self._link.send, waiting=lambda: self._link.waiting
+            )
+            make_player = partial(RecordingPlayer, keeper=self._keeper)
         for place in setup.ranks:
-            player = RankPlayer(
+            player = make_player(
                 self._endpoints[place.rank],
                 self._clock,
                 self._reporter,
@@ -206,6 +216,8 @@ class Agent:
             self._send_ready_if_prefetched()
         elif isinstance(value, control.Prepare):
             self._prepare()
+        elif isinstance(value, control.WantSteps) and self._keeper is not None:
+            self._keeper.release(value.iteration, value.instances)
         elif isinstance(value, control.Start):
             self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
             self._core_time_at_start = self._core_time_at_start or CoreTime.now()
@@ -217,6 +229,8 @@ class Agent:
 
     def _prepare(self) -> None:
         self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.flush()
         self._ready_owed = True
         for rank, chunks in self._kept.items():
             for chunk in chunks:
@@ -268,12 +282,15 @@ class Agent:
     def _count(self, transport: Transport) -> None:
         """Report the counters of the run."""
         self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.finish()
         self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
         wait = wait_fraction(self._core_time_at_start, CoreTime.now())
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait))
+        lost = self._keeper.lost if self._keeper is not None else 0
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait, lost))
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():

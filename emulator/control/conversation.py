@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, FlowEvents, RankSummary
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
@@ -160,6 +167,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class WantSteps:
+    """Send the recorded steps of these instances of the iteration, which are done on all ranks."""
+
+    iteration: int
+    instances: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class IterationDone:
     """Every rank of the agent has completed the iteration."""
 
@@ -210,6 +225,7 @@ class Farewell:
         transport: what it found out: buffers, offloads, drops by reason.
         steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
         core_wait_fraction: of the time that the agent wanted a core during play, it had none.
+        steps_lost: ranks' parts of every Nth instance whose steps did not fit the agent's memory.
     """
 
     flows: Sequence[FlowCounters]
@@ -218,6 +234,7 @@ class Farewell:
     transport: Mapping[str, Parameter] = field(default_factory=dict)
     steal_fraction: float | None = None
     core_wait_fraction: float | None = None
+    steps_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +253,13 @@ AgentValue: TypeAlias = (
     | Completions
     | ComputeSpans
     | FlowEvents
+    | StepRecords
     | IterationDone
     | Progress
     | Farewell
     | Abort
     | ClockReply
 )
-ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
+ControllerValue: TypeAlias = (
+    Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait | WantSteps
+)

@@ -188,6 +188,64 @@ class FlowEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The transfers of one rank in one instance of a collective or pair: what it sent, and what it received.
+
+    Transfers between two ranks in one lane are in order on both sides, so the k-th of the sender is the k-th of the
+    receiver.
+
+    Attributes:
+        iteration, instance: which collective or pair.
+        rank, node_id: whose transfers these are.
+        receiver, send_lane, step, size_bytes, post_ns, acknowledged_ns: columns with an entry per transfer sent; `step`
+            is the position in the lane. `post_ns` is when it was handed to the transport; acknowledged_ns is 0 for one
+            that never was.
+        sender, receive_lane, arrival_ns: columns with an entry per transfer received.
+    """
+
+    iteration: int
+    instance: int
+    rank: int
+    node_id: int
+    receiver: Sequence[int]
+    send_lane: Sequence[int]
+    step: Sequence[int]
+    size_bytes: Sequence[int]
+    post_ns: Sequence[int]
+    acknowledged_ns: Sequence[int]
+    sender: Sequence[int]
+    receive_lane: Sequence[int]
+    arrival_ns: Sequence[int]
+
+    def earlier(self, by_ns: int) -> RankSteps:
+        """The same with all stamps set back, to another clock."""
+        if not by_ns:
+            return self
+
+        def earlier(stamps: Sequence[int]) -> Sequence[int]:
+            return [at and at - by_ns for at in stamps]
+
+        return replace(
+            self,
+            post_ns=earlier(self.post_ns),
+            acknowledged_ns=earlier(self.acknowledged_ns),
+            arrival_ns=earlier(self.arrival_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecords:
+    """Steps that an agent recorded; all blocks of one iteration."""
+
+    iteration: int
+    blocks: Sequence[RankSteps]
+
+    def earlier(self, by_ns: int) -> StepRecords:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, blocks=[one.earlier(by_ns) for one in self.blocks]) if by_ns else self
+
+
+@dataclass(frozen=True, slots=True)
 class Completions:
     """Communication nodes of one iteration that completed: columns of equal length, as an agent reports them.
 

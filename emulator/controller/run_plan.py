@@ -13,6 +13,7 @@ from emulator.controller.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
+from emulator.planner.rank_program import NO_STEPS
 from emulator.trace.model import IdArray, Workload
 
 
@@ -33,6 +34,7 @@ class RunPlan:
         exec_prefixes: local agent → words before its command, for example to enter a namespace.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
+        record_steps: see PlaySettings.
     """
 
     run_id: str
@@ -55,6 +57,7 @@ class RunPlan:
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    record_steps: int = NO_STEPS
 
     @property
     def local_agents(self) -> list[str]:
@@ -85,5 +88,7 @@ class SessionOutcome:
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
+    steps_lost: int = 0
+    """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
     """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSummary, StepRecords
 
 
 class SessionObserver(Protocol):
@@ -21,6 +21,14 @@ class SessionObserver(Protocol):
 
     def completed(self, completions: Completions) -> None:
         """Communication nodes are done."""
+        ...
+
+    def wanted_steps(self) -> Mapping[int, Sequence[int]]:
+        """Iteration → instances that are now the slowest of their class; asked for after `completed`."""
+        ...
+
+    def steps_recorded(self, records: StepRecords) -> None:
+        """An agent sent the steps of instances."""
         ...
 
     def computed(self, spans: ComputeSpans) -> None:

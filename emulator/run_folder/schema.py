@@ -103,6 +103,27 @@ FLOW_EVENTS_SCHEMA = pa.schema(
     ]
 )
 
+STEPS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("instance", pa.int64(), nullable=False),
+        pa.field("node_id", pa.uint64()),
+        pa.field("lane", pa.int32(), nullable=False),
+        pa.field("step", pa.int32()),
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("post_ns", pa.int64()),
+        pa.field("acknowledged_ns", pa.int64()),
+        pa.field("arrival_ns", pa.int64()),
+        pa.field("qpn", pa.int32()),
+        pa.field("source_port", pa.int32()),
+        pa.field("path", _LABEL),
+        pa.field("ideal_post_ns", pa.int64()),
+        pa.field("ideal_arrival_ns", pa.int64()),
+    ]
+)
+
 COUNTERS_SCHEMA = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
@@ -122,12 +143,13 @@ class Part(Enum):
     COMPUTE = "compute"
     FLOWS = "flows"
     FLOW_EVENTS = "flow_events"
+    STEPS = "steps"
     COUNTERS = "counters"
 
     @property
     def is_optional(self) -> bool:
         """Whether a run folder can lack it; it then reads as an empty table."""
-        return self in (Part.COMPUTE, Part.FLOW_EVENTS, Part.COUNTERS)
+        return self in (Part.COMPUTE, Part.FLOW_EVENTS, Part.STEPS, Part.COUNTERS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,6 +173,7 @@ _SCHEMAS = {
     Part.COMPUTE: COMPUTE_SCHEMA,
     Part.FLOWS: FLOWS_SCHEMA,
     Part.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
+    Part.STEPS: STEPS_SCHEMA,
     Part.COUNTERS: COUNTERS_SCHEMA,
 }
 

@@ -132,6 +132,14 @@ class RunWriter:
         columns = {name: [getattr(flow, name) for flow in flows] for name in names}
         self._add(Part.FLOW_EVENTS, {"iteration": iteration} | columns)
 
+    def add_steps(self, columns: Columns) -> None:
+        """Append steps of one instance, see `STEPS_SCHEMA`; without any, the folder has no such table.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.STEPS, columns)
+
     def add_counters(self, columns: Columns) -> None:
         """Append readings of device counters, see `COUNTERS_SCHEMA`; without any, the folder has no such table.
 
