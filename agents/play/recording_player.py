@@ -51,7 +51,8 @@ class RecordingPlayer(RankPlayer):
     def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
         record = self._record(self._serial(communication))
         if record is not None and communication.size_bytes:
-            record.sent(communication.peer, _PAIR_LANE, _PAIR_STEP, communication.size_bytes)
+            record.begin(communication.peer, _PAIR_LANE, _PAIR_STEP, communication.size_bytes)
+            record.posted(communication.peer, _PAIR_LANE)
         super()._send(node, communication, now)
 
     def _complete_communication(self, serial: int, pending: Any, now: int, **facts: Any) -> None:

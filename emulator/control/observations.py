@@ -197,9 +197,10 @@ class RankSteps:
     Attributes:
         iteration, instance: which collective or pair.
         rank, node_id: whose transfers these are.
-        receiver, send_lane, step, size_bytes, post_ns, acknowledged_ns: columns with an entry per transfer sent; `step`
-            is the position in the lane. `post_ns` is when it was handed to the transport; acknowledged_ns is 0 for one
-            that never was.
+        receiver, send_lane, step, size_bytes, start_ns, post_ns, acknowledged_ns: columns with an entry per transfer
+            sent; `step` is the position in the lane. `start_ns` is when the step began, because what it depends on had
+            arrived; `post_ns` when the transfer was handed to the transport, because the receiver had posted too. 0:
+            that never came.
         sender, receive_lane, arrival_ns: columns with an entry per transfer received.
     """
 
@@ -211,6 +212,7 @@ class RankSteps:
     send_lane: Sequence[int]
     step: Sequence[int]
     size_bytes: Sequence[int]
+    start_ns: Sequence[int]
     post_ns: Sequence[int]
     acknowledged_ns: Sequence[int]
     sender: Sequence[int]
@@ -227,6 +229,7 @@ class RankSteps:
 
         return replace(
             self,
+            start_ns=earlier(self.start_ns),
             post_ns=earlier(self.post_ns),
             acknowledged_ns=earlier(self.acknowledged_ns),
             arrival_ns=earlier(self.arrival_ns),

@@ -13,6 +13,7 @@ from emulator.trace.model import IntArray
 
 MOST_TRANSFERS = 1 << 20
 """Transfers of instances that lack members, held at once; then the oldest instance is written as it is."""
+_OF_SENDER = ("step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
 _UNKNOWN = -1
 
 
@@ -62,13 +63,15 @@ class StepAssembly:
 
 
 def joined(blocks: Sequence[RankSteps]) -> dict[str, Any]:
-    """The transfers of one instance as columns of the steps table, in order of post.
+    """The transfers of one instance as columns of the steps table, in the order in which their steps began.
 
     Args:
         blocks: of its members; of a transfer with one end in none of them, that end is null.
     """
-    sent = _flat(blocks, "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns")
-    received = _flat(blocks, "sender", "receive_lane", "arrival_ns")
+    sent, received = (
+        _flat(blocks, "receiver", "send_lane", *_OF_SENDER),
+        _flat(blocks, "sender", "receive_lane", "arrival_ns"),
+    )
     keys = [
         _numbered(sent["rank"], sent["receiver"], sent["send_lane"]),
         _numbered(received["sender"], received["rank"], received["receive_lane"]),
@@ -77,19 +80,17 @@ def joined(blocks: Sequence[RankSteps]) -> dict[str, Any]:
         return {name: np.zeros(0, np.int64) for name in ("lane", "src", "dst")}
     transfers, row = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     sends, receives = np.split(row.ravel(), [len(keys[0])])
+    known = {name: np.full(len(transfers), _UNKNOWN) for name in (*_OF_SENDER, "arrival_ns")}
+    for name in _OF_SENDER:
+        known[name][sends] = sent[name]
+    known["arrival_ns"][receives] = received["arrival_ns"]
     src, dst, lane, _ = transfers.T
-    columns = {name: np.full(len(transfers), _UNKNOWN) for name in ("step", "size_bytes", "post_ns", "acknowledged_ns")}
-    for name, column in columns.items():
-        column[sends] = sent[name]
-    columns["acknowledged_ns"][columns["acknowledged_ns"] == 0] = _UNKNOWN  # the run ended before it came
-    arrival_ns = np.full(len(transfers), _UNKNOWN)
-    arrival_ns[receives] = received["arrival_ns"]
-    order = np.lexsort((columns["step"], lane, src, columns["post_ns"]))
-    found = {"lane": lane, "src": src, "dst": dst, "arrival_ns": arrival_ns, **columns}
+    order = np.lexsort((known["step"], lane, src, known["start_ns"]))
     nodes = {one.rank: one.node_id for one in blocks}
-    nullable = ("step", "size_bytes", "post_ns", "acknowledged_ns", "arrival_ns")
-    return {name: _nullable(column[order]) if name in nullable else column[order] for name, column in found.items()} | {
-        "node_id": [nodes.get(rank) for rank in src[order].tolist()]
+    return {
+        "node_id": [nodes.get(rank) for rank in src[order].tolist()],
+        **{name: column[order] for name, column in (("src", src), ("dst", dst), ("lane", lane))},
+        **{name: _nullable(column[order], name) for name, column in known.items()},
     }
 
 
@@ -114,5 +115,6 @@ def _numbered(src: IntArray, dst: IntArray, lane: IntArray) -> IntArray:
     return np.stack([src, dst, lane, number], axis=1)
 
 
-def _nullable(values: IntArray) -> Any:
-    return np.ma.masked_array(values, values == _UNKNOWN)
+def _nullable(values: IntArray, name: str) -> Any:
+    """Times that are 0 never came: the run ended before."""
+    return np.ma.masked_array(values, values <= 0 if name.endswith("_ns") else values == _UNKNOWN)

@@ -22,7 +22,7 @@ _STAMPS = (
     (Part.SAMPLES, "rank", ("post_ns", "done_ns", "arrival_ns")),
     (Part.ITERATIONS, "rank", ("start_ns", "end_ns")),
     (Part.COMPUTE, "rank", ("start_ns", "end_ns")),
-    (Part.STEPS, "src", ("post_ns", "acknowledged_ns")),
+    (Part.STEPS, "src", ("start_ns", "post_ns", "acknowledged_ns")),
     (Part.STEPS, "dst", ("arrival_ns",)),
 )
 """Table, the column with the rank whose clock it was, and the stamps."""

@@ -113,6 +113,7 @@ STEPS_SCHEMA = pa.schema(
         pa.field("src", pa.int32(), nullable=False),
         pa.field("dst", pa.int32(), nullable=False),
         pa.field("size_bytes", pa.int64()),
+        pa.field("start_ns", pa.int64()),
         pa.field("post_ns", pa.int64()),
         pa.field("acknowledged_ns", pa.int64()),
         pa.field("arrival_ns", pa.int64()),

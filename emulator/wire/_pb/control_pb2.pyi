@@ -480,7 +480,7 @@ class StepRecords(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[RankSteps, _Mapping]]] = ...) -> None: ...
 
 class RankSteps(_message.Message):
-    __slots__ = ("instance", "rank", "node_id", "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns", "sender", "receive_lane", "arrival_ns")
+    __slots__ = ("instance", "rank", "node_id", "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns", "sender", "receive_lane", "arrival_ns", "start_ns")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -493,6 +493,7 @@ class RankSteps(_message.Message):
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_LANE_FIELD_NUMBER: _ClassVar[int]
     ARRIVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
     instance: int
     rank: int
     node_id: int
@@ -505,7 +506,8 @@ class RankSteps(_message.Message):
     sender: _containers.RepeatedScalarFieldContainer[int]
     receive_lane: _containers.RepeatedScalarFieldContainer[int]
     arrival_ns: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., step: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., acknowledged_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+    start_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., step: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., acknowledged_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("reason", "ranks")

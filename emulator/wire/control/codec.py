@@ -301,7 +301,7 @@ def _decode_flow_events(message: Any) -> FlowEvents:
     return FlowEvents(message.iteration, [_decode_flow(entry) for entry in message.flows])
 
 
-_SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns")
+_SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
 _RECEIVED_COLUMNS = ("sender", "receive_lane", "arrival_ns")
 
 
