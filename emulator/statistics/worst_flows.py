@@ -156,7 +156,7 @@ def worst_flows(
         return ()
     is_complete = not any(flows[name].null_count for name in _LOSS_COLUMNS)
     counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
-    ports, drops = ports_of_ranks(manifest), _drops_next_to(counters, manifest)
+    ports, drops = ports_of_ranks(manifest), drops_next_to(counters, manifest)
     ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
     when = iterations_of_flows(flow_events) if flow_events is not None else {}
     found = []
@@ -217,17 +217,26 @@ def _link_ends(manifest: Manifest) -> Mapping[str, str]:
     return peers | {there: here for here, there in peers.items()}
 
 
-def _drops_next_to(counters: pa.Table, manifest: Manifest) -> Mapping[str, int] | None:
-    """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known."""
+def drops_next_to(
+    counters: pa.Table, manifest: Manifest, *, between_ns: tuple[int, int] | None = None
+) -> Mapping[str, int] | None:
+    """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known.
+
+    Args:
+        counters: table of the run.
+        manifest: of the run.
+        between_ns: from the last reading before to the first one after; None: in the whole run.
+    """
     if not counters.num_rows:
         return None
     peers = _link_ends(manifest)
     dropped: dict[str, int] = {}
     for name, readings in counter_series(counters).items():
-        if name.counter in DROPS and readings.increase:
+        increase = readings.increase if between_ns is None else readings.increase_around(*between_ns)
+        if name.counter in DROPS and increase:
             if not name.interface:
                 return None
             port = peers.get(f"{name.device}:{name.interface}")
             if port is not None:
-                dropped[port] = dropped.get(port, 0) + readings.increase
+                dropped[port] = dropped.get(port, 0) + increase
     return dropped

@@ -10,7 +10,8 @@ _LISTED = 4
 """Iterations named in a cell."""
 
 
-def _place(rank: int, port: str) -> str:
+def place_cell(rank: int, port: str) -> str:
+    """A rank and its port."""
     return f"{rank} ({port})" if port else str(rank)
 
 
@@ -25,8 +26,8 @@ def _iterations(one: WorstFlow) -> str:
 
 
 WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
-    Column("from", "sending rank and its port", cell=lambda one: _place(one.src, one.source), is_number=False),
-    Column("to", "receiving rank and its port", cell=lambda one: _place(one.dst, one.destination), is_number=False),
+    Column("from", "sending rank and its port", cell=lambda one: place_cell(one.src, one.source), is_number=False),
+    Column("to", "receiving rank and its port", cell=lambda one: place_cell(one.dst, one.destination), is_number=False),
     Column("QP", "number of the receiving queue pair", cell=lambda one: NONE if one.qpn is None else str(one.qpn)),
     Column(
         "UDP\nport",

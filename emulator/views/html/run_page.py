@@ -19,6 +19,7 @@ from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
+from emulator.views.html.sections.steps import recorded_steps
 from emulator.views.html.sections.traffic import pairs_of, traffic
 from emulator.views.html.sections.verdict import answer, checks
 from emulator.views.html.sections.worst_flows import worst
@@ -41,6 +42,7 @@ def run_page(facts: RunFacts) -> Page:
             stragglers(facts),
             traffic(facts),
             *worst(facts),
+            *recorded_steps(facts),
             device_counters(facts),
             description(facts),
         ],
