@@ -16,21 +16,26 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
+from agents.flow_history import FlowHistory
 from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
 from agents.play.player import RankPlayer
+from agents.play.recording_player import RecordingPlayer
+from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
+from emulator.control.observations import FlowEvents
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.core_wait import CoreTime, wait_fraction
@@ -84,6 +89,9 @@ class Agent:
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
+        self._flow_history = FlowHistory()
+        self._keeper: StepKeeper | None = None
+        self._iteration: int | None = None
         self._ready_owed = False
         self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
@@ -225,12 +233,18 @@ class Agent:
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
             ranks=sum(not place.storage for place in setup.ranks),
         )
+        make_player: Callable[..., RankPlayer] = RankPlayer
+        if setup.settings.record_steps:
+            self._keeper = StepKeeper(
+                setup.settings.record_steps, send=self._link.send, waiting=lambda: self._link.waiting
+            )
+            make_player = partial(RecordingPlayer, keeper=self._keeper)
         for place in setup.ranks:
             self._places[place.rank] = place
             if place.storage:
                 self._make_storage(setup, place, directory)
                 continue
-            player = RankPlayer(
+            player = make_player(
                 self._endpoints[place.rank],
                 self._clock,
                 self._reporter,
@@ -274,10 +288,13 @@ class Agent:
             self._send_ready_if_prefetched()
         elif isinstance(value, control.Prepare):
             self._prepare()
+        elif isinstance(value, control.WantSteps) and self._keeper is not None:
+            self._keeper.release(value.iteration, value.instances)
         elif isinstance(value, control.Start):
             self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
             self._core_time_at_start = self._core_time_at_start or CoreTime.now()
             self._flows.start(value.at_ns)
+            self._iteration = value.iteration
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
             if not self._players:  # storage or flows alone: there is nothing to complete
@@ -286,6 +303,9 @@ class Agent:
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
 
     def _prepare(self) -> None:
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.flush()
         self._ready_owed = True
         for rank, chunks in self._kept.items():
             for chunk in chunks:
@@ -338,8 +358,18 @@ class Agent:
             end.close()
         self._count(transport)
 
+    def _report_flow_events(self) -> None:
+        """Report what happened to flows in the iteration that all agents have completed, or that ended early."""
+        if self._iteration is not None:
+            flows = [flow for end in self._endpoints.values() for flow in end.eventful()]
+            if news := self._flow_history.news(flows):
+                self._link.send(FlowEvents(self._iteration, news))
+
     def _count(self, transport: Transport) -> None:
         """Report the counters of the run."""
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.finish()
         self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
@@ -347,7 +377,8 @@ class Agent:
         wait = wait_fraction(self._core_time_at_start, CoreTime.now())
         for report in self._flows.reports():
             self._link.send(report)
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait))
+        lost = self._keeper.lost if self._keeper is not None else 0
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait, lost))
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():

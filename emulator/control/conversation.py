@@ -8,7 +8,14 @@ from typing import TypeAlias
 
 from emulator.control.flows import FlowReport as FlowReport
 from emulator.control.flows import FlowTask
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
@@ -175,6 +182,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class WantSteps:
+    """Send the recorded steps of these instances of the iteration, which are done on all ranks."""
+
+    iteration: int
+    instances: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class IterationDone:
     """Every rank of the agent has completed the iteration."""
 
@@ -225,6 +240,7 @@ class Farewell:
         transport: what it found out: buffers, offloads, drops by reason.
         steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
         core_wait_fraction: of the time that the agent wanted a core during play, it had none.
+        steps_lost: ranks' parts of every Nth instance whose steps did not fit the agent's memory.
     """
 
     flows: Sequence[FlowCounters]
@@ -233,6 +249,7 @@ class Farewell:
     transport: Mapping[str, Parameter] = field(default_factory=dict)
     steal_fraction: float | None = None
     core_wait_fraction: float | None = None
+    steps_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +267,8 @@ AgentValue: TypeAlias = (
     | Ready
     | Completions
     | ComputeSpans
+    | FlowEvents
+    | StepRecords
     | IterationDone
     | Progress
     | Farewell
@@ -257,4 +276,6 @@ AgentValue: TypeAlias = (
     | ClockReply
     | FlowReport
 )
-ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
+ControllerValue: TypeAlias = (
+    Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait | WantSteps
+)

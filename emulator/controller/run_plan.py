@@ -16,6 +16,7 @@ from emulator.controller.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
+from emulator.planner.rank_program import NO_STEPS
 from emulator.trace.model import IdArray, RankProgram, Workload
 from emulator.trace.storage import idle_program
 
@@ -38,6 +39,7 @@ class RunPlan:
         flows: agent → flows that it plays beside its ranks.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
+        record_steps: see PlaySettings.
     """
 
     run_id: str
@@ -61,6 +63,7 @@ class RunPlan:
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
+    record_steps: int = NO_STEPS
 
     def is_storage(self, endpoint: int) -> bool:
         """Whether it belongs to a storage host, and is no rank."""
@@ -110,5 +113,7 @@ class SessionOutcome:
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
+    steps_lost: int = 0
+    """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
     """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from ipaddress import ip_network
 
@@ -213,9 +213,9 @@ class _FreeAddresses:
             network = ip_network(interface.prefix)
             last = int(network.broadcast_address) - (network.version == 4 and network.num_addresses > 2)
             first = int(network.network_address)
-            candidates = (str(network.network_address + (number - first)) for number in range(last, first, -1))
+            candidates: Iterable[str] = (str(network.network_address + (number - first)) for number in range(last, first, -1))
         else:
-            candidates = iter(reversed(interface.addresses))
+            candidates = reversed(interface.addresses)
         yield from (address for address in candidates if address not in self._used)
 
 

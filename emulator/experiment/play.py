@@ -26,8 +26,10 @@ from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import RunPlan, SessionOutcome
 from emulator.controller.session import RunSession
+from emulator.controller.step_facts import StepFacts, complete_steps
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
+from emulator.controller.worst_instances import WorstInstances
 from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
@@ -43,6 +45,7 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import forecast
 from emulator.planner.network.ideal_times import UNKNOWN_NS, ideal_per_instance
 from emulator.planner.network.port_shares import PortShare, port_shares
+from emulator.planner.rank_program import WORST_STEPS
 from emulator.roce.options import RoceOptions
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.manifest import (
@@ -71,6 +74,7 @@ from emulator.wire.control.credentials import read_token, tls_files
 from emulator.wire.trace.load import digest
 
 MEASURED_TRACE = "trace"
+STEPS_MISSING = "steps to be recorded are missing: the run ended early, or an agent had to hold too many"
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 _LONGEST_NAME = 60
 """Characters of a trace's name in that of its run folder: at most 240 bytes."""
@@ -267,7 +271,8 @@ class PreparedRun:
                 self._notify(f"{flow.task.title}: {flow.instruction}")
             if self._experiment.observe.expect is not None:
                 shutil.copyfile(rules_file(self._experiment.observe.expect), folder / RULES_FILE)
-            recorder = Recorder(writer, self._catalogue(), observers, self._dut)
+            worst = WorstInstances(self._topology.host_index) if self.resolved.record_steps == WORST_STEPS else None
+            recorder = Recorder(writer, self._catalogue(), observers, self._dut, worst=worst)
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
@@ -277,8 +282,10 @@ class PreparedRun:
                 self._dut.end()
                 recorder.flush()
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
-                writer.add_flows(_counted_flows(session.outcome, self._assignment))
+                writer.add_flows(flows := _counted_flows(session.outcome, self._assignment))
                 writer.add_flow_results(result_rows(self._flows, session.outcome.flow_reports))
+                if self.resolved.record_steps:
+                    complete_steps(writer, self._step_facts(flows), kept=None if worst is None else worst.found)
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
             for observer in observers:
                 observer.writing_trace()
@@ -324,6 +331,12 @@ class PreparedRun:
             flows=assign_flows(self._flows, self._assignment, topology),
             listening=self._listening,
             join_timeout_s=resolved.join_timeout_s,
+            record_steps=resolved.record_steps,
+        )
+
+    def _step_facts(self, flows: Sequence[FlowCounters]) -> StepFacts:
+        return StepFacts(
+            self._topology, self._workload, flows, algorithm_of=self._choice.name_of, overhead=self.resolved.overhead
         )
 
     def _peers_of(self, agent: str) -> list[str]:
@@ -403,7 +416,7 @@ class PreparedRun:
             hosts=tuple(hosts),
             trials=recorder.trials(len(self._workload.programs)),
             clock=describe_clock(outcome.clocks),
-            warnings={**manifest.warnings, **host_limit_warnings(hosts)},
+            warnings={**manifest.warnings, **host_limit_warnings(hosts), **steps_warning(outcome, recorder)},
         )
 
 
@@ -481,6 +494,12 @@ def _assign(
         names = ", ".join(assignment.remote)
         raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
     return assignment
+
+
+def steps_warning(outcome: SessionOutcome, recorder: Recorder) -> Mapping[str, int]:
+    """A warning about steps that were to be recorded and are not."""
+    missing = outcome.steps_lost + recorder.steps_missing
+    return {STEPS_MISSING: missing} if missing else {}
 
 
 def _host_facts(outcome: SessionOutcome, assignment: Assignment) -> list[HostFacts]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.errors import PlanError
-from emulator.experiment.spec import Experiment, Job, Plain, parse_message_bytes
+from emulator.experiment.spec import WORST, Experiment, Job, Observe, Plain, parse_message_bytes
 from emulator.lab.shaping import call_bytes
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.network.header_overhead import (
@@ -24,6 +24,7 @@ from emulator.planner.network.header_overhead import (
     roce_path_mtu,
     transport_overhead,
 )
+from emulator.planner.rank_program import NO_STEPS, WORST_STEPS
 from emulator.roce.options import RoceOptions, spelled
 from emulator.topology.model import Topology
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TransportFacts, transport_named
@@ -55,6 +56,7 @@ class Resolved:
         compute_factor: recorded compute time is multiplied by it.
         scale_bytes: every payload is multiplied by it.
         element_bytes: of a trace that counts elements; None: it counts bytes.
+        record_steps: see PlaySettings.
         mtu: smallest MTU of the links, bytes of an IP packet.
         overhead: header bytes of a full message of this transport at that MTU.
         full_frame_bytes: the longest frame of the run, on the wire.
@@ -76,6 +78,7 @@ class Resolved:
     join_timeout_s: float
     counters_every_s: float
     seed: int
+    record_steps: int
     mtu: int
     overhead: WireOverhead
     full_frame_bytes: int
@@ -146,6 +149,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             "counters_every", requested=experiment.device.counters_every_s, default=COUNTERS_EVERY_S, unit="s"
         ),
         seed=record.choose("seed", requested=experiment.seed, default=0),
+        record_steps=_record_steps(record, experiment.observe),
         mtu=mtu or DEFAULT_MTU,
         overhead=transport_overhead(
             facts.name,
@@ -325,6 +329,14 @@ def _text(value: Plain | None) -> str | None:
 
 def _iterations(job: Job) -> int:
     return SWEEP_ITERATIONS if job.sweep is not None else TRACE_ITERATIONS
+
+
+def _record_steps(record: _Record, observe: Observe) -> int:
+    asked = observe.record_steps
+    record.choose("record_steps", requested=None if asked is None else str(asked), default="off")
+    if asked is None:
+        return NO_STEPS
+    return WORST_STEPS if asked == WORST else int(asked)
 
 
 def _scale(record: _Record, job: Job) -> Fraction:

@@ -26,6 +26,7 @@ from emulator.units import parse_size
 VERSION = 1
 """Version of the format. Older ones are migrated on reading, newer ones are refused."""
 AUTO: Literal["auto"] = "auto"
+WORST: Literal["worst"] = "worst"
 LARGEST_COUNT = (1 << 31) - 1
 """Iterations and ranks are stored in 32 bits."""
 LARGEST_SEED = (1 << 64) - 1
@@ -345,6 +346,8 @@ class Observe(_Section, frozen=True, kw_only=True):
         metrics: [HOST:]PORT of a Prometheus endpoint.
         calibration: file of `charkha calibrate`; None: this host's own, if any.
         expect: rules file for the verdict, or the name of shipped rules; None: no verdict.
+        record_steps: "worst": every transfer of the slowest instance of each class; N: of every Nth instance of an
+            iteration, of others in each; None: none.
     """
 
     report: bool = True
@@ -352,6 +355,7 @@ class Observe(_Section, frozen=True, kw_only=True):
     metrics: str | None = None
     calibration: str | None = None
     expect: str | None = None
+    record_steps: Annotated[int, Meta(ge=1, le=LARGEST_COUNT)] | Literal["worst"] | None = None
 
 
 class Campaign(_Section, frozen=True, kw_only=True):

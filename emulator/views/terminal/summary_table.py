@@ -30,18 +30,20 @@ from emulator.views.ideal_text import explain_ideal
 from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
+from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.visible import short, visible
 
 EXPLAIN = "\n\n".join(
     (
         explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
         explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
+        explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
         explain(FLOW_RESULT_COLUMNS, title="Flows beside the job, if the run spec has any:"),
     )
 )
 _LONGEST_NAME = 100
 _NAMED_CLASSES = 4
-_WORST_FLOWS = 5
+_WORST_FLOWS = _WORST_STEPS = 5
 
 
 def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
@@ -63,6 +65,11 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         hidden = len(summary.worst_flows) - len(shown)
         more = f"{count_of(hidden, 'more flow')} in the report and with --json." if hidden else ""
         parts += [Text(), Text("Worst flows", style="bold"), FittedTable(WORST_FLOW_COLUMNS, shown, more=more)]
+    if summary.worst_steps:
+        shown_steps = summary.worst_steps[:_WORST_STEPS]
+        hidden = len(summary.worst_steps) - len(shown_steps)
+        more = f"{count_of(hidden, 'more step')} in the report and with --json." if hidden else ""
+        parts += [Text(), Text("Worst steps", style="bold"), FittedTable(WORST_STEP_COLUMNS, shown_steps, more=more)]
     if summary.flow_results:
         parts += [Text(), *render_flow_results(summary.flow_results)]
     return Group(*parts, Text(), facts_grid(_lines(summary)))

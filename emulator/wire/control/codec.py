@@ -34,10 +34,19 @@ from emulator.control.conversation import (
     Setup,
     Start,
     Wait,
+    WantSteps,
     Welcome,
 )
 from emulator.control.flows import FlowFigures, FlowReport, FlowTask
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSteps,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
@@ -157,6 +166,7 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.networks.extend(value.networks)
     for flow in value.flows:
         _copy_fields(target.flows.add(), flow)
+    target.record_steps = settings.record_steps
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -165,6 +175,7 @@ def _decode_setup(message: Any) -> Setup:
         instances=message.instances,
         algorithms=tuple(message.algorithms),
         groups=tuple(tuple(group.ranks) for group in message.groups),
+        record_steps=message.record_steps,
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
@@ -284,9 +295,46 @@ def _decode_iteration_done(message: Any) -> IterationDone:
     return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
 
 
+def _encode_flow_events(target: Any, value: FlowEvents) -> None:
+    target.iteration = value.iteration
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _decode_flow_events(message: Any) -> FlowEvents:
+    return FlowEvents(message.iteration, [_decode_flow(entry) for entry in message.flows])
+
+
+_SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
+_RECEIVED_COLUMNS = ("sender", "receive_lane", "arrival_ns")
+
+
+def _encode_step_records(target: Any, value: StepRecords) -> None:
+    target.iteration = value.iteration
+    for one in value.blocks:
+        block = target.blocks.add(instance=one.instance, rank=one.rank, node_id=one.node_id)
+        for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS):
+            getattr(block, name).extend(getattr(one, name))
+
+
+def _decode_step_records(message: Any) -> StepRecords:
+    return StepRecords(message.iteration, [_decode_rank_steps(message.iteration, block) for block in message.blocks])
+
+
+def _decode_rank_steps(iteration: int, block: Any) -> RankSteps:
+    columns: dict[str, Any] = {name: list(getattr(block, name)) for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS)}
+    for names in (_SENT_COLUMNS, _RECEIVED_COLUMNS):
+        if len({len(columns[name]) for name in names}) != 1:
+            raise ValueError("columns of unequal length")
+    if max((block.instance, *columns["size_bytes"]), default=0) >> 63:
+        raise ValueError("numbers that no run reaches")
+    return RankSteps(iteration, block.instance, block.rank, block.node_id, **columns)
+
+
 def _encode_farewell(target: Any, value: Farewell) -> None:
     target.peak_rss_bytes = value.peak_rss_bytes
     target.post_lateness_median_ns = value.post_lateness_median_ns
+    target.steps_lost = value.steps_lost
     if value.steal_fraction is not None:
         target.steal_fraction = value.steal_fraction
     if value.core_wait_fraction is not None:
@@ -304,7 +352,15 @@ def _decode_farewell(message: Any) -> Farewell:
     transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
     steal = message.steal_fraction if message.HasField("steal_fraction") else None
     wait = message.core_wait_fraction if message.HasField("core_wait_fraction") else None
-    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport, steal, wait)
+    return Farewell(
+        flows,
+        message.peak_rss_bytes,
+        message.post_lateness_median_ns,
+        transport,
+        steal,
+        wait,
+        steps_lost=message.steps_lost,
+    )
 
 
 _KIND_OF = {int: "number", float: "ratio", str: "text"}
@@ -350,6 +406,9 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Ready: ("ready", _copy_fields),
     Completions: ("completions", _encode_completions),
     ComputeSpans: ("compute_spans", _encode_compute_spans),
+    FlowEvents: ("flow_events", _encode_flow_events),
+    StepRecords: ("step_records", _encode_step_records),
+    WantSteps: ("want_steps", _copy_fields),
     IterationDone: ("iteration_done", _encode_iteration_done),
     Progress: ("progress", _copy_fields),
     Farewell: ("farewell", _encode_farewell),
@@ -373,6 +432,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "ready": _plain(Ready),
     "completions": _decode_completions,
     "compute_spans": _decode_compute_spans,
+    "flow_events": _decode_flow_events,
+    "step_records": _decode_step_records,
+    "want_steps": lambda message: WantSteps(message.iteration, tuple(message.instances)),
     "iteration_done": _decode_iteration_done,
     "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
     "farewell": _decode_farewell,
