@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from emulator.errors import TraceError
+from emulator.importers.losses import Fate, Losses
 from emulator.importers.pytorch.names import LARGEST_WORLD
 
 
@@ -15,14 +17,14 @@ class Membership:
     """What a process says of itself in a communicator.
 
     Attributes:
-        process: that which has one rank in a communicator: a process, or one device of it.
+        process: that which has one rank in a communicator: host, process id, and the device if it has several.
         communicator: the same in all processes.
         rank: within the communicator.
         size: ranks of the communicator.
         where: file and line.
     """
 
-    process: Hashable
+    process: tuple[str | int, ...]
     communicator: Hashable
     rank: int
     size: int
@@ -43,23 +45,28 @@ class World:
     ranks_of: Mapping[Hashable, tuple[int, ...]]
 
 
-def find_world(memberships: Iterable[Membership]) -> World:
+def find_world(memberships: Iterable[Membership], losses: Losses) -> World:
     """The world is the communicator with the most ranks, of several the first one.
 
+    If it does not hold all processes, world ranks are guessed: processes by host, id and device.
+
     Raises:
-        TraceError: processes contradict each other, or one is not in the world.
+        TraceError: processes contradict each other, or members of a communicator are missing.
     """
     communicators = _by_communicator(memberships)
     world = max(communicators.values(), key=lambda ranks: next(iter(ranks.values())).size)
     size = next(iter(world.values())).size
     rank_of = {one.process: rank for rank, one in world.items()}
+    others = {one.process for ranks in communicators.values() for one in ranks.values()} - set(rank_of)
+    if others:
+        rank_of = {one: rank for rank, one in enumerate(sorted({*rank_of, *others}, key=natural_order))}
+        size, world = len(rank_of), {}
+        where = next(iter(next(iter(communicators.values())).values())).where
+        what = "ranks in the world are not recorded: by host, process and device"
+        losses.count(Fate.GUESSED, what, where, number=size)
     ranks_of: dict[Hashable, tuple[int, ...]] = {}
     for name, ranks in communicators.items():
         first = next(iter(ranks.values()))
-        for one in ranks.values():
-            if one.process not in rank_of:
-                problem = f"is in a communicator of {one.size} ranks, but not in that of {size} ranks"
-                raise TraceError(f"{problem}: add the records of its start", path=one.where)
         if ranks is world or [rank_of.get(ranks[at].process) for at in sorted(ranks)] == list(range(size)):
             ranks_of[name] = ()
         elif len(ranks) < first.size:
@@ -68,6 +75,12 @@ def find_world(memberships: Iterable[Membership]) -> World:
         else:
             ranks_of[name] = tuple(rank_of[ranks[at].process] for at in range(first.size))
     return World(size, rank_of, ranks_of)
+
+
+def natural_order(process: tuple[str | int, ...]) -> list[tuple[int, int | str]]:
+    """A key that sorts node10 after node2."""
+    words = [word for part in process for word in re.findall(r"\d+|\D+", str(part))]
+    return [(0, int(word)) if word.isdigit() else (1, word) for word in words]
 
 
 def _by_communicator(memberships: Iterable[Membership]) -> dict[Hashable, dict[int, Membership]]:

@@ -30,7 +30,6 @@ KINDS: Mapping[str, CommKind] = {
     "Send": CommKind.SEND,
     "Recv": CommKind.RECV,
 }
-NAMES: Mapping[CommKind, str] = {kind: name for name, kind in reversed(KINDS.items())}
 _TIMES_RANKS = (CommKind.REDUCE_SCATTER, CommKind.SCATTER, CommKind.ALL_TO_ALL)
 ROOTED = (CommKind.REDUCE, CommKind.BROADCAST, CommKind.GATHER, CommKind.SCATTER)
 
@@ -65,8 +64,3 @@ def nccl_operation(
         root=root if root is not None and kind in ROOTED else -1,
         peer=root if root is not None and not kind.is_collective else -1,
     )
-
-
-def message_bytes_of(kind: CommKind, *, size_bytes: int, ranks: int) -> int:
-    """Chakra's comm_size as NCCL counts it: the inverse of `nccl_operation`."""
-    return size_bytes // ranks if kind in _TIMES_RANKS else size_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,12 +102,13 @@ def read_nccl_inspector(
     if not lines:
         raise TraceError("holds no record of NCCL Inspector", path=path)
     process_of = _processes(lines)
-    world = find_world(
+    memberships = [
         Membership(
             process_of(line), line.record.header.id, line.record.header.rank, line.record.header.n_ranks, line.where
         )
         for line in lines
-    )
+    ]
+    world = find_world(memberships, losses)
     calls: defaultdict[int, list[RecordedCall]] = defaultdict(list)
     files: defaultdict[int, list[str]] = defaultdict(list)
     for line in lines:
@@ -162,7 +163,7 @@ def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
         lines.append(_Line(record, where, str(path)))
 
 
-def _processes(lines: list[_Line]) -> Callable[[_Line], Hashable]:
+def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:
     """What tells the devices of a job apart: the process; if one drives several devices, also the rank.
 
     Raises:

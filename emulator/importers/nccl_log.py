@@ -16,7 +16,7 @@ from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.importers.alignment import align_collectives, align_messages
-from emulator.importers.communicators import Membership, World, find_world
+from emulator.importers.communicators import Membership, World, find_world, natural_order
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedRank, ImportedTrace
 from emulator.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
@@ -196,11 +196,11 @@ def _world(reading: _Reading) -> World:
     """The world by the Init lines; without them, the only communicator, with ranks in the order of processes."""
     unnamed = next((line for line in reading.lines if line.communicator is None), None)
     if unnamed is None:
-        return find_world(reading.memberships)
+        return find_world(reading.memberships, reading.losses)
     if reading.memberships:
         problem = "a call in a communicator without an Init line: record from the start of the job"
         raise TraceError(problem, path=unnamed.where)
-    processes = sorted({line.process for line in reading.lines})
+    processes = sorted({line.process for line in reading.lines}, key=natural_order)
     other = next((line for line in reading.lines if line.ranks != len(processes)), None)
     if other is not None:
         problem = f"a communicator of {other.ranks} ranks, and the log is of {len(processes)}: which ones they are is "
