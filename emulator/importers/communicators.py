@@ -56,10 +56,10 @@ def find_world(memberships: Iterable[Membership], losses: Losses) -> World:
     communicators = _by_communicator(memberships)
     world = max(communicators.values(), key=lambda ranks: next(iter(ranks.values())).size)
     size = next(iter(world.values())).size
-    rank_of = {one.process: rank for rank, one in world.items()}
-    others = {one.process for ranks in communicators.values() for one in ranks.values()} - set(rank_of)
-    if others:
-        rank_of = {one: rank for rank, one in enumerate(sorted({*rank_of, *others}, key=natural_order))}
+    rank_of: dict[Hashable, int] = {one.process: rank for rank, one in world.items()}
+    processes = {one.process for ranks in communicators.values() for one in ranks.values()}
+    if len(processes) > len(rank_of):
+        rank_of = {one: rank for rank, one in enumerate(sorted(processes, key=natural_order))}
         size, world = len(rank_of), {}
         where = next(iter(next(iter(communicators.values())).values())).where
         what = "ranks in the world are not recorded: by host, process and device"

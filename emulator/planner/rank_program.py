@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,14 @@ class PlaySettings:
         instances: number of collectives and send-receive pairs in an iteration; keeps tags of iterations distinct.
         algorithms: names; PlannedCommunication.algorithm is an index into them.
         groups: world ranks by group index; empty if no rank of the agent is a member.
+        algorithm_files: algorithms that are no part of Charkha → XML of MSCCL.
     """
 
     credits: bool
     instances: int
     algorithms: Sequence[str]
     groups: Sequence[Sequence[int]]
+    algorithm_files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,15 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "algorithm_files")
     class TransportOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AlgorithmFilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +145,7 @@ class Setup(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -148,7 +156,8 @@ class Setup(_message.Message):
     seed: int
     transport_options: _containers.ScalarMap[str, str]
     networks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
+    algorithm_files: _containers.ScalarMap[str, str]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps")
