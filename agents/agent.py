@@ -42,6 +42,7 @@ from emulator.host.core_wait import CoreTime, wait_fraction
 from emulator.host.lateness import Lateness
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.host.timer import TimerfdClock
+from emulator.planner.msccl.loaded import load_algorithm
 from emulator.planner.rank_program import Chunk
 from emulator.wire.control.tls import TlsFiles
 
@@ -123,6 +124,8 @@ class Agent:
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
+        for name, text in setup.settings.algorithm_files.items():
+            load_algorithm(text, name)
         with TimerfdClock() as self._clock:
             async with (
                 leased(self._ports, setup) as devices,

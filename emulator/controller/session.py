@@ -199,6 +199,7 @@ class RunSession:
             credits=plan.credits,
             instances=max(1, plan.workload.instances),
             algorithms=plan.choice.names,
+            algorithm_files=plan.choice.files,
             groups=[group.ranks if own.intersection(group.ranks) else () for group in plan.workload.groups],
             record_steps=plan.record_steps,
         )

@@ -213,7 +213,8 @@ class _FreeAddresses:
             network = ip_network(interface.prefix)
             last = int(network.broadcast_address) - (network.version == 4 and network.num_addresses > 2)
             first = int(network.network_address)
-            candidates: Iterable[str] = (str(network.network_address + (number - first)) for number in range(last, first, -1))
+            numbers = range(last - first, 0, -1)
+            candidates: Iterable[str] = (str(network.network_address + number) for number in numbers)
         else:
             candidates = reversed(interface.addresses)
         yield from (address for address in candidates if address not in self._used)

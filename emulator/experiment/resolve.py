@@ -1,7 +1,7 @@
 """From a run spec and a topology to every setting of the run, with its unit and source.
 
-The only place where defaults are derived, for `run`, `bench`, `plan`, `calibrate` and `check`. It reads no files, no
-host and no clock.
+The only place where defaults are derived, for `run`, `bench`, `plan`, `calibrate` and `check`. It reads no files but
+those of algorithms, no host and no clock.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.errors import PlanError
+from emulator.experiment.algorithm_files import name_of
 from emulator.experiment.spec import WORST, Experiment, Job, Observe, Plain, parse_message_bytes
 from emulator.lab.shaping import call_bytes
 from emulator.planner.algorithms import parse_overrides
@@ -166,12 +167,12 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
 
 
 def overrides_of(job: Job) -> Mapping[str, str]:
-    """Collective → requested algorithm.
+    """Collective → requested algorithm; one in a file is read, proved, and named.
 
     Raises:
-        PlanError: a collective or an algorithm that does not exist.
+        PlanError: a collective or an algorithm that does not exist, or a file whose algorithm is wrong.
     """
-    return parse_overrides([f"{collective}={name}" for collective, name in job.algorithms.items()])
+    return parse_overrides([f"{collective}={name_of(name)}" for collective, name in job.algorithms.items()])
 
 
 class _Record:

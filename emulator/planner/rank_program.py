@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class PlaySettings:
         groups: world ranks by group index; empty if no rank of the agent is a member.
         record_steps: record the steps of every Nth instance; NO_STEPS; or WORST_STEPS: of those that the controller
             asks for when they are done.
+        algorithm_files: algorithms that are no part of Charkha → XML of MSCCL.
     """
 
     credits: bool
@@ -32,6 +33,7 @@ class PlaySettings:
     algorithms: Sequence[str]
     groups: Sequence[Sequence[int]]
     record_steps: int = NO_STEPS
+    algorithm_files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

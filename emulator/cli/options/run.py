@@ -172,7 +172,7 @@ NETWORK = (
 ALGORITHM = Option(
     "--algorithm",
     "job.algorithms",
-    "algorithm of a collective, for example all_reduce=ring (repeatable)",
+    "algorithm of a collective: all_reduce=ring or all_reduce=FILE.xml of MSCCL (repeatable)",
     metavar="KIND=NAME",
     is_mapping=True,
     is_common=True,

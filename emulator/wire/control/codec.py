@@ -162,6 +162,7 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
+    target.algorithm_files.update(settings.algorithm_files)
     target.transport_options.update(value.transport_options)
     target.networks.extend(value.networks)
     for flow in value.flows:
@@ -176,6 +177,7 @@ def _decode_setup(message: Any) -> Setup:
         algorithms=tuple(message.algorithms),
         groups=tuple(tuple(group.ranks) for group in message.groups),
         record_steps=message.record_steps,
+        algorithm_files=dict(message.algorithm_files),
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
