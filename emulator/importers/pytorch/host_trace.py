@@ -151,7 +151,11 @@ class HostTrace:
         return found
 
     def calls(self) -> Iterator[HostCall]:
-        """Calls of collectives in the order of their records; those within another call belong to it."""
+        """Calls of collectives in the order of their records; those within an operator of c10d belong to it.
+
+        An operator of c10d is a call of its own wherever it is: while an asynchronous operation of Gloo is under way,
+        its record passes for the parent of what comes next.
+        """
         by_id = {node.id: node for node in self.nodes}
         thread_of = _threads(self.nodes)
         inner: dict[int, list[HostNode]] = {}
@@ -160,8 +164,9 @@ class HostTrace:
         for node in self.nodes:
             parent = by_id.get(node.parent_id or 0)
             above = None if parent is None or parent.id >= node.id else owner.get(parent.id)
-            is_call = node.name == CALL or (node.name.startswith(DISPATCHED) and _is_known(node.name))
-            if above is not None:
+            is_operator = node.name.startswith(DISPATCHED) and _is_known(node.name)
+            is_call = is_operator or node.name == CALL
+            if above is not None and not is_operator:
                 owner[node.id] = above
                 if is_call:
                     inner.setdefault(above, []).append(node)

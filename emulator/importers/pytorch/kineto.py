@@ -30,6 +30,7 @@ from emulator.wire.trace.process_groups import UnreadableGroups, parse_rank_list
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "xpu_runtime"})
 _WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "MemcpyWithStream")
+_INTEGER = re.compile(r"-?\d{1,18}")
 _LIBRARY = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(?P<call>\w+)(?: (?P<from>\d+)(?P<way>->|<-)(?P<to>\d+))?")
 
 
@@ -280,14 +281,24 @@ def _operator(event: Event, where: str) -> Call:
         call.received_bytes = _shape_bytes(said, arguments.outputs)
     call.root, call.peer = _concrete(said, arguments.root), _concrete(said, arguments.peer)
     call.tag = _concrete(said, arguments.tag)
+    call.send_splits = _rank_list(_argument(said, arguments.send_splits))
+    call.recv_splits = _rank_list(_argument(said, arguments.recv_splits))
     return call
 
 
 def _annotation(event: Event, match: re.Match[str], where: str) -> Call:
-    call = Call(name=match["call"], where=where, sent_bytes=_shape_bytes(event.args, 0))
+    call = Call(name=match["call"], where=where, sent_bytes=_all_shape_bytes(event.args))
     if match["to"] is not None and collective_kind(match["call"]) is not None:
         call.peer = int(match["to"])
     return call
+
+
+def _all_shape_bytes(said: dict[str, Any]) -> int | None:
+    """Bytes of all arguments; None if those of one are not recorded."""
+    shapes = said.get("Input Dims")
+    sizes = [_shape_bytes(said, at) for at in range(len(shapes))] if isinstance(shapes, list) else []
+    known = [one for one in sizes if one is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
 
 
 def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
@@ -309,11 +320,14 @@ def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
 
 def _concrete(said: dict[str, Any], at: int) -> int | None:
     """An argument that is a number."""
+    text = str(_argument(said, at))
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def _argument(said: dict[str, Any], at: int) -> Any:
+    """What is recorded of the value of an argument; None: nothing."""
     values = said.get("Concrete Inputs")
-    if at < 0 or not isinstance(values, list) or not at < len(values):
-        return None
-    text = str(values[at])
-    return int(text) if text.lstrip("-").isdecimal() else None
+    return values[at] if isinstance(values, list) and 0 <= at < len(values) else None
 
 
 def _rank_list(text: Any) -> tuple[int, ...] | None:
