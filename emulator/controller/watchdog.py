@@ -21,7 +21,7 @@ SILENT_AGENT_S = 10.0
 BUSY_S = 1.0
 """A silent process of this host works if it ran, or waited for a core, for longer than this."""
 PERIOD_S = 0.25
-LONGEST_ABSENCE_S = 1.0
+LONGEST_ABSENCE_S = 3.0
 """If more time passes between two checks, the controller had no core: what agents sent is still unread."""
 
 
