@@ -26,6 +26,7 @@ from emulator.controller.run_plan import AgentFacts, RunPlan, SessionOutcome
 from emulator.controller.session_observer import SessionObserver
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Watchdog, check_periodically
 from emulator.errors import EmulatorError, RunAborted
+from emulator.host.core_wait import CoreTime
 from emulator.host.priority import below_agents
 from emulator.host.scratch import scratch_folder
 from emulator.planner.network.port_shares import NO_SHARE
@@ -53,6 +54,7 @@ class RunSession:
             plan.ranks_of,
             standstill_s=plan.silence_timeout_s,
             join_timeout_s=plan.join_timeout_s or JOIN_TIMEOUT_S,
+            core_time_of=self._core_time_of,
         )
         self._is_over = False
         self._gave_up: set[str] = set()
@@ -332,6 +334,11 @@ class RunSession:
         )
         if error is not None:
             self._end(error)
+
+    def _core_time_of(self, agent: str) -> CoreTime | None:
+        if agent not in self._plan.local_agents:
+            return None
+        return CoreTime.now(Path(f"/proc/{self._channels[agent].hello.pid}/schedstat"))
 
     def _watchdog_failed(self, error: BaseException) -> None:
         self._end(RunAborted(f"the time limits cannot be watched any more ({type(error).__name__}: {error})"))

@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 
 from emulator.control.conversation import Progress
 from emulator.errors import AgentLost, EmulatorError, RunTimeout
+from emulator.host.core_wait import CoreTime
 from emulator.units import NS_PER_S
 
 JOIN_TIMEOUT_S = 60.0
 SILENT_AGENT_S = 10.0
-"""Agents report four times a second; one that reports nothing for this long is lost."""
+"""Agents report four times a second; one that reports nothing for this long is lost, unless it is seen to work."""
+BUSY_S = 1.0
+"""A silent process of this host works if it ran, or waited for a core, for longer than this."""
 PERIOD_S = 0.25
+LONGEST_ABSENCE_S = 3.0
+"""If more time passes between two checks, the controller had no core: what agents sent is still unread."""
 
 
 @dataclass(slots=True)
@@ -29,23 +34,28 @@ class Watchdog:
         standstill_s: the run ends if nothing moves anywhere for this long.
         join_timeout_s: the run ends if an agent has not joined by then.
         now: the clock, s.
+        core_time_of: the time of an agent's process so far; None if it is not on this host.
     """
 
     ranks_of: Mapping[str, Sequence[int]]
     standstill_s: float
     join_timeout_s: float = JOIN_TIMEOUT_S
     now: Callable[[], float] = time.monotonic
+    core_time_of: Callable[[str], CoreTime | None] = lambda agent: None
     progress: dict[str, Progress] = field(default_factory=dict)
     _heard_at: dict[str, float] = field(default_factory=dict)
+    _core_time: dict[str, CoreTime | None] = field(default_factory=dict)  # when an agent fell silent
     _began: float = field(init=False)
     _moved_at: float = field(init=False)
+    _checked_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._moved_at = self.now()
+        self._began = self._moved_at = self._checked_at = self.now()
 
     def heard(self, agent: str) -> None:
         """An agent has sent something."""
         self._heard_at[agent] = self.now()
+        self._core_time.pop(agent, None)
 
     def note(self, agent: str, progress: Progress) -> None:
         """An agent has reported its progress."""
@@ -61,6 +71,7 @@ class Watchdog:
             is_gathering: agents are still joining.
             is_under_way: agents report regularly from now on.
         """
+        self._excuse_absence()
         if is_gathering:
             self._moved_at = self.now()
             if self.now() - self._began > self.join_timeout_s:
@@ -68,12 +79,32 @@ class Watchdog:
             return None
         return (self._silent_agent() if is_under_way else None) or self._standstill(missing)
 
+    def _excuse_absence(self) -> None:
+        """Time in which the controller itself did not run is nobody's silence."""
+        absent_s = self.now() - self._checked_at
+        self._checked_at += absent_s
+        if absent_s > LONGEST_ABSENCE_S:
+            self._moved_at += absent_s
+            for agent in self._heard_at:
+                self._heard_at[agent] += absent_s
+
     def _silent_agent(self) -> AgentLost | None:
         for agent, heard_at in self._heard_at.items():
-            if self.now() - heard_at > SILENT_AGENT_S:
+            silent_s = self.now() - heard_at
+            if silent_s > BUSY_S and agent not in self._core_time:
+                self._core_time[agent] = self.core_time_of(agent)
+            if silent_s > SILENT_AGENT_S and not self._works(agent):
                 reason = f"it has sent nothing for {SILENT_AGENT_S:g} s"
                 return AgentLost(agent, ranks=self.ranks_of[agent], reason=reason)
         return None
+
+    def _works(self, agent: str) -> bool:
+        """Whether a silent agent was busy; it may then be silent for as long again."""
+        before, after = self._core_time.get(agent), self.core_time_of(agent)
+        if before is None or after is None or sum(after) - sum(before) <= BUSY_S * NS_PER_S:
+            return False
+        self._heard_at[agent], self._core_time[agent] = self.now(), after
+        return True
 
     def _standstill(self, missing: Sequence[str]) -> RunTimeout | None:
         """What everybody waits for, and the two ranks that have been silent towards each other for longest."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from emulator.host import timer
 from emulator.host.timer import TimerfdClock
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -54,6 +55,24 @@ def test_alarms_due_together_fire_in_the_order_they_were_set(runner: asyncio.Run
                 clock.call_at(when, lambda index=index: seen.append(index))
             await finished(seen, 50)
         assert seen == list(range(50))
+
+    runner.run(scenario())
+
+
+def test_alarms_that_take_long_together_leave_others_a_turn(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timer, "TURN_NS", 0)
+
+    async def scenario() -> None:
+        with TimerfdClock() as clock:
+            turns, seen = 0, list[int]()
+            for _ in range(50):
+                clock.call_at(clock.now(), lambda: seen.append(turns))
+            while len(seen) < 50:
+                turns += 1
+                await asyncio.sleep(0)
+        assert len(set(seen)) > 25
 
     runner.run(scenario())
 
