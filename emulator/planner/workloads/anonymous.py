@@ -122,9 +122,7 @@ class Anonymous:
     def _nodes(self, rank: int) -> Iterator[WorkNode]:
         program, trace, names = self._workload.programs[rank], self._traces[rank], self._names_of(rank)
         duration, start = self._times(rank)
-        files = {
-            one.row: FileOperation(_CALLS[one.action], "", 0, one.size_bytes) for one in trace.storage if one.moves
-        }
+        files = _files(trace)
         offset, needed = program.dep_offset.tolist(), program.dep_position.tolist()
         for position, row in enumerate(program.order.tolist()):
             deps = tuple(other + 1 for other in needed[offset[position] : offset[position + 1]])
@@ -167,6 +165,12 @@ class Anonymous:
             return duration, start
         rng = np.random.default_rng([self._jitter.seed, rank])
         return _jittered(duration, self._jitter.share, rng), _jittered_starts(start, self._jitter.share, rng)
+
+
+def _files(trace: RankTrace) -> dict[int, FileOperation]:
+    """Row → file operation that transfers bytes, without the name of the file."""
+    moving = (one for one in trace.storage if one.moves)
+    return {one.row: FileOperation(_CALLS[one.action], "", size_bytes=one.size_bytes) for one in moving}
 
 
 def _kind(trace: RankTrace, row: int) -> str:
