@@ -16,26 +16,33 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
+from agents.flow_history import FlowHistory
+from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
 from agents.play.player import RankPlayer
+from agents.play.recording_player import RecordingPlayer
+from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.reporter import Reporter
 from agents.transports.base import Address, Endpoint, Port, Transport
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
+from emulator.control.observations import FlowEvents
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.core_wait import CoreTime, wait_fraction
 from emulator.host.lateness import Lateness
 from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.host.timer import TimerfdClock
+from emulator.planner.msccl.loaded import load_algorithm
 from emulator.planner.rank_program import Chunk
 from emulator.wire.control.tls import TlsFiles
 
@@ -83,9 +90,13 @@ class Agent:
         self._endpoints: dict[int, Endpoint] = {}
         self._places: dict[int, control.RankPlace] = {}
         self._kept: dict[int, list[Chunk]] = {}
+        self._flow_history = FlowHistory()
+        self._keeper: StepKeeper | None = None
+        self._iteration: int | None = None
         self._ready_owed = False
         self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
+        self._is_finishing = False  # the job is over, and flows may still have to end
         self._lateness = Lateness()
         self._ticks_at_start: CoreTicks | None = None
         self._core_time_at_start: CoreTime | None = None
@@ -113,6 +124,8 @@ class Agent:
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
+        for name, text in setup.settings.algorithm_files.items():
+            load_algorithm(text, name)
         with TimerfdClock() as self._clock:
             async with (
                 leased(self._ports, setup) as devices,
@@ -125,23 +138,68 @@ class Agent:
                     devices=devices,
                 ) as transport,
             ):
-                await self._bind(setup, transport, devices)
-                directory: control.Directory = await self._expect(control.Directory)
-                self._make_players(setup, directory.places)
+                self._flows = Flows(setup.flows, devices, self._fail)
                 try:
-                    async with _background(self._report_progress(transport)):
-                        await self._play()
-                except RunAborted:
-                    self._stop_and_count(transport)
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        async with asyncio.timeout(ABORT_S):
-                            await self._link.drained()
-                    raise
-                except EmulatorError:
-                    self._stop_and_count(transport)
-                    raise
-                self._count(transport)
-                await self._link.drained()
+                    await self._meet_peers()
+                    await self._bind(setup, transport, devices)
+                    directory: control.Directory = await self._expect(control.Directory)
+                    self._make_players(setup, directory.places)
+                    await self._play_and_count(transport)
+                finally:
+                    self._flows.close()
+
+    async def _play_and_count(self, transport: Transport) -> None:
+        try:
+            async with _background(self._report_progress(transport)):
+                await self._play()
+                await self._finish_flows()
+        except RunAborted:
+            self._stop_and_count(transport)
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with asyncio.timeout(ABORT_S):
+                    await self._drained()
+            raise
+        except EmulatorError:
+            self._stop_and_count(transport)
+            raise
+        self._count(transport)
+        await self._drained()
+
+    async def _meet_peers(self) -> None:
+        """Before any traffic: the peers of the flows that this agent plays."""
+        if self._flows:
+            self._link.send(control.Progress(0, 0, False, self._flows.waiting_on))
+            await self._while_connected(self._flows.prepare())
+
+    async def _finish_flows(self) -> None:
+        if self._flows:
+            self._is_finishing = True
+            await self._while_connected(self._flows.finish())
+
+    async def _while_connected(self, work: Coroutine[Any, Any, None]) -> None:
+        """Some work during which the controller has nothing to say, unless it ends the run."""
+        working = asyncio.ensure_future(work)
+        self._receiving = asyncio.ensure_future(self._link.receive())
+        try:
+            await asyncio.wait([working, self._receiving, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            if self._failure.done():
+                self._failure.result()
+            if self._receiving.done():
+                value = self._receiving.result()
+                raise RemoteProtocolError(f"the controller sent {type(value).__name__} out of turn")
+            working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def _drained(self) -> None:
+        """Wait until the controller has read everything."""
+        if self._receiving is None or self._receiving.done():
+            await self._link.drained()
+        else:
+            await self._link.written()
+            await asyncio.wait([self._receiving])
+            await asyncio.gather(self._receiving, return_exceptions=True)
 
     async def _bind(self, setup: control.Setup, transport: Transport, devices: Mapping[str, str]) -> None:
         transport.use_ports(
@@ -153,12 +211,20 @@ class Agent:
         self._link.send(control.Bound(bound, nics_of((place.host for place in setup.ranks), devices)))
 
     async def _expect(self, kind: type[Any]) -> Any:
-        value = await self._link.receive()
+        value = await self._next()
         while isinstance(value, control.Wait):
             self._report(f"waiting for the next run: {value.reason}")
             value = await self._link.receive()
         if not isinstance(value, kind):
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} instead of {kind.__name__}")
+        return value
+
+    async def _next(self) -> Any:
+        """The controller's next value, which may be on its way already."""
+        if self._receiving is None:
+            return await self._link.receive()
+        value = await self._receiving
+        self._receiving = None
         return value
 
     def _make_players(self, setup: control.Setup, places: control.Places) -> None:
@@ -170,12 +236,18 @@ class Agent:
             streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
             ranks=sum(not place.storage for place in setup.ranks),
         )
+        make_player: Callable[..., RankPlayer] = RankPlayer
+        if setup.settings.record_steps:
+            self._keeper = StepKeeper(
+                setup.settings.record_steps, send=self._link.send, waiting=lambda: self._link.waiting
+            )
+            make_player = partial(RecordingPlayer, keeper=self._keeper)
         for place in setup.ranks:
             self._places[place.rank] = place
             if place.storage:
                 self._make_storage(setup, place, directory)
                 continue
-            player = RankPlayer(
+            player = make_player(
                 self._endpoints[place.rank],
                 self._clock,
                 self._reporter,
@@ -219,17 +291,24 @@ class Agent:
             self._send_ready_if_prefetched()
         elif isinstance(value, control.Prepare):
             self._prepare()
+        elif isinstance(value, control.WantSteps) and self._keeper is not None:
+            self._keeper.release(value.iteration, value.instances)
         elif isinstance(value, control.Start):
             self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
             self._core_time_at_start = self._core_time_at_start or CoreTime.now()
+            self._flows.start(value.at_ns)
+            self._iteration = value.iteration
             for player in self._players.values():
                 player.begin(value.iteration, value.at_ns)
-            if not self._players:  # storage alone: there is nothing to complete
+            if not self._players:  # storage or flows alone: there is nothing to complete
                 self._link.send(control.IterationDone(value.iteration, ()))
         else:
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
 
     def _prepare(self) -> None:
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.flush()
         self._ready_owed = True
         for rank, chunks in self._kept.items():
             for chunk in chunks:
@@ -262,27 +341,47 @@ class Agent:
         progress = control.Progress(
             bytes_sent=sum(end.acknowledged_bytes for end in self._endpoints.values()),
             events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
-            computing=any(player.is_computing for player in self._players.values()),
-            waiting_on=next(filter(None, (player.waiting_on() for player in self._players.values())), ""),
+            computing=any(player.is_computing for player in self._players.values())
+            or (self._is_finishing and self._flows.has_moved()),
+            waiting_on=self._waiting_on(),
         )
         if self._metrics is not None:
             self._metrics.progressed(bytes_sent=progress.bytes_sent, nodes_done=progress.events)
         return progress
 
+    def _waiting_on(self) -> str:
+        if self._is_finishing:
+            return self._flows.waiting_on
+        return next(filter(None, (player.waiting_on() for player in self._players.values())), "")
+
     def _stop_and_count(self, transport: Transport) -> None:
         """Stop all traffic at once, then report what was counted so far."""
+        self._flows.close()
         for end in self._endpoints.values():
             end.close()
         self._count(transport)
 
+    def _report_flow_events(self) -> None:
+        """Report what happened to flows in the iteration that all agents have completed, or that ended early."""
+        if self._iteration is not None:
+            flows = [flow for end in self._endpoints.values() for flow in end.eventful()]
+            if news := self._flow_history.news(flows):
+                self._link.send(FlowEvents(self._iteration, news))
+
     def _count(self, transport: Transport) -> None:
         """Report the counters of the run."""
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.finish()
         self._progress()  # the metrics must show the complete run
         flows = [flow for end in self._endpoints.values() for flow in end.counters()]
         lateness_ns = self._lateness.median_ns() or 0
         steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
         wait = wait_fraction(self._core_time_at_start, CoreTime.now())
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait))
+        for report in self._flows.reports():
+            self._link.send(report)
+        lost = self._keeper.lost if self._keeper is not None else 0
+        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait, lost))
 
     def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
         if not self._failure.done():

@@ -67,6 +67,11 @@ class ControlLink:
         """Queue a value for the controller."""
         self._outgoing.put_nowait(value)
 
+    @property
+    def waiting(self) -> int:
+        """Values that are queued: many if the controller, or the way to it, is slow."""
+        return self._outgoing.qsize()
+
     async def receive(self) -> Any:
         """The controller's next value.
 

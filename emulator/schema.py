@@ -16,7 +16,7 @@ _TYPES = {"integer": "int", "number": "float", "string": "str"}
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
 _MISSING = re.compile(r"Object missing required field `(.+)`")
-_NOT_LISTED = re.compile(r"Invalid enum value (.+)")
+_NOT_LISTED = re.compile(r"Invalid (?:enum )?value (.+)")
 
 
 class SchemaProblem(ValueError):

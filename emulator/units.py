@@ -17,6 +17,8 @@ Ns = NewType("Ns", int)
 Rank = NewType("Rank", int)
 """A rank of the world, 0 … n-1."""
 
+US_PER_MS = 1_000
+US_PER_S = 1_000_000
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8

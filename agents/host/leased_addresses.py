@@ -33,7 +33,7 @@ async def leased(ports: Ports | None, setup: control.Setup) -> AsyncIterator[Map
     if ports is None:
         yield {}
         return
-    devices = ports.devices(setup.ranks)
+    devices = ports.devices([*setup.ranks, *setup.flows])
     lease = _lease(devices, setup.networks)
     await asyncio.to_thread(iproute.change, lease.begin)
     renewing = asyncio.create_task(_renew(lease))

@@ -6,12 +6,31 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Protocol
 
-from emulator.control import conversation as control
 from emulator.errors import HostError
 from emulator.host import iproute
 
 LOOPBACK = "lo"
+
+
+class Place(Protocol):
+    """Who plays at an address of an interface: a rank, or a flow."""
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Numeric IP address."""
+        ...
+
+    @property
+    def interface(self) -> str:
+        """Of the topology's host; "" where the topology names none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +61,8 @@ class Ports:
                     "controller an address on a management network, or this host a route to it there"
                 )
 
-    def devices(self, places: Sequence[control.RankPlace]) -> dict[str, str]:
-        """Address → interface of every rank: by the topology's name, or the only interface for the only name.
+    def devices(self, places: Sequence[Place]) -> dict[str, str]:
+        """Address → interface of every rank and flow: by the topology's name, or the only interface for the only name.
 
         Raises:
             HostError: the topology names an interface that this agent does not have, or an address needs --interface.
@@ -56,14 +75,14 @@ class Ports:
         for place in places:
             if place.interface not in self.interfaces:
                 given = ", ".join(self.interfaces)
-                problem = f"rank {place.rank} uses {place.interface}, but the agent has {given}"
+                problem = f"{place.title} uses {place.interface}, but the agent has {given}"
                 raise HostError(f"{problem}: start it with --interface {place.interface}")
         return {place.host: place.interface for place in places}
 
-    def _over_loopback(self, places: Sequence[control.RankPlace]) -> dict[str, str]:
+    def _over_loopback(self, places: Sequence[Place]) -> dict[str, str]:
         for place in places:
             if not ip_address(place.host).is_loopback:
-                raise HostError(f"rank {place.rank} plays at {place.host}: start the agent with --interface NAME")
+                raise HostError(f"{place.title} plays at {place.host}: start the agent with --interface NAME")
         return {place.host: LOOPBACK for place in places}
 
 

@@ -143,9 +143,14 @@ class ConnectionManager:
         """The next connection that a peer has made."""
         return await self._accepted.get()
 
-    async def disconnect(self, connection: Connection) -> None:
-        """End a connection; a peer that does not answer has ended it as well."""
-        if connection.ended.is_set():
+    async def disconnect(self, connection: Connection, *, again: bool = False) -> None:
+        """End a connection; a peer that does not answer has ended it as well.
+
+        Args:
+            connection: one that was made.
+            again: even if the peer has ended it: it waits for seconds if the answer to that was lost.
+        """
+        if connection.ended.is_set() and not again:
             return
         connection.answered.clear()
         request = Dreq(local_id=connection.local_id, remote_id=connection.remote_id, remote_qpn=connection.peer_qpn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.nic.reader import ReceiveBatch
 from agents.nic.send_batch import SendBatch
@@ -34,6 +34,15 @@ class Context:
     is_cutting: bool = True
     _send_batches: dict[bool, SendBatch] = field(default_factory=dict)
     _receive_batches: dict[bool, ReceiveBatch] = field(default_factory=dict)
+
+    def with_path_mtu(self, path_mtu: int) -> Context:
+        """The same for queue pairs of another path MTU, which are few."""
+        if path_mtu == self.options.path_mtu:
+            return self
+        options = replace(self.options, path_mtu=path_mtu)
+        payload = Payload(path_mtu=path_mtu, seed=None, call_bytes=options.call_bytes)
+        staging = Staging(payload)
+        return replace(self, options=options, payload=payload, staging=staging, _send_batches={}, _receive_batches={})
 
     def send_batch(self, *, is_v6: bool) -> SendBatch:
         """The batch that sends staged packets from sockets of an address family."""

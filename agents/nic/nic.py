@@ -99,15 +99,17 @@ class SoftwareNic:
         is_control: bool = False,
         local_peer: LocalPeer | None = None,
         receiver: PacketReceiver | None = None,
+        context: Context | None = None,
     ) -> Channel:
         """Create a queue pair.
 
         Args:
             facts, pair, owner, index, is_control, receiver: see Channel.
             local_peer: the peer's NIC, if it is in this process: traffic to a NIC at the same port does not cross it.
+            context: for another path MTU than that of the NIC; None: its own.
         """
         channel = self._channels[facts.qpn] = Channel(
-            self.context,
+            context or self.context,
             self.passes.agenda,
             owner,
             facts,
@@ -121,13 +123,20 @@ class SoftwareNic:
         return channel
 
     def create_foreign(
-        self, facts: QpFacts, pair: QueuePair, owner: Owner, *, index: int = 0, sink: Sink | None = None
+        self,
+        facts: QpFacts,
+        pair: QueuePair,
+        owner: Owner,
+        *,
+        index: int = 0,
+        sink: Sink | None = None,
+        context: Context | None = None,
     ) -> Channel:
         """Create a queue pair to a peer whose payload is not known; arguments as for `create` and ForeignReceiver."""
         receiver = ForeignReceiver(
             pair, source=packed(facts.peer_host), destination=packed(facts.host), qpn=facts.qpn, sink=sink
         )
-        return self.create(facts, pair, owner, index=index, receiver=receiver)
+        return self.create(facts, pair, owner, index=index, receiver=receiver, context=context)
 
     def crosses(self, local_peer: LocalPeer | None) -> bool:
         """Whether traffic to a peer crosses the port; a cap that the user requested applies to all traffic."""

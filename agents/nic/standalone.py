@@ -19,22 +19,23 @@ class StandaloneNic:
     Args:
         host: numeric IP address, port 4791 of which is free.
         options: see RoceOptions.
+        device: interface to bind its sockets to; None: any.
 
     Raises:
         HostError: the address is not on this host or its port is in use, or a limit is reached.
     """
 
-    def __init__(self, host: str, options: RoceOptions) -> None:
+    def __init__(self, host: str, options: RoceOptions, *, device: str | None = None) -> None:
         self._clock = TimerfdClock(asyncio.get_running_loop())
         self._context = make_context(
             options=options,
             clock=self._clock,
-            senders=Senders(traffic_class=options.traffic_class),
+            senders=Senders(traffic_class=options.traffic_class, devices=None if device is None else {host: device}),
             payload_seed=None,
         )
         self.passes = Passes(self._clock, timeout_ns=4096 << options.qp_timeout)
         try:
-            listener = Listener(host, has_ecn=options.ecn != "off")
+            listener = Listener(host, has_ecn=options.ecn != "off", device=device)
         except BaseException:
             self._close_all()
             raise

@@ -1,4 +1,4 @@
-"""The TCP connection to a perftest, and time limits for whatever the peer has to send."""
+"""The connection to a perftest, and time limits for whatever the peer has to send."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import ipaddress
 import socket
 from collections.abc import Generator
 from contextlib import suppress
-from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from emulator.errors import HostError, RemoteProtocolError, RunError
 from emulator.peer.exchange import Swap
@@ -17,8 +16,44 @@ T = TypeVar("T")
 
 ANSWER_S = 10.0
 """How long the peer can take for a block: it registers memory and connects its queue pairs in between."""
+BEGIN_S = 600.0
+"""How long a peer can take to begin: flows of a run wait for its job."""
 CONNECT_S = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3))
+
+
+class Stream(Protocol):
+    """Carries blocks in both directions.
+
+    Attributes:
+        host, peer_host: numeric addresses of both ends.
+        ended: set once the peer sends no more.
+    """
+
+    host: str
+    peer_host: str
+    ended: asyncio.Event
+
+    def write(self, block: bytes) -> None:
+        """Send a block."""
+        ...
+
+    async def read(self, size: int) -> bytes:
+        """Receive a block of `size` bytes.
+
+        Raises:
+            IncompleteReadError: the peer has ended the connection.
+            OSError: the connection is lost.
+        """
+        ...
+
+    async def until_closed(self) -> None:
+        """Send no more, and wait until the peer closes the connection; blocks that it still sends are discarded."""
+        ...
+
+    def close(self) -> None:
+        """Close at once."""
+        ...
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
@@ -37,19 +72,16 @@ class _Protocol(asyncio.StreamReaderProtocol):
         super().connection_lost(error)
 
 
-class Conversation:
-    """One connection; a context manager that closes it.
+class TcpStream:
+    """A TCP connection. Implements Stream.
 
     Args:
         reader, writer: its streams.
         ended: set once the peer sends no more.
-        is_client: this end has connected, so it sends first.
     """
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: asyncio.Event, *, is_client: bool
-    ) -> None:
-        self._reader, self._writer, self.ended, self.is_client = reader, writer, ended, is_client
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: asyncio.Event) -> None:
+        self._reader, self._writer, self.ended = reader, writer, ended
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that has lost power sends no FIN
@@ -58,13 +90,37 @@ class Conversation:
         self.host = _plain(connection.getsockname()[0])
         self.peer_host = _plain(connection.getpeername()[0])
 
-    def __enter__(self) -> Conversation:
-        return self
+    def write(self, block: bytes) -> None:
+        """See Stream."""
+        self._writer.write(block)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def read(self, size: int) -> bytes:
+        """See Stream."""
+        return await self._reader.readexactly(size)
+
+    async def until_closed(self) -> None:
+        """See Stream."""
+        with suppress(OSError):
+            self._writer.write_eof()
+            while await self._reader.read(4096):
+                pass
+
+    def close(self) -> None:
+        """See Stream."""
         self._writer.close()
+
+
+class Conversation:
+    """The exchange over one connection.
+
+    Args:
+        stream: the connection.
+        is_client: this end has connected, so it sends first.
+    """
+
+    def __init__(self, stream: Stream, *, is_client: bool) -> None:
+        self.stream, self.is_client = stream, is_client
+        self.host, self.peer_host, self.ended = stream.host, stream.peer_host, stream.ended
 
     async def play(self, part: Generator[Swap, bytes, T], *, first_s: float | None = ANSWER_S) -> T:
         """Play a part of the exchange.
@@ -88,10 +144,10 @@ class Conversation:
                 result: T = end.value
                 return result
             if self.is_client:
-                self._writer.write(swap.block)
+                self.stream.write(swap.block)
             try:
                 async with asyncio.timeout(limit_s):
-                    answer = await self._reader.readexactly(swap.expected_bytes)
+                    answer = await self.stream.read(swap.expected_bytes)
             except asyncio.IncompleteReadError as error:
                 raise self._ended(swap.what, error.partial) from error
             except TimeoutError as error:
@@ -104,15 +160,8 @@ class Conversation:
                     f"{self.peer_host}: the connection ended before it sent {swap.what} ({error})"
                 ) from error
             if not self.is_client:
-                self._writer.write(swap.block)
+                self.stream.write(swap.block)
             limit_s = ANSWER_S
-
-    async def until_closed(self) -> None:
-        """Send no more, and wait until the peer closes the connection; blocks that it still sends are discarded."""
-        with suppress(OSError):
-            self._writer.write_eof()
-            while await self._reader.read(4096):
-                pass
 
     def _ended(self, what: str, partial: bytes) -> RunError | RemoteProtocolError:
         if partial:
@@ -145,7 +194,7 @@ async def connect(host: str, port: int) -> Conversation:
         reason = str(error) or f"no answer within {CONNECT_S:g} s"
         raise RunError(f"no perftest listens at {host}, port {port} ({reason}): start its server first") from error
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    return Conversation(reader, writer, protocol.ended, is_client=True)
+    return Conversation(TcpStream(reader, writer, protocol.ended), is_client=True)
 
 
 async def accept(port: int, *, allowed: str) -> Conversation:
@@ -170,7 +219,7 @@ async def accept(port: int, *, allowed: str) -> Conversation:
                 return
             reader = self.reader
             writer = asyncio.StreamWriter(transport, self, reader, loop)
-            arrived.set_result(Conversation(reader, writer, self.ended, is_client=False))
+            arrived.set_result(Conversation(TcpStream(reader, writer, self.ended), is_client=False))
 
     try:
         server = await loop.create_server(lambda: Accepting(asyncio.StreamReader()), None, port, backlog=1)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import signal
-import socket
 
-from agents.peer.conversation import accept, connect
 from agents.peer.session import PeerSession
-from emulator.errors import InputError, RunInterrupted
+from emulator.errors import RunInterrupted
 from emulator.peer.results import PeerResult
 from emulator.peer.task import PeerTask
 
@@ -28,22 +25,9 @@ async def _run(task: PeerTask) -> PeerResult:
     assert current is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, current.cancel)
-    session = PeerSession(task.test, task.options, host=task.address, peer_host=task.peer_address)
-    try:
-        if task.server is not None:
-            conversation = await connect(task.server, task.port)
-        else:
-            conversation = await accept(task.port, allowed=_resolved(task.client))
-        with conversation:
-            return await session.run(conversation)
-    except asyncio.CancelledError as error:
-        raise RunInterrupted from error
-
-
-def _resolved(host: str) -> str:
-    """The numeric address of a host."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InputError(f"--from {host}: no such host ({error.strerror})") from error
-    return str(ipaddress.ip_address(found[0][4][0]))
+    with PeerSession(task) as session:
+        try:
+            await session.meet()
+            return await session.play()
+        except asyncio.CancelledError as error:
+            raise RunInterrupted from error

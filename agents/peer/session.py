@@ -1,22 +1,29 @@
-"""Runs a test with a stock perftest: meets it over TCP, makes queue pairs, sends or receives, swaps results."""
+"""Runs a test with a stock perftest: meets it, makes queue pairs, sends or receives, swaps results."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import ipaddress
 import random
-from collections.abc import Coroutine
+import socket
+from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
 from typing import Any, TypeVar
 
+from agents.nic.connections import Connection
 from agents.nic.standalone import StandaloneNic
-from agents.peer.conversation import ANSWER_S, Conversation
+from agents.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, connect
+from agents.peer.rdma_cm import CmLink
 from agents.peer.traffic import PeerTraffic
-from emulator.errors import InputError, RunError
-from emulator.peer.exchange import Agreement, conclude, confirm, introduce
+from emulator.errors import HostError, InputError, RunError
+from emulator.peer.exchange import conclude, confirm, greet, introduce, meet
 from emulator.peer.parameters import PeerTest, TestVerb
-from emulator.peer.records import QpRecord, Report
+from emulator.peer.records import OVER_RDMA, OVER_TCP, QpRecord, Report
 from emulator.peer.results import PeerResult
-from emulator.roce.constants import FIRST_SOURCE_PORT
+from emulator.peer.task import PeerTask
+from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
 from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings
 from emulator.roce.options import RoceOptions
@@ -35,70 +42,157 @@ _LAST_ACK_S = 0.3
 
 
 class PeerSession:
-    """One test with one peer.
+    """One test with one peer: `meet` it, `play`, then `close`. A context manager that closes it.
 
     Args:
-        test: what to run.
-        options: of the NIC; its path MTU is replaced by the one that both ends agree on.
-        host: RDMA address of this end; None: the address of the TCP connection.
-        peer_host: the only RDMA address that is sent to; None: the address of the TCP connection.
+        task: what to run, and with whom.
+        device: interface to bind the sockets of the NIC to; None: any.
+
+    Attributes:
+        test: what is run; its path MTU is that of the task until both ends have agreed on one.
     """
 
-    def __init__(
-        self, test: PeerTest, options: RoceOptions, *, host: str | None = None, peer_host: str | None = None
-    ) -> None:
-        self._test, self._options, self._host, self._peer_host = test, options, host, peer_host
+    def __init__(self, task: PeerTask, *, device: str | None = None) -> None:
+        self.test, self._task, self._device = task.test, task, device
+        self._form = OVER_RDMA if task.rdma_cm else OVER_TCP
+        self._closing = ExitStack()
+        self._conversation: Conversation | None = None
+        self._link: CmLink | None = None
+        self._traffic: PeerTraffic | None = None
+        self._version = ""
+        self._report: Report | None = None
+        self._is_told_to_end = False
 
-    async def run(self, conversation: Conversation) -> PeerResult:
-        """Run the test over a connection.
+    def __enter__(self) -> PeerSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop at once; idempotent."""
+        self._closing.close()
+
+    def end(self) -> None:
+        """A test without an end of its own ends; `play` returns soon."""
+        self._is_told_to_end = True
+        if self._traffic is not None:
+            self._traffic.end()
+
+    async def meet(self) -> None:
+        """Meet the peer and make the queue pairs; a server waits as long as it takes.
+
+        Raises:
+            RunError: the peer cannot be reached, is gone or does not answer.
+            RemoteProtocolError: it sent something else than perftest does.
+            InputError: its queue pairs are at an address that is not its own.
+            HostError: the address or port 4791 of this host cannot be used.
+        """
+        alone, conversation = await (self._meet_over_rdma() if self._task.rdma_cm else self._meet_over_tcp())
+        self._closing.callback(conversation.stream.close)
+        self._conversation = conversation
+        greeting = await conversation.play(greet(self.test))
+        path_mtu, self._version = greeting.path_mtu, greeting.version
+        ours = _records(self.test, alone.nic.host)
+        connections: list[Connection] = []
+        if self._link is not None:
+            await conversation.play(meet(ours[0], self._form))
+            connections = await self._link.connect_pairs(self.test.queue_pairs, path_mtu)
+            path_mtu = connections[0].path_mtu
+            await conversation.play(meet(ours[0], self._form))
+        theirs = await conversation.play(introduce(self.test, ours, self._form))
+        if connections:
+            ends = [_connected(*one) for one in zip(ours, theirs, connections, strict=True)]
+            ours, theirs = [one for one, _ in ends], [one for _, one in ends]
+        self._check(theirs, self._task.peer_address or conversation.peer_host)
+        self.test = dataclasses.replace(self.test, path_mtu=path_mtu)
+        self._ours, self._theirs = ours, theirs
+        self._traffic = self._attach(alone, greeting.buffer_bytes)
+        if self._is_told_to_end:
+            self._traffic.end()
+
+    async def play(self) -> PeerResult:
+        """Send and receive to the end.
 
         Raises:
             RunError: the peer is gone, or a queue pair failed.
-            RemoteProtocolError: the peer sent something else than perftest does.
-            HostError: the address or port 4791 of this host cannot be used.
+            RemoteProtocolError: it sent something else than perftest does.
         """
-        host = self._host or conversation.host
-        records = _records(self._test, host)
-        agreement = await conversation.play(introduce(self._test, records))
-        self._check(agreement, self._peer_host or conversation.peer_host)
-        test = dataclasses.replace(self._test, path_mtu=agreement.path_mtu)
-        options = dataclasses.replace(self._options, path_mtu=agreement.path_mtu)
-        with StandaloneNic(host, options) as alone:
-            traffic = PeerTraffic(test, agreement.peers, alone.passes, path_mtu=test.path_mtu)
-            channels = []
-            for index, (ours, theirs) in enumerate(zip(records, agreement.peers, strict=True)):
-                facts = _facts(ours, theirs)
-                pair = _queue_pair(options, ours, theirs, agreement.buffer_bytes, queue_pairs=test.queue_pairs)
-                channels.append(alone.nic.create_foreign(facts, pair, traffic, index=index))
-            traffic.attach(channels)
-            await _while_alive(conversation.play(confirm(test, records)), traffic)
-            report = await self._exchange(test, records, traffic, conversation)
-            return PeerResult(
-                test=test,
-                role="client" if conversation.is_client else "server",
-                host=host,
-                peer_host=agreement.peers[0].host,
-                peer_version=agreement.version,
-                sent=traffic.sent(),
-                received=traffic.received(),
-                peer=report,
-            )
-
-    async def _exchange(
-        self, test: PeerTest, records: list[QpRecord], traffic: PeerTraffic, conversation: Conversation
-    ) -> Report | None:
-        """Send and receive, then end the test."""
-        await _while_alive(_traffic(test, traffic, is_client=conversation.is_client), traffic, conversation)
-        ending = conversation.play(conclude(test, records, _report(test, traffic)), first_s=_patience_s(test))
+        test, traffic, conversation, form = self.test, self._traffic, self._conversation, self._form
+        assert traffic is not None
+        assert conversation is not None
+        beginning = conversation.play(confirm(test, self._ours, form), first_s=BEGIN_S)
+        await _while_alive(beginning, traffic, conversation)
+        await _while_alive(_play(test, traffic, is_client=conversation.is_client), traffic, conversation)
+        ending = conversation.play(conclude(test, self._ours, _report(test, traffic), form), first_s=_patience_s(test))
         report = await _while_alive(ending, traffic)
-        if conversation.is_client and not test.is_bidirectional:
-            report = None  # a server that has sent nothing reports memory that it never set
+        # A server that has sent nothing reports memory that it never set.
+        self._report = None if conversation.is_client and not test.is_bidirectional else report
         if test.verb is TestVerb.WRITE_LATENCY:  # this test ends without a word: its peer may still need our ACKs
-            await conversation.until_closed()
-        return report
+            await _soon(conversation) if self._link is not None else await conversation.stream.until_closed()
+        if self._link is not None:
+            await self._link.disconnect()
+        return self.result()
 
-    def _check(self, agreement: Agreement, allowed: str) -> None:
-        for record in agreement.peers:
+    def result(self) -> PeerResult:
+        """What has been counted so far, once both ends have met."""
+        traffic, conversation = self._traffic, self._conversation
+        assert traffic is not None
+        assert conversation is not None
+        return PeerResult(
+            test=self.test,
+            role="client" if conversation.is_client else "server",
+            host=self._ours[0].host,
+            peer_host=self._theirs[0].host,
+            peer_version=self._version,
+            sent=traffic.sent(),
+            received=traffic.received(),
+            peer=self._report,
+        )
+
+    @property
+    def has_met(self) -> bool:
+        """Whether there is a result."""
+        return self._traffic is not None
+
+    async def _meet_over_tcp(self) -> tuple[StandaloneNic, Conversation]:
+        task = self._task
+        if task.server is not None:
+            conversation = await connect(task.server, task.port)
+        else:
+            conversation = await accept(task.port, allowed=resolved(task.client))
+        try:
+            return self._open_nic(task.address or conversation.host), conversation
+        except BaseException:
+            conversation.stream.close()
+            raise
+
+    async def _meet_over_rdma(self) -> tuple[StandaloneNic, Conversation]:
+        task = self._task
+        peer_host = task.peer_address or resolved(task.client if task.server is None else task.server)
+        alone = self._open_nic(task.address or _address_towards(peer_host))
+        self._link = CmLink(alone, peer_host, task.port)
+        return alone, await (self._link.accept() if task.server is None else self._link.connect())
+
+    def _open_nic(self, host: str) -> StandaloneNic:
+        options = dataclasses.replace(self._task.options, path_mtu=self.test.path_mtu)
+        return self._closing.enter_context(StandaloneNic(host, options, device=self._device))
+
+    def _attach(self, alone: StandaloneNic, buffer_bytes: int) -> PeerTraffic:
+        test, context = self.test, alone.nic.context.with_path_mtu(self.test.path_mtu)
+        traffic = PeerTraffic(test, self._theirs, alone.passes, path_mtu=test.path_mtu)
+        channels = []
+        for index, (ours, theirs) in enumerate(zip(self._ours, self._theirs, strict=True)):
+            pair = _queue_pair(context.options, ours, theirs, buffer_bytes, queue_pairs=test.queue_pairs)
+            facts = _facts(ours, theirs)
+            channels.append(alone.nic.create_foreign(facts, pair, traffic, index=index, context=context))
+        traffic.attach(channels)
+        return traffic
+
+    def _check(self, peers: Sequence[QpRecord], allowed: str) -> None:
+        for record in peers:
             if record.host != allowed:
                 raise InputError(
                     f"the peer's queue pair is at {record.host}, not at {allowed}: nothing is sent there; "
@@ -106,7 +200,7 @@ class PeerSession:
                 )
 
 
-async def _traffic(test: PeerTest, traffic: PeerTraffic, *, is_client: bool) -> None:
+async def _play(test: PeerTest, traffic: PeerTraffic, *, is_client: bool) -> None:
     """The part of an end; whoever only answers returns at once."""
     if test.verb in (TestVerb.WRITE_LATENCY, TestVerb.SEND_LATENCY):
         # With WRITEs the server begins, with SENDs the client.
@@ -141,6 +235,45 @@ async def _while_alive(
         for one in (task, gone):
             if one is not None:
                 one.cancel()
+
+
+async def _soon(conversation: Conversation) -> None:
+    """Wait a moment for the peer to end the connection."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_ACK_S):
+            await conversation.stream.until_closed()
+
+
+def _connected(ours: QpRecord, theirs: QpRecord, connection: Connection) -> tuple[QpRecord, QpRecord]:
+    """A queue pair as rdma_cm has connected it; the record of a peer has its memory, but not always its address."""
+    local = connection.local
+    return (
+        dataclasses.replace(ours, qpn=local.qpn, psn=connection.send_psn),
+        dataclasses.replace(theirs, qpn=connection.peer_qpn, psn=local.psn, host=connection.host),
+    )
+
+
+def resolved(host: str) -> str:
+    """The numeric address of a host.
+
+    Raises:
+        InputError: there is no such host.
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InputError(f"{host}: no such host ({error.strerror})") from error
+    return str(ipaddress.ip_address(found[0][4][0]))
+
+
+def _address_towards(host: str) -> str:
+    """The address that this host uses towards another one."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, UDP_PORT))
+        except OSError as error:
+            raise HostError(f"there is no route to {host} ({error.strerror})") from error
+        return str(probe.getsockname()[0])
 
 
 def _patience_s(test: PeerTest) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -46,9 +47,10 @@ class PeerTraffic:
         self._left = [0] * len(peers)  # messages to post, by queue pair
         self._under_way = 0  # messages posted and not complete
         self._is_ping_pong, self._unanswered = False, 0
+        self._is_told_to_end = False
         self._posted = self._posted_ns = 0  # of messages that go one by one
         self._begun_ns = self._completed_ns = self._completed = 0
-        self._round_trips_ns: list[int] = []
+        self._round_trips_ns = array("q")
         self._received_messages = self._received_bytes = 0
         self._first_bytes = self._first_ns = self._received_ns = 0
 
@@ -89,6 +91,7 @@ class PeerTraffic:
         return Sent(
             messages=self._completed,
             bytes=self._completed * self._test.size_bytes,
+            start_ns=self._begun_ns,
             duration_ns=self._completed_ns - self._begun_ns if self._completed else 0,
             packets=sum(one.sent_packets for one in requesters),
             retransmits=sum(one.retransmits for one in requesters),
@@ -105,6 +108,7 @@ class PeerTraffic:
             messages=self._received_messages + sum(one.reads for one in responders),
             bytes=self._received_bytes + sum(one.read_bytes for one in responders),
             bytes_after_first=self._received_bytes - self._first_bytes,
+            start_ns=self._first_ns,
             duration_ns=self._received_ns - self._first_ns,
             duplicates=sum(one.duplicates for one in responders),
             naks=sum(one.naks for one in responders),
@@ -154,11 +158,14 @@ class PeerTraffic:
     def _begin(self) -> None:
         self._begun_ns = time.monotonic_ns()
         self._left = [self._test.iterations or WITHOUT_END] * len(self._channels)
-        if not self._test.iterations:
-            self._loop.call_later(self._test.duration_s, self._end)
+        if self._is_told_to_end:
+            self.end()
+        elif self._test.duration_s:
+            self._loop.call_later(self._test.duration_s, self.end)
 
-    def _end(self) -> None:
-        """Time is up: what has been posted is still to complete."""
+    def end(self) -> None:
+        """Post no more: what has been posted is still to complete."""
+        self._is_told_to_end = True
         self._left = [0] * len(self._left)
         self._changed.set()
 

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from agents.play.tags import MAX_LANES, credit_tag, data_tag
-from agents.transports.base import Endpoint
 from emulator.errors import LocalProtocolError
 from emulator.planner.schedule import Lane, Step, Transfer
 from emulator.roce.constants import LOOKAHEAD_STEPS
+
+
+class Poster(Protocol):
+    """What an execution needs of an endpoint."""
+
+    def post(self, peer: int, tag: int, size: int) -> None:
+        """See Endpoint."""
+        ...
 
 
 class _LaneState:
@@ -42,6 +50,8 @@ class Execution:
     """Plays the lanes of one member.
 
     Args:
+        endpoint: takes the transfers.
+        lanes: of the member.
         serial: number of this collective in the run (see tags).
         ranks: world ranks of the group, by member number.
         credited: peers (world ranks) whose credit arrived before this post; None: credits are off.
@@ -74,7 +84,7 @@ class Execution:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: Poster,
         lanes: Sequence[Lane],
         *,
         serial: int,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from agents.play import tags
 from agents.play.compute import ComputeResource
-from agents.play.execution import Execution
+from agents.play.execution import Execution, Poster
 from agents.play.usage import Usage
 from agents.play.window import Node, Window
 from agents.transports.base import Endpoint
@@ -23,7 +23,7 @@ from emulator.host.clock import Clock
 from emulator.host.lateness import Lateness
 from emulator.planner.algorithms import schedule
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
-from emulator.planner.schedule import Collective
+from emulator.planner.schedule import Collective, Lane
 from emulator.trace.model import CommKind, Resource
 
 IDLE_REPORT_NS = 2_000_000
@@ -392,9 +392,9 @@ class RankPlayer:
         assert communication is not None
         serial = self._serial(communication)
         ranks = self._settings.groups[communication.group]
+        algorithm = self._settings.algorithms[communication.algorithm]
         execution = Execution(
-            self._endpoint,
-            schedule(self._settings.algorithms[communication.algorithm], _as_member(communication, ranks, self.rank)),
+            *self._carried(serial, schedule(algorithm, _as_member(communication, ranks, self.rank)), ranks),
             serial=serial,
             ranks=ranks,
             credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
@@ -408,6 +408,10 @@ class RankPlayer:
         self._needs_flush = True
         if execution.is_done:
             self._end_collective(serial, pending, execution, now)
+
+    def _carried(self, serial: int, lanes: Sequence[Lane], ranks: Sequence[int]) -> tuple[Poster, Sequence[Lane]]:
+        """What carries the transfers of a collective, and its lanes: for those who watch."""
+        return self._endpoint, lanes
 
     def _settle(self, serial: int, pending: _Pending, execution: Execution, now: int) -> None:
         """After an event: flush what it posted; if the collective is done, post the next one of its group."""

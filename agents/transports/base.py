@@ -110,6 +110,10 @@ class Endpoint(Protocol):
         """A snapshot of every outgoing flow, and of incoming flows if the receiver counts more than the sender."""
         ...
 
+    def eventful(self) -> Sequence[FlowCounters]:
+        """Those of `counters` that may have events, for transports that count any; asked for after every iteration."""
+        ...
+
     def close(self) -> None:
         """Stop at once, dropping what is queued; idempotent."""
         ...

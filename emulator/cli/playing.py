@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from emulator.verdict.judge import Verdict
 
 
+_MOST_CLASSES = 40
+"""Classes that a run prints: requests of inference have a size each."""
+
+
 def add_output_options(parser: Parser) -> None:
     """Add the options for the run folder and the output."""
     from emulator.cli.options.converters import argument
@@ -134,22 +138,24 @@ def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, fold
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
     from emulator.experiment.outcome import outcome_of
     from emulator.views.terminal.pair_table import render_pairs
-    from emulator.views.terminal.summary_table import render
+    from emulator.views.terminal.summary_table import render, render_flow_results
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
     outcome = outcome_of(run, experiment.job)
+    rows = outcome.summary.flow_results
+    beside = ["", *render_flow_results(rows)] if rows else []
     verdict, folder = outcome.verdict, str(run.folder)
     if args.json:
         print_json(outcome.to_json())
     elif outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
-        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder))
+        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)
     elif outcome.pairs is not None:
-        print_tables(render_headline(verdict), *render_pairs(outcome.pairs), f"Run folder: {folder}")
+        print_tables(render_headline(verdict), *render_pairs(outcome.pairs), *beside, f"Run folder: {folder}")
     else:
-        summary = render(outcome.summary)
+        summary = render(outcome.summary, limit=_MOST_CLASSES)
         print_tables(render_headline(verdict), summary, *render_findings(verdict), f"Run folder: {folder}")
     return verdict
 

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.flows import FlowReport as FlowReport
+from emulator.control.flows import FlowTask
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
@@ -100,6 +109,11 @@ class RankPlace:
     storage: bool = False
 
     @property
+    def title(self) -> str:
+        """For messages."""
+        return f"rank {self.rank}"
+
+    @property
     def is_resident(self) -> bool:
         """The whole program fits the window: it is sent once and kept for all iterations."""
         return self.storage or self.nodes <= self.window
@@ -107,7 +121,12 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything an agent needs besides the nodes; `networks` are prefixes of ranks elsewhere on the same link."""
+    """Everything an agent needs besides the nodes.
+
+    Attributes:
+        networks: prefixes of ranks elsewhere on the same link.
+        flows: that it plays beside its ranks.
+    """
 
     ranks: Sequence[RankPlace]
     transport: str
@@ -116,6 +135,7 @@ class Setup:
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
     networks: Sequence[str] = ()
+    flows: Sequence[FlowTask] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +179,14 @@ class Start:
 
     iteration: int
     at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantSteps:
+    """Send the recorded steps of these instances of the iteration, which are done on all ranks."""
+
+    iteration: int
+    instances: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +240,7 @@ class Farewell:
         transport: what it found out: buffers, offloads, drops by reason.
         steal_fraction: of the cores' time during play, which the host gave to other virtual machines.
         core_wait_fraction: of the time that the agent wanted a core during play, it had none.
+        steps_lost: ranks' parts of every Nth instance whose steps did not fit the agent's memory.
     """
 
     flows: Sequence[FlowCounters]
@@ -220,6 +249,7 @@ class Farewell:
     transport: Mapping[str, Parameter] = field(default_factory=dict)
     steal_fraction: float | None = None
     core_wait_fraction: float | None = None
+    steps_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +267,15 @@ AgentValue: TypeAlias = (
     | Ready
     | Completions
     | ComputeSpans
+    | FlowEvents
+    | StepRecords
     | IterationDone
     | Progress
     | Farewell
     | Abort
     | ClockReply
+    | FlowReport
 )
-ControllerValue: TypeAlias = Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait
+ControllerValue: TypeAlias = (
+    Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait | WantSteps
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -127,12 +127,39 @@ class FlowCounters:
         """Nothing was sent, and nothing happened."""
         return not any(getattr(self, name) for name in _COUNTED)
 
+    @property
+    def has_events(self) -> bool:
+        """Whether one of EVENTS was counted."""
+        return any(getattr(self, name) for name in EVENTS)
+
+    def events_since(self, before: FlowCounters | None) -> FlowCounters:
+        """The same flow with only its EVENTS, less those counted before; None: nothing was."""
+        now = {name: getattr(self, name) for name in EVENTS}
+        if before is not None:
+            now = {name: count and count - (getattr(before, name) or 0) for name, count in now.items()}
+        return FlowCounters(self.src, self.dst, qpn=self.qpn, source_port=self.source_port, **now)
+
     def joined(self, other: FlowCounters) -> FlowCounters:
         """What this and the other end of the same flow counted; where both say something, this one's."""
         missing = {name: getattr(other, name) for name in _OPTIONAL if getattr(self, name) is None}
         return replace(self, bytes=self.bytes + other.bytes, messages=self.messages + other.messages, **missing)
 
 
+EVENTS = (
+    "retransmits",
+    "timeouts",
+    "naks",
+    "rnr_naks",
+    "out_of_order",
+    "duplicates",
+    "ecn_marks",
+    "cnps_sent",
+    "cnps_received",
+    "dropped_header",
+    "dropped_icrc",
+    "dropped_payload",
+)
+"""Counters of a flow that stay 0 while nothing goes wrong and nothing is congested."""
 _OPTIONAL = tuple(field.name for field in fields(FlowCounters) if field.default is None)
 _COUNTED = ("messages", *(name for name in _OPTIONAL if name not in ("qpn", "source_port", "rtt_ns")))
 
@@ -145,6 +172,80 @@ def join_ends(counters: Iterable[FlowCounters]) -> list[FlowCounters]:
         known = flows.get(key)
         flows[key] = one if known is None else known.joined(one)
     return [flows[key] for key in sorted(flows) if not flows[key].is_empty]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvents:
+    """What happened to flows in one iteration: only flows with events, and only the counters in EVENTS.
+
+    Attributes:
+        iteration: negative for warm-up.
+        flows: as this end counted them since the iteration before.
+    """
+
+    iteration: int
+    flows: Sequence[FlowCounters]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The transfers of one rank in one instance of a collective or pair: what it sent, and what it received.
+
+    Transfers between two ranks in one lane are in order on both sides, so the k-th of the sender is the k-th of the
+    receiver.
+
+    Attributes:
+        iteration, instance: which collective or pair.
+        rank, node_id: whose transfers these are.
+        receiver, send_lane, step, size_bytes, start_ns, post_ns, acknowledged_ns: columns with an entry per transfer
+            sent; `step` is the position in the lane. `start_ns` is when the step began, because what it depends on had
+            arrived; `post_ns` when the transfer was handed to the transport, because the receiver had posted too. 0:
+            that never came.
+        sender, receive_lane, arrival_ns: columns with an entry per transfer received.
+    """
+
+    iteration: int
+    instance: int
+    rank: int
+    node_id: int
+    receiver: Sequence[int]
+    send_lane: Sequence[int]
+    step: Sequence[int]
+    size_bytes: Sequence[int]
+    start_ns: Sequence[int]
+    post_ns: Sequence[int]
+    acknowledged_ns: Sequence[int]
+    sender: Sequence[int]
+    receive_lane: Sequence[int]
+    arrival_ns: Sequence[int]
+
+    def earlier(self, by_ns: int) -> RankSteps:
+        """The same with all stamps set back, to another clock."""
+        if not by_ns:
+            return self
+
+        def earlier(stamps: Sequence[int]) -> Sequence[int]:
+            return [at and at - by_ns for at in stamps]
+
+        return replace(
+            self,
+            start_ns=earlier(self.start_ns),
+            post_ns=earlier(self.post_ns),
+            acknowledged_ns=earlier(self.acknowledged_ns),
+            arrival_ns=earlier(self.arrival_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecords:
+    """Steps that an agent recorded; all blocks of one iteration."""
+
+    iteration: int
+    blocks: Sequence[RankSteps]
+
+    def earlier(self, by_ns: int) -> StepRecords:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, blocks=[one.earlier(by_ns) for one in self.blocks]) if by_ns else self
 
 
 @dataclass(frozen=True, slots=True)

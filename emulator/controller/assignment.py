@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
 
+FIRST_LOCAL = "agent-0"
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -29,7 +31,12 @@ class Assignment:
 
 
 def assign_ranks(
-    topology: Topology, *, local_agents: int | None = None, is_by_hand: bool = False, apart: Collection[str] = ()
+    topology: Topology,
+    *,
+    local_agents: int | None = None,
+    is_by_hand: bool = False,
+    apart: Collection[str] = (),
+    others: Collection[str] = (),
 ) -> Assignment:
     """Every rank to an agent.
 
@@ -38,6 +45,7 @@ def assign_ranks(
         local_agents: how many to start on this host for hosts that no named agent serves; None = one per core.
         is_by_hand: none is started: a host without a named agent is served by one of the host's name.
         apart: hosts that nobody else can serve: without a named agent each has a local one of its own name.
+        others: hosts that need an agent even if they have no rank.
 
     Raises:
         PlanError: the topology gives an agent a name that local agents have.
@@ -54,11 +62,27 @@ def assign_ranks(
             inside.setdefault(host, []).append(rank)
         else:
             local.append(rank)
+    for host in others:
+        agent = topology.agents.get(host, host if is_by_hand else None)
+        if agent is not None:
+            dialling.setdefault(agent, [])
+        elif host in apart:
+            inside.setdefault(host, [])
     shared = inside | (share_ranks(local, local_agents) if local else {})
+    if others and not shared and not dialling.keys() >= {topology.agents.get(host, host) for host in others}:
+        shared = {FIRST_LOCAL: []}
     taken = sorted(set(shared) & set(dialling))
     if taken:
         raise PlanError(f"the topology names an agent {taken[0]}, as those that are started here are: rename it")
     return Assignment(dialling | shared, frozenset(shared))
+
+
+def agents_at(host: str, assignment: Assignment, topology: Topology) -> list[str]:
+    """The agents that serve a host, in order; the first local one for a host on this machine without ranks."""
+    ranks = {rank for rank in range(topology.ranks) if topology.host_of(rank).name == host}
+    found = [name for name, own in assignment.ranks_of.items() if ranks.intersection(own)]
+    named = topology.agents.get(host, host)
+    return found or [named if named in assignment.ranks_of else sorted(assignment.local)[0]]
 
 
 def share_ranks(ranks: Sequence[int], agents: int | None) -> dict[str, list[int]]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from emulator.control.observations import Completions, ComputeSpans, RankSummary
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSummary,
+    StepRecords,
+    join_ends,
+)
 from emulator.controller.dut_monitor import DutMonitor
+from emulator.controller.step_assembly import StepAssembly
+from emulator.controller.worst_instances import WorstInstances
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.layout import BROKEN
 from emulator.run_folder.manifest import Exclusion, Trials
@@ -21,13 +31,23 @@ class Recorder:
         catalogue: the fixed columns of every communication node.
         observers: called in order, after the rows are written.
         monitor: reads the counters of the device under test.
+        worst: finds the instances whose steps are recorded; None: agents choose for themselves, if at all.
     """
 
     def __init__(
-        self, writer: RunWriter, catalogue: Catalogue, observers: Sequence[RunObserver], monitor: DutMonitor
+        self,
+        writer: RunWriter,
+        catalogue: Catalogue,
+        observers: Sequence[RunObserver],
+        monitor: DutMonitor,
+        *,
+        worst: WorstInstances | None = None,
     ) -> None:
         self._writer, self._catalogue, self._observers, self._monitor = writer, catalogue, observers, monitor
+        self._worst, self._wanted = worst, dict[int, list[int]]()
+        self._steps = StepAssembly(catalogue.members)
         self._done: dict[int, list[RankSummary]] = {}
+        self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
 
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See SessionObserver."""
@@ -36,6 +56,7 @@ class Recorder:
 
     def iteration_started(self, iteration: int) -> None:
         """See SessionObserver."""
+        self._write_flow_events()
         if not self._done:
             self._monitor.begin()
         self._done[iteration] = []
@@ -46,13 +67,30 @@ class Recorder:
         """See SessionObserver."""
         samples = self._catalogue.samples(completions)
         self._writer.add_samples(samples)
+        if self._worst is not None and (slowest := self._worst.note(completions.iteration, samples)):
+            self._wanted.setdefault(completions.iteration, []).extend(slowest)
         for observer in self._observers:
             observer.completed(len(completions.rank))
             observer.recorded(samples)
 
+    def wanted_steps(self) -> Mapping[int, Sequence[int]]:
+        """See SessionObserver."""
+        wanted, self._wanted = self._wanted, {}
+        return wanted
+
+    def steps_recorded(self, records: StepRecords) -> None:
+        """See SessionObserver."""
+        for block in records.blocks:
+            for rows in self._steps.add(block):
+                self._writer.add_steps(rows)
+
     def computed(self, spans: ComputeSpans) -> None:
         """See SessionObserver."""
         self._writer.add_compute(spans)
+
+    def flow_events(self, events: FlowEvents) -> None:
+        """See SessionObserver."""
+        self._flow_events.setdefault(events.iteration, []).extend(events.flows)
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         """See SessionObserver."""
@@ -78,13 +116,29 @@ class Recorder:
 
     def flush(self) -> None:
         """Put everything on disk."""
+        self._write_flow_events()
+        for rows in self._steps.rest():
+            self._writer.add_steps(rows)
         self._add_counters()
         self._writer.flush()
+
+    def _write_flow_events(self) -> None:
+        """All agents have spoken: put both ends of every flow together."""
+        for iteration, flows in self._flow_events.items():
+            self._writer.add_flow_events(iteration, join_ends(flows))
+        self._flow_events.clear()
 
     def _add_counters(self) -> None:
         counters = self._monitor.counters()
         if counters is not None:
             self._writer.add_counters(counters)
+
+    @property
+    def steps_missing(self) -> int:
+        """Instances whose steps were to be recorded and are incomplete or missing, as far as is known here."""
+        if self._worst is None:
+            return self._steps.incomplete
+        return len(self._worst.found - self._steps.complete)
 
     def trials(self, ranks: int) -> Trials:
         """Accounting of iterations; one that not all ranks completed is excluded."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from emulator.control import conversation as control
+from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.observations import FlowCounters
 from emulator.control.parameter import Parameter
 from emulator.controller.clock_offset import ClockEstimate
@@ -15,6 +16,7 @@ from emulator.controller.listen_address import ListenAddress
 from emulator.host.nic import NicFacts
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.network.port_shares import PortShare
+from emulator.planner.rank_program import NO_STEPS
 from emulator.trace.model import IdArray, RankProgram, Workload
 from emulator.trace.storage import idle_program
 
@@ -34,8 +36,10 @@ class RunPlan:
         listening: where remote agents dial in.
         join_timeout_s: the run ends if an agent has not joined by then.
         exec_prefixes: local agent → words before its command, for example to enter a namespace.
+        flows: agent → flows that it plays beside its ranks.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
+        record_steps: see PlaySettings.
     """
 
     run_id: str
@@ -58,6 +62,8 @@ class RunPlan:
     listening: ListenAddress | None = None
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
+    record_steps: int = NO_STEPS
 
     def is_storage(self, endpoint: int) -> bool:
         """Whether it belongs to a storage host, and is no rank."""
@@ -101,9 +107,13 @@ class SessionOutcome:
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
+    flow_reports: dict[int, FlowReport] = field(default_factory=dict)
+    """Of flows beside the job, by their number."""
     counted: set[str] = field(default_factory=set)
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
     clocks: dict[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
+    steps_lost: int = 0
+    """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
     """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.control import conversation as control
-from emulator.control.observations import Completions, ComputeSpans
+from emulator.control.observations import Completions, ComputeSpans, FlowEvents, StepRecords
 from emulator.controller import state
 from emulator.controller.agent_clocks import AgentClocks
 from emulator.controller.control_server import serve_control
@@ -29,7 +29,7 @@ from emulator.errors import EmulatorError, RunAborted
 from emulator.host.priority import below_agents
 from emulator.host.scratch import scratch_folder
 from emulator.planner.network.port_shares import NO_SHARE
-from emulator.planner.rank_program import PlaySettings
+from emulator.planner.rank_program import WORST_STEPS, PlaySettings
 
 START_LEAD_NS = 5_000_000
 """Start orders name a moment this far ahead, so that all agents have read them by then."""
@@ -123,8 +123,13 @@ class RunSession:
         match value:
             case Completions():
                 self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
+                self._ask_for_steps()
             case ComputeSpans():
                 self._observer.computed(value.earlier(self._taken_off(name, value.iteration)))
+            case StepRecords():
+                self._observer.steps_recorded(value.earlier(self._taken_off(name, value.iteration)))
+            case FlowEvents():
+                self._observer.flow_events(value)
             case control.ClockReply():
                 self._clocks.note(name, value)
             case control.Credit(rank, nodes):
@@ -141,6 +146,8 @@ class RunSession:
                 off = self._taken_off(name, iteration)
                 self._observer.iteration_done(iteration, [summary.earlier(off) for summary in ranks])
                 self._handle(state.AgentFinished(name, iteration))
+            case control.FlowReport(number):
+                self.outcome.flow_reports[number] = value.earlier(self._clocks.ahead_ns(name))
             case control.Farewell():
                 self._note_farewell(name, value)
             case control.Abort(reason, ranks):
@@ -192,7 +199,9 @@ class RunSession:
             credits=plan.credits,
             instances=max(1, plan.workload.instances),
             algorithms=plan.choice.names,
+            algorithm_files=plan.choice.files,
             groups=[group.ranks if own.intersection(group.ranks) else () for group in plan.workload.groups],
+            record_steps=plan.record_steps,
         )
         places = [
             control.RankPlace(
@@ -214,6 +223,7 @@ class RunSession:
             settings,
             plan.transport_options,
             plan.networks.get(agent, ()),
+            plan.flows.get(agent, ()),
         )
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:
@@ -239,6 +249,11 @@ class RunSession:
         for chunk in stream.chunks():
             self._channels[agent].send(chunk)
 
+    def _ask_for_steps(self) -> None:
+        if self._plan.record_steps == WORST_STEPS:
+            for iteration, instances in self._observer.wanted_steps().items():
+                self._send_all(control.WantSteps(iteration, instances))
+
     def _note_progress(self, agent: str, progress: control.Progress) -> None:
         self._watchdog.note(agent, progress)
         self._observer.moved(sum(one.bytes_sent for one in self._watchdog.progress.values()))
@@ -253,6 +268,7 @@ class RunSession:
         facts.steal_fraction = farewell.steal_fraction
         facts.core_wait_fraction = farewell.core_wait_fraction
         self.outcome.flows.extend(farewell.flows)
+        self.outcome.steps_lost += farewell.steps_lost
         self.outcome.counted.add(agent)
         self._leaves(agent)
         if self._state.phase is state.Phase.FINISHING:  # else the agent gives up, and says why after its counters

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from emulator.control.observations import Completions, ComputeSpans, RankSummary
+from emulator.control.observations import Completions, ComputeSpans, FlowEvents, RankSummary, StepRecords
 
 
 class SessionObserver(Protocol):
@@ -23,8 +23,20 @@ class SessionObserver(Protocol):
         """Communication nodes are done."""
         ...
 
+    def wanted_steps(self) -> Mapping[int, Sequence[int]]:
+        """Iteration → instances that are now the slowest of their class; asked for after `completed`."""
+        ...
+
+    def steps_recorded(self, records: StepRecords) -> None:
+        """An agent sent the steps of instances."""
+        ...
+
     def computed(self, spans: ComputeSpans) -> None:
         """Devices were busy."""
+        ...
+
+    def flow_events(self, events: FlowEvents) -> None:
+        """What happened to the flows of one agent in an iteration: comes before the next one starts."""
         ...
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,14 @@ from emulator.trace.model import IntArray
 
 ONE_CLOCK = Clock()
 SEVERAL_CLOCKS = "CLOCK_MONOTONIC of the controller's host; other hosts' offsets estimated over the control stream"
-_STAMPS = {
-    Part.SAMPLES: ("post_ns", "done_ns", "arrival_ns"),
-    Part.ITERATIONS: ("start_ns", "end_ns"),
-    Part.COMPUTE: ("start_ns", "end_ns"),
-}
+_STAMPS = (
+    (Part.SAMPLES, "rank", ("post_ns", "done_ns", "arrival_ns")),
+    (Part.ITERATIONS, "rank", ("start_ns", "end_ns")),
+    (Part.COMPUTE, "rank", ("start_ns", "end_ns")),
+    (Part.STEPS, "src", ("start_ns", "post_ns", "acknowledged_ns")),
+    (Part.STEPS, "dst", ("arrival_ns",)),
+)
+"""Table, the column with the rank whose clock it was, and the stamps."""
 
 
 def describe_clock(clocks: Mapping[str, ClockEstimate]) -> Clock:
@@ -45,14 +49,19 @@ def settle_stamps(writer: RunWriter, outcome: SessionOutcome, ranks_of: Mapping[
     if not foreign:
         return
 
-    for part, names in _STAMPS.items():
-        writer.adjust(part, lambda batch, names=names: _settled(batch, names, outcome, foreign))  # type: ignore[misc]
+    for part, owner, names in _STAMPS:
+        writer.adjust(part, partial(_settled, owner=owner, names=names, outcome=outcome, foreign=foreign))
 
 
 def _settled(
-    batch: pa.RecordBatch, names: Sequence[str], outcome: SessionOutcome, foreign: Mapping[str, Sequence[int]]
+    batch: pa.RecordBatch,
+    *,
+    owner: str,
+    names: Sequence[str],
+    outcome: SessionOutcome,
+    foreign: Mapping[str, Sequence[int]],
 ) -> pa.RecordBatch:
-    rank, iteration = to_ints(batch["rank"]), to_ints(batch["iteration"])
+    rank, iteration = to_ints(batch[owner]), to_ints(batch["iteration"])
     columns = {name: to_ints(batch[name], null=0).copy() for name in names}
     for agent, ranks in foreign.items():
         rows = np.flatnonzero(np.isin(rank, list(ranks)))

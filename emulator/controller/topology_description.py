@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -62,10 +62,16 @@ def _network(network: Network) -> Mapping[str, Any]:
     }
 
 
-def describe_path(topology: Topology, source: int, target: int) -> str | None:
+def describe_path(topology: Topology, source: int, target: int, *, among: Collection[Link] | None = None) -> str | None:
     """The way from one rank to another: `h0:eth0 - leaf0 (p0 to u0, u1) - spine0, spine1 (d0, d0 to d1, d1) - …`.
 
-    None if the topology draws no network, or none leads there.
+    Args:
+        topology: with a place for both.
+        source, target: ranks.
+        among: links between switches that it takes, where that is known; None: all of equal cost.
+
+    Returns:
+        None if the topology draws no network, or none leads there.
     """
     network = topology.drawn
     if network is None or topology.host_of(source) == topology.host_of(target):
@@ -82,6 +88,9 @@ def describe_path(topology: Topology, source: int, target: int) -> str | None:
         if not arrived or any(one.node in network.interfaces for one in arrived):
             return None
         entries = {one: list(paths.next_hops(one.node, end.node, end.port)) for one in arrived}
+        if among is not None:
+            kept = (*among, *(link for link in network.links if end in link.ends))
+            entries = {one: [link for link in links if link in kept] for one, links in entries.items()}
         way.append(_passed(entries))
 
 

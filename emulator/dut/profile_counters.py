@@ -21,7 +21,7 @@ class ProfileCounter:
     Attributes:
         counter: profile_drops, ecn_marked or profile_duplicates.
         family, name: of the nftables object.
-        interface: the port of its frames, where they leave; "" if there are several.
+        interface: the port of its frames, where they leave, or else where they arrive; "" if there are several.
     """
 
     node: str
@@ -40,11 +40,19 @@ def counters_of(changes: Sequence[Change]) -> list[ProfileCounter]:
             change.rule.name,
             _COUNTER[type(change.rule.action)],
             *change.counter,
-            interface=change.ports[0].name if len(change.ports) == 1 else "",
+            interface=_only_port(change),
         )
         for change in changes
         if change.counter is not None
     ]
+
+
+def _only_port(change: Change) -> str:
+    arriving = [end.port for end in change.rule.match.arriving if end.node == change.node.name]
+    for names in ([port.name for port in change.ports], arriving):
+        if len(names) == 1:
+            return names[0]
+    return ""
 
 
 def sum_up(

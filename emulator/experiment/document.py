@@ -9,6 +9,7 @@ import yaml
 from msgspec.structs import replace
 
 from emulator.errors import InputError
+from emulator.experiment.algorithm_files import is_file
 from emulator.experiment.spec import Experiment
 from emulator.experiment.workload import trace_digest
 from emulator.run_folder.reader import Run
@@ -73,6 +74,8 @@ def relative_to(folder: Path, experiment: Experiment) -> Experiment:
         return None if path is None else os.fspath(folder / path)
 
     job, network, agents, observe = experiment.job, experiment.network, experiment.agents, experiment.observe
+    algorithms = {kind: os.fspath(folder / one) if is_file(one) else one for kind, one in job.algorithms.items()}
+    job = replace(job, algorithms=algorithms)
     if job.trace is not None:
         path = os.fspath(TRACES.find(job.trace.path, beside=folder))
         job = replace(job, trace=replace(job.trace, path=path, groups=moved(job.trace.groups)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from emulator.experiment.spec import Job
@@ -33,6 +33,9 @@ class Outcome:
             facts = self.pairs.to_json()
         else:
             facts = sweep_to_json(self.sweep) if self.sweep is not None else summary_to_json(self.summary)
+        rows = [asdict(one) for one in self.summary.flow_results]
+        if rows:
+            facts |= {"flow_results": rows}
         return facts | {"run_folder": str(self.run.folder), "verdict": verdict_to_json(self.verdict)}
 
 

@@ -20,17 +20,20 @@ from msgspec.structs import replace as replace_struct
 
 from emulator.control.observations import FlowCounters, join_ends
 from emulator.control.parameter import Parameter
-from emulator.controller.assignment import Assignment, assign_ranks, networks_beside
+from emulator.controller.assignment import Assignment, agents_at, assign_ranks, networks_beside
 from emulator.controller.listen_address import ListenAddress
 from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import RunPlan, SessionOutcome
 from emulator.controller.session import RunSession
+from emulator.controller.step_facts import StepFacts, complete_steps
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
+from emulator.controller.worst_instances import WorstInstances
 from emulator.errors import AgentLost, EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
+from emulator.experiment.flows import assign_flows, flow_parameters, plan_flows, require_flow_egress, result_rows
 from emulator.experiment.live_address import LiveAddress
 from emulator.experiment.live_report import report_around
 from emulator.experiment.resolve import resolve
@@ -42,6 +45,7 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import forecast
 from emulator.planner.network.ideal_times import UNKNOWN_NS, ideal_per_instance
 from emulator.planner.network.port_shares import PortShare, port_shares
+from emulator.planner.rank_program import WORST_STEPS
 from emulator.roce.options import RoceOptions
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.manifest import (
@@ -70,6 +74,7 @@ from emulator.wire.control.credentials import read_token, tls_files
 from emulator.wire.trace.load import digest
 
 MEASURED_TRACE = "trace"
+STEPS_MISSING = "steps to be recorded are missing: the run ended early, or an agent had to hold too many"
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 _LONGEST_NAME = 60
 """Characters of a trace's name in that of its run folder: at most 240 bytes."""
@@ -194,7 +199,16 @@ class PreparedRun:
         self._workload = _scale_compute(played, self.resolved.compute_factor)
         self._choice = AlgorithmChoice(self._workload, self.resolved.overrides)
         self._listening = listening(experiment.agents)
-        self._assignment = _assign(experiment, testbed, self._listening)
+        self._flows = plan_flows(
+            experiment.flows,
+            testbed.topology,
+            is_rocev2=self.resolved.transport.is_rocev2,
+            mtu=experiment.network.mtu or testbed.topology.link_mtu,
+            options=RoceOptions(call_bytes=self.resolved.roce.call_bytes if self.resolved.roce else 0),
+        )
+        self._assignment = _assign(experiment, testbed, self._listening, [flow.host for flow in self._flows])
+        elsewhere = [flow.host for flow in self._flows if self._is_elsewhere(flow.host)]
+        require_flow_egress(self._flows, testbed, remote=elsewhere)
         self._ideal_ns = ideal_per_instance(
             self._workload,
             self._topology,
@@ -210,6 +224,9 @@ class PreparedRun:
         )
         self._dut = watch_dut(experiment.device, self.resolved, testbed)
         self._calibration = calibration_of(experiment.observe, self.resolved, self._topology, notify=notify)
+
+    def _is_elsewhere(self, host: str) -> bool:
+        return not self._assignment.local.issuperset(agents_at(host, self._assignment, self._topology))
 
     @property
     def connecting(self) -> list[str]:
@@ -250,9 +267,12 @@ class PreparedRun:
     def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
         with self._dut, RunWriter(folder, self._manifest()) as writer:
             self._notify(describe_forecast(self.forecast))
+            for flow in self._flows:
+                self._notify(f"{flow.task.title}: {flow.instruction}")
             if self._experiment.observe.expect is not None:
                 shutil.copyfile(rules_file(self._experiment.observe.expect), folder / RULES_FILE)
-            recorder = Recorder(writer, self._catalogue(), observers, self._dut)
+            worst = WorstInstances(self._topology.host_index) if self.resolved.record_steps == WORST_STEPS else None
+            recorder = Recorder(writer, self._catalogue(), observers, self._dut, worst=worst)
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
@@ -262,7 +282,10 @@ class PreparedRun:
                 self._dut.end()
                 recorder.flush()
                 settle_stamps(writer, session.outcome, self._assignment.ranks_of)
-                writer.add_flows(_counted_flows(session.outcome, self._assignment))
+                writer.add_flows(flows := _counted_flows(session.outcome, self._assignment))
+                writer.add_flow_results(result_rows(self._flows, session.outcome.flow_reports))
+                if self.resolved.record_steps:
+                    complete_steps(writer, self._step_facts(flows), kept=None if worst is None else worst.found)
                 writer.manifest = self._concluded(writer.manifest, session.outcome, recorder)
             for observer in observers:
                 observer.writing_trace()
@@ -316,10 +339,25 @@ class PreparedRun:
             exec_prefixes=_exec_prefixes(self._testbed),
             port_shares=self._port_shares(),
             interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
-            networks={name: networks_beside(topology, ranks_of[name]) for name in remote},
+            networks={name: [*networks_beside(topology, ranks_of[name]), *self._peers_of(name)] for name in remote},
+            flows=assign_flows(self._flows, self._assignment, topology),
             listening=self._listening,
             join_timeout_s=resolved.join_timeout_s,
+            record_steps=resolved.record_steps,
         )
+
+    def _step_facts(self, flows: Sequence[FlowCounters]) -> StepFacts:
+        return StepFacts(
+            self._topology, self._workload, flows, algorithm_of=self._choice.name_of, overhead=self.resolved.overhead
+        )
+
+    def _peers_of(self, agent: str) -> list[str]:
+        """Addresses of the peers of an agent's flows, on the same link unless there is a router."""
+        if any(switch.kind == "router" for switch in self._topology.network.switches):
+            return []
+        flows = assign_flows(self._flows, self._assignment, self._topology).get(agent, ())
+        numbers = {flow.number for flow in flows}
+        return [flow.peer_address for flow in self._flows if flow.task.number in numbers]
 
     def _port_shares(self) -> Mapping[int, PortShare]:
         if self.resolved.roce is None or not self.resolved.transport.is_paced:
@@ -377,6 +415,7 @@ class PreparedRun:
                 "timeout": Parameter(resolved.timeout_s, "s"),
                 "window": Parameter(self._workload.window, "nodes"),
             }
+            | flow_parameters(self._flows)
             | resolved.parameters("algorithm.")
             | resolved.parameters(f"{resolved.transport.name}.")
         )
@@ -389,7 +428,7 @@ class PreparedRun:
             hosts=tuple(hosts),
             trials=recorder.trials(len(self._workload.programs)),
             clock=describe_clock(outcome.clocks),
-            warnings={**manifest.warnings, **host_limit_warnings(hosts)},
+            warnings={**manifest.warnings, **host_limit_warnings(hosts), **steps_warning(outcome, recorder)},
         )
 
 
@@ -451,12 +490,15 @@ def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
     return testbed.lab.exec_prefixes if testbed.lab is not None else {}
 
 
-def _assign(experiment: Experiment, testbed: Testbed, address: ListenAddress | None) -> Assignment:
+def _assign(
+    experiment: Experiment, testbed: Testbed, address: ListenAddress | None, flow_hosts: Sequence[str]
+) -> Assignment:
     assignment = assign_ranks(
         testbed.topology,
         local_agents=experiment.agents.count,
         is_by_hand=experiment.agents.by_hand,
         apart=_exec_prefixes(testbed),
+        others=flow_hosts,
     )
     if address is not None:
         address.check(testbed.topology)
@@ -464,6 +506,12 @@ def _assign(experiment: Experiment, testbed: Testbed, address: ListenAddress | N
         names = ", ".join(assignment.remote)
         raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
     return assignment
+
+
+def steps_warning(outcome: SessionOutcome, recorder: Recorder) -> Mapping[str, int]:
+    """A warning about steps that were to be recorded and are not."""
+    missing = outcome.steps_lost + recorder.steps_missing
+    return {STEPS_MISSING: missing} if missing else {}
 
 
 def _host_facts(outcome: SessionOutcome, assignment: Assignment, ranks: int) -> list[HostFacts]:

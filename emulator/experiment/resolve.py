@@ -1,7 +1,7 @@
 """From a run spec and a topology to every setting of the run, with its unit and source.
 
-The only place where defaults are derived, for `run`, `bench`, `plan`, `calibrate` and `check`. It reads no files, no
-host and no clock.
+The only place where defaults are derived, for `run`, `bench`, `plan`, `calibrate` and `check`. It reads no files but
+those of algorithms, no host and no clock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from emulator.control.parameter import Parameter, Setting, Source
 from emulator.errors import PlanError
-from emulator.experiment.spec import Experiment, Job, Plain, parse_message_bytes
+from emulator.experiment.algorithm_files import name_of
+from emulator.experiment.spec import WORST, Experiment, Job, Observe, Plain, parse_message_bytes
 from emulator.lab.shaping import call_bytes
 from emulator.planner.algorithms import parse_overrides
 from emulator.planner.network.header_overhead import (
@@ -24,6 +25,7 @@ from emulator.planner.network.header_overhead import (
     roce_path_mtu,
     transport_overhead,
 )
+from emulator.planner.rank_program import NO_STEPS, WORST_STEPS
 from emulator.roce.options import RoceOptions, spelled
 from emulator.topology.model import Topology
 from emulator.transports.registry import DEFAULT_TRANSPORT, REGISTRY, TransportFacts, transport_named
@@ -55,6 +57,7 @@ class Resolved:
         compute_factor: recorded compute time is multiplied by it.
         scale_bytes: every payload is multiplied by it.
         element_bytes: of a trace that counts elements; None: it counts bytes.
+        record_steps: see PlaySettings.
         mtu: smallest MTU of the links, bytes of an IP packet.
         overhead: header bytes of a full message of this transport at that MTU.
         full_frame_bytes: the longest frame of the run, on the wire.
@@ -76,6 +79,7 @@ class Resolved:
     join_timeout_s: float
     counters_every_s: float
     seed: int
+    record_steps: int
     mtu: int
     overhead: WireOverhead
     full_frame_bytes: int
@@ -146,6 +150,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             "counters_every", requested=experiment.device.counters_every_s, default=COUNTERS_EVERY_S, unit="s"
         ),
         seed=record.choose("seed", requested=experiment.seed, default=0),
+        record_steps=_record_steps(record, experiment.observe),
         mtu=mtu or DEFAULT_MTU,
         overhead=transport_overhead(
             facts.name,
@@ -162,12 +167,12 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
 
 
 def overrides_of(job: Job) -> Mapping[str, str]:
-    """Collective → requested algorithm.
+    """Collective → requested algorithm; one in a file is read, proved, and named.
 
     Raises:
-        PlanError: a collective or an algorithm that does not exist.
+        PlanError: a collective or an algorithm that does not exist, or a file whose algorithm is wrong.
     """
-    return parse_overrides([f"{collective}={name}" for collective, name in job.algorithms.items()])
+    return parse_overrides([f"{collective}={name_of(name)}" for collective, name in job.algorithms.items()])
 
 
 class _Record:
@@ -325,6 +330,14 @@ def _text(value: Plain | None) -> str | None:
 
 def _iterations(job: Job) -> int:
     return SWEEP_ITERATIONS if job.sweep is not None else TRACE_ITERATIONS
+
+
+def _record_steps(record: _Record, observe: Observe) -> int:
+    asked = observe.record_steps
+    record.choose("record_steps", requested=None if asked is None else str(asked), default="off")
+    if asked is None:
+        return NO_STEPS
+    return WORST_STEPS if asked == WORST else int(asked)
 
 
 def _scale(record: _Record, job: Job) -> Fraction:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from emulator.errors import InputError
-from emulator.export import nccl_tests, perfetto, tables
+from emulator.export import kvbench, nccl_inspector, nccl_tests, perfetto, tables
 from emulator.export.astra_sim import package as astra_sim
 from emulator.host.scratch import scratch_folder
 from emulator.run_folder.places import check_file
@@ -58,6 +58,9 @@ FORMATS: Mapping[str, Format] = {
         ),
         Format("nccl-tests", ".txt", "the table of nccl-tests", _text(nccl_tests.to_text)),
         Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
+        Format("nccl-inspector", ".inspector.log", "JSON lines as NCCL's Inspector writes them", nccl_inspector.write),
+        Format("kvbench", ".kvbench.txt", "the table of NIXL's KVBench: a row per pattern", _text(kvbench.to_text)),
+        Format("kvbench-json", ".kvbench.json", "what KVBench writes as JSON", _text(kvbench.to_json)),
         Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, network", astra_sim.write, is_folder=True),
         Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write, is_folder=True),
         Format("junit", ".junit.xml", "test results, a case per class", _text(run_to_xml)),

@@ -84,13 +84,13 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
     """The metrics of a run; what was not measured has no point. Metrics of one family are points of one measure."""
     found: dict[str, Measure] = {}
     for metric in METRICS.values():
-        statistic = {"statistic": metric.statistic} if metric.statistic else {}
+        statistic: Attributes = {"statistic": metric.statistic} if metric.statistic else {}
         for subject, value, _ in metric.read(summary):
             if value is not None:
                 is_sum = metric.kind is Kind.COUNTER
                 new = Measure(metric.otel_name, metric.published_unit, metric.what, [], is_sum)
                 points = found.setdefault(metric.otel_name, new).points
-                points.append((_attributes(subject) | statistic, metric.published(value)))
+                points.append(({**_attributes(subject), **statistic}, metric.published(value)))
     yield from found.values()
 
 

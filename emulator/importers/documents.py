@@ -5,21 +5,30 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from emulator.errors import TraceError
-from emulator.wire.trace.compression import open_source
+from emulator.wire.trace.compression import ByteSource, open_source
 
 MAX_DOCUMENT_BYTES = 2 << 30
+"""Of a document that is read whole."""
 HEAD_BYTES = 1 << 16
 HEADS = 20
 """Documents whose beginning is looked at to find out what a folder holds."""
 _JSON = re.compile(r"\.json(\.gz|\.zst)?$")
 _ARCHIVE = re.compile(r"\.(tar(\.gz|\.zst)?|tgz)$")
+
+
+class Bytes(Protocol):
+    """The bytes of a document, in order."""
+
+    def read_at_least(self, count: int) -> bytes:
+        """`count` bytes or more; fewer only at the end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +37,63 @@ class Document:
 
     Attributes:
         name: path of the file, and the member of an archive, for messages.
-        path: the file; None: it is a member of an archive, and held.
+        path: the file.
+        offset, size: of a member in its archive, which is not compressed at that; size -1: the document is the file.
     """
 
     name: str
-    path: Path | None
-    held: bytes = b""
+    path: Path
+    offset: int = 0
+    size: int = -1
+
+    @contextmanager
+    def open(self) -> Iterator[Bytes]:
+        """Its bytes, not compressed, as they come. A compressed archive is read again up to the member.
+
+        Raises:
+            TraceError: the file cannot be read, or is cut short; also from reading.
+        """
+        with open_source(self.path) as source:
+            yield source if self.size < 0 else _Part(source, self)
 
     def read(self) -> bytes:
-        """Its bytes, not compressed.
+        """All its bytes, not compressed.
 
         Raises:
             TraceError: the file cannot be read, is cut short, or is too large.
         """
-        return self.held if self.path is None else _read(self.path)
+        with self.open() as source:
+            data = source.read_at_least(MAX_DOCUMENT_BYTES + 1)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise TraceError(f"is JSON of more than {MAX_DOCUMENT_BYTES >> 30} GiB: record fewer steps", path=self.name)
+        return data
+
+    def head(self) -> bytes:
+        """The first HEAD_BYTES.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        with self.open() as source:
+            return source.read_at_least(HEAD_BYTES)[:HEAD_BYTES]
+
+
+class _Part:
+    """A member of an archive."""
+
+    def __init__(self, source: ByteSource, document: Document) -> None:
+        self._source, self._left = source, document.size
+        self._ahead, skip = b"", document.offset
+        while skip > 0 and (block := source.read_at_least(1)):
+            self._ahead, skip = block[skip:], skip - len(block)
+
+    def read_at_least(self, count: int) -> bytes:
+        found = self._ahead
+        if len(found) < count and len(found) < self._left:
+            found += self._source.read_at_least(count - len(found))
+        found, self._ahead = found[: self._left], b""
+        self._left -= len(found)
+        return found
 
 
 def document_heads(path: Path) -> Iterator[bytes]:
@@ -53,17 +105,16 @@ def document_heads(path: Path) -> Iterator[bytes]:
     for file in files[:HEADS]:
         with suppress(TraceError, OSError):
             if _ARCHIVE.search(file.name):
-                yield from (one.held[:HEAD_BYTES] for one in _members(file))
+                yield from _member_heads(file)
             else:
-                with open_source(file) as source:
-                    yield source.read_at_least(HEAD_BYTES)[:HEAD_BYTES]
+                yield Document(str(file), file).head()
 
 
 def find_documents(path: Path) -> Iterator[Document]:
     """The documents in a file, an archive, or a folder and its subfolders, in the order of their names.
 
     Raises:
-        TraceError: an archive cannot be read, is cut short, or is too large.
+        TraceError: an archive cannot be read, or is cut short.
     """
     try:
         files = list(_files(path))
@@ -71,7 +122,7 @@ def find_documents(path: Path) -> Iterator[Document]:
         raise TraceError(f"cannot be read: {error.strerror or error}", path=path) from error
     for file in files:
         if _ARCHIVE.search(file.name):
-            yield from _members(file)
+            yield from sorted(_members(file), key=lambda one: one.name)
         else:
             yield Document(str(file), file)
 
@@ -89,28 +140,43 @@ def _is_named_so(path: Path) -> bool:
     return bool(_JSON.search(path.name) or _ARCHIVE.search(path.name))
 
 
-def _read(path: Path) -> bytes:
-    with open_source(path) as source:
-        data = source.read_at_least(MAX_DOCUMENT_BYTES + 1)
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise _too_large(str(path))
-    return data
+class _Stream(io.RawIOBase):
+    """A source as tarfile wants it."""
+
+    def __init__(self, source: ByteSource) -> None:
+        super().__init__()
+        self._source, self._ahead = source, b""
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._ahead
+        if len(data) < size:
+            data += self._source.read_at_least(size - len(data))
+        data, self._ahead = data[:size], data[size:]
+        return data
 
 
-def _members(path: Path) -> Iterator[Document]:
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
-        with tarfile.open(fileobj=io.BytesIO(_read(path))) as archive:
-            members = [one for one in archive.getmembers() if one.isfile() and one.name.endswith(".json")]
-            for member in sorted(members, key=lambda one: one.name):
-                name = f"{path}:{member.name}"
-                if member.size > MAX_DOCUMENT_BYTES:
-                    raise _too_large(name)
-                opened = archive.extractfile(member)
-                assert opened is not None
-                yield Document(name, None, opened.read())
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        with open_source(path) as source, tarfile.open(fileobj=_Stream(source), mode="r|") as archive:
+            yield archive
+    except (tarfile.TarError, EOFError, ValueError) as error:
         raise TraceError(f"is not a tar archive, or a corrupt one ({error})", path=path) from error
 
 
-def _too_large(name: str) -> TraceError:
-    return TraceError(f"is JSON of more than {MAX_DOCUMENT_BYTES >> 30} GiB: record fewer steps", path=name)
+def _members(path: Path) -> Iterator[Document]:
+    with _opened(path) as archive:
+        for member in _json_members(archive):
+            yield Document(f"{path}:{member.name}", path, member.offset_data, member.size)
+
+
+def _json_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    return (one for one in archive if one.isreg() and not one.issparse() and one.name.endswith(".json"))
+
+
+def _member_heads(path: Path) -> Iterator[bytes]:
+    with _opened(path) as archive:
+        for member in _json_members(archive):
+            opened = archive.extractfile(member)
+            assert opened is not None
+            yield opened.read(HEAD_BYTES)

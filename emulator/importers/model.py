@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -87,13 +87,14 @@ class ImportedRank:
     mode: str
     world_size: int
     groups: Mapping[str, tuple[int, ...]]
-    nodes: Sequence[ImportedNode]
+    nodes: Collection[ImportedNode]
     losses: Losses = field(default_factory=Losses)
 
     @property
     def operations(self) -> list[Operation]:
         """In the order in which they were issued."""
-        return [node.operation for node in self.nodes if node.operation is not None]
+        known: list[Operation] | None = getattr(self.nodes, "operations", None)
+        return known or [node.operation for node in self.nodes if node.operation is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from emulator.errors import InputError, TraceError
 from emulator.importers.agreement import check_agreement
+from emulator.importers.aicb import is_aicb, read_aicb
 from emulator.importers.documents import document_heads
+from emulator.importers.flight_recorder.dumps import is_flight_recorder
+from emulator.importers.flight_recorder.reading import read_flight_recorder
+from emulator.importers.kvbench import is_kvbench, read_kvbench
 from emulator.importers.losses import Fate
 from emulator.importers.model import ImportedTrace
+from emulator.importers.nccl_inspector import is_nccl_inspector, read_nccl_inspector
+from emulator.importers.nccl_log import is_nccl_log, read_nccl_log
 from emulator.importers.pytorch.documents import is_pytorch
 from emulator.importers.pytorch.reading import read_pytorch
+from emulator.importers.text_files import file_heads
 from emulator.suggestions import did_you_mean
 
 CHAKRA = "chakra"
@@ -23,8 +31,14 @@ CHAKRA = "chakra"
 class Reader(Protocol):
     """Reads the traces of a job."""
 
-    def __call__(self, path: Path, *, on_rank: Callable[[int, int], None] | None = None) -> ImportedTrace:
-        """Read a folder, an archive or a file; `on_rank` is called with (ranks read, ranks in all).
+    def __call__(
+        self, path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+    ) -> ImportedTrace:
+        """Read a folder, an archive or a file.
+
+        Args:
+            ranks: how many ranks the user asks for: only a source that says nothing of them needs it.
+            on_rank: called with (ranks read, ranks in all).
 
         Raises:
             TraceError: it cannot be read.
@@ -46,9 +60,22 @@ class Importer:
     read: Reader
 
 
+def _read_pytorch(
+    path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+) -> ImportedTrace:
+    return read_pytorch(path, on_rank=on_rank)
+
+
 IMPORTERS: Mapping[str, Importer] = {
     one.name: one
-    for one in (Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, read_pytorch),)
+    for one in (
+        Importer("pytorch", "PyTorch execution traces, Kineto traces, or both", is_pytorch, _read_pytorch),
+        Importer("flight-recorder", "PyTorch Flight Recorder dumps", is_flight_recorder, read_flight_recorder),
+        Importer("nccl-inspector", "logs of NCCL's Inspector plugin", is_nccl_inspector, read_nccl_inspector),
+        Importer("nccl-log", "logs of NCCL with NCCL_DEBUG=INFO", is_nccl_log, read_nccl_log),
+        Importer("aicb", "workloads of AICB for SimAI", is_aicb, read_aicb),
+        Importer("kvbench", "traffic matrices of NIXL's KVBench", is_kvbench, read_kvbench),
+    )
 }
 
 
@@ -59,7 +86,7 @@ def find_importer(path: Path) -> Importer | None:
     """
     if path.is_dir() and any(".et" in entry.suffixes[-2:] for entry in path.iterdir()):
         return None
-    for head in document_heads(path):
+    for head in chain(document_heads(path), file_heads(path)):
         for one in IMPORTERS.values():
             if one.is_head(head):
                 return one
@@ -96,7 +123,7 @@ def import_trace(
         TraceError: they cannot be read, disagree, or are refused; it names the file and the record.
     """
     try:
-        trace = importer.read(path, on_rank=on_rank)
+        trace = importer.read(path, ranks=ranks, on_rank=on_rank)
     except RecursionError as error:
         raise TraceError("has values nested too deeply: it is corrupt", path=path) from error
     world_size = len(trace.ranks) + len(trace.missing)

@@ -50,7 +50,7 @@ class PeerTest:
         verb: what is tested.
         size_bytes: payload of a message.
         iterations: messages per queue pair; 0: as many as `duration_s` allows.
-        duration_s: how long to send, s; 0: until all iterations are done.
+        duration_s: how long to send, s; 0: until all iterations are done. Both 0: until this end is told to end.
         queue_pairs: how many share the load.
         path_mtu: largest payload of a packet, bytes; the smaller one of both ends counts.
         is_bidirectional: both ends send at once.
@@ -64,12 +64,26 @@ class PeerTest:
     path_mtu: int = 4096
     is_bidirectional: bool = False
 
-    def command(self, server: str | None = None) -> str:
-        """The command that runs the other end with stock tools; `server`: the host it connects to, if it does."""
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether this end decides when it is over."""
+        return not self.iterations and not self.duration_s
+
+    def command(self, server: str | None = None, *, port: int = DEFAULT_PORT, rdma_cm: bool = False) -> str:
+        """The command that runs the other end with stock tools.
+
+        Args:
+            server: the host it connects to, if it does.
+            port: of the exchange.
+            rdma_cm: the queue pairs are connected with rdma_cm.
+        """
         words = [self.verb.tool, f"--size={self.size_bytes}", f"--mtu={self.path_mtu}"]
-        words += [f"--iters={self.iterations}"] if self.iterations else [f"--duration={self.duration_s:g}"]
+        if not self.is_open_ended:
+            words += [f"--iters={self.iterations}"] if self.iterations else [f"--duration={self.duration_s:g}"]
         words += [f"--qp={self.queue_pairs}"] if self.queue_pairs > 1 else []
         words += ["--bidirectional"] if self.is_bidirectional else []
+        words += [f"--port={port}"] if port != DEFAULT_PORT else []
+        words += ["--rdma_cm"] if rdma_cm else []
         return " ".join([*words, *([server] if server else [])])
 
 
@@ -82,8 +96,12 @@ def make_test(
     queue_pairs: int = 1,
     path_mtu: int = 4096,
     is_bidirectional: bool = False,
+    is_open_ended: bool = False,
 ) -> PeerTest:
     """A test from options; None: as perftest has it.
+
+    Args:
+        is_open_ended: without iterations and duration, this end is told when to end.
 
     Raises:
         InputError: the options do not fit each other, or are out of range; the message names the option.
@@ -95,7 +113,9 @@ def make_test(
         raise InputError("--iters and --duration: give one of them")
     if duration_s is not None and not 0 < duration_s <= LARGEST_COUNT:
         raise InputError(f"--duration {duration_s:g}: a number of seconds above 0 is needed")
-    if iterations is None:
+    if iterations is None and duration_s is None and is_open_ended:
+        iterations = 0
+    elif iterations is None:
         iterations = 0 if duration_s else (5000 if verb is TestVerb.WRITE else 1000)
     elif not (least := 2 if verb.is_latency else 1) <= iterations <= LARGEST_COUNT:
         raise InputError(f"--iters {iterations}: {least} to {LARGEST_COUNT} are possible")

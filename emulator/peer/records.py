@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.errors import RemoteProtocolError
@@ -22,6 +23,8 @@ VERSION_BYTES = 16
 RECORD_BYTES = 108
 FAREWELL = b"done\0"
 
+_BINARY = struct.Struct(">iiiiI4xQ16sIi")
+"""LID, outstanding READs, QPN, PSN, rkey, address, GID, SRQN, GID index."""
 _INT = struct.Struct(">i")
 _UNSIGNED = struct.Struct(">Q")
 _DOUBLE = struct.Struct(">d")
@@ -110,6 +113,11 @@ class QpRecord:
         gid = [f"{byte:02x}" for byte in _gid(self.host)]
         return (":".join([*fields, *gid, f"{0:08x}"]) + ":\0").encode()
 
+    def encode_binary(self) -> bytes:
+        """The record as it is sent over a queue pair."""
+        numbers = (0, self.outstanding_reads, self.qpn, self.psn, self.rkey, self.address)
+        return _BINARY.pack(*numbers, _gid(self.host), 0, 0)
+
 
 def decode_record(data: bytes) -> QpRecord:
     """A queue pair of the peer.
@@ -121,13 +129,32 @@ def decode_record(data: bytes) -> QpRecord:
     if match is None:
         raise RemoteProtocolError(
             f"the peer sent {data!r} where perftest describes a queue pair: "
-            "do both ends run the same test with the same options, without rdma_cm (-R)?"
+            "do both ends run the same test with the same options, rdma_cm (-R) included?"
         )
     _, reads, qpn, psn, rkey, address = (int(text, 16) for text in match.groups()[:6])
     host = _host(bytes.fromhex(match[7].replace(b":", b"").decode()))
     if qpn >> 24 or psn >> 24 or rkey >> 32 or address >> 64:
         raise RemoteProtocolError(f"the peer sent {data!r}: a number of its queue pair has too many digits")
     return QpRecord(qpn=qpn, psn=psn, rkey=rkey, address=address, host=host, outstanding_reads=reads)
+
+
+def decode_binary_record(data: bytes) -> QpRecord:
+    """A queue pair of the peer, from the bytes of QpRecord.encode_binary; peers do not always know their address."""
+    _, reads, qpn, psn, rkey, address, _, _, _ = _BINARY.unpack(data)
+    return QpRecord(qpn=qpn, psn=psn, rkey=rkey, address=address, host="", outstanding_reads=reads)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """How records stand on the wire, and what ends the exchange there."""
+
+    encode: Callable[[QpRecord], bytes]
+    decode: Callable[[bytes], QpRecord]
+    farewell: bytes = b""
+
+
+OVER_TCP = RecordForm(QpRecord.encode, decode_record, FAREWELL)
+OVER_RDMA = RecordForm(QpRecord.encode_binary, decode_binary_record)
 
 
 def _gid(host: str) -> bytes:

@@ -17,6 +17,7 @@ class Sent:
 
     Attributes:
         messages, bytes: complete; payload, each byte once.
+        start_ns: the first post, on CLOCK_MONOTONIC; 0: none.
         duration_ns: from the first post to the last completion.
         packets, retransmits: all packets sent (of a READ, its requests); those that repeated one.
         naks, rnr_naks, timeouts: why it went back.
@@ -25,6 +26,7 @@ class Sent:
 
     messages: int = 0
     bytes: int = 0
+    start_ns: int = 0
     duration_ns: int = 0
     packets: int = 0
     retransmits: int = 0
@@ -46,6 +48,7 @@ class Received:
     Attributes:
         messages, bytes: payload, each byte once.
         bytes_after_first: without those that were the first to arrive: what `duration_ns` carried.
+        start_ns: the first arrival, on CLOCK_MONOTONIC; 0: none.
         duration_ns: from the first to the last arrival; 0 for READs, whose data leaves.
         duplicates: packets that had been received before.
         naks: sent to the peer.
@@ -55,6 +58,7 @@ class Received:
     messages: int = 0
     bytes: int = 0
     bytes_after_first: int = 0
+    start_ns: int = 0
     duration_ns: int = 0
     duplicates: int = 0
     naks: int = 0

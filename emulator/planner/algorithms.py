@@ -1,7 +1,8 @@
 """Registry of collective algorithms: those that exist, the one that a collective gets, and its schedule.
 
 Built-in algorithms are in emulator.planner.collectives. Other distributions add algorithms as entry points of the group
-`charkha.collectives`, named COLLECTIVE.NAME (`all_reduce.my_name`); these are imported when first used.
+`charkha.collectives`, named COLLECTIVE.NAME (`all_reduce.my_name`); these are imported when first used. Those that were
+read from files of MSCCL are in emulator.planner.msccl.loaded.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from emulator.errors import PlanError
 from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
 from emulator.planner.collectives import all_reduce, all_to_all, barrier, broadcast_reduce, gather_scatter
 from emulator.planner.default_algorithms import default_algorithm, default_table
+from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.suggestions import did_you_mean
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
@@ -100,20 +102,24 @@ class _Algorithms(Mapping[str, Algorithm]):
 
     def __init__(self, kind: CommKind) -> None:
         self._built_in = BUILT_IN[kind]
+        self._loaded = {name: one.run for name, one in loaded_algorithms().items() if one.kind is kind}
         self._installed = installed_algorithms().get(kind, {})
 
     def __getitem__(self, name: str) -> Algorithm:
+        if name in self._loaded:
+            return self._loaded[name]
         return self._built_in[name].run if name in self._built_in else _load(self._installed[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._built_in or name in self._installed
+        return name in self._built_in or name in self._installed or name in self._loaded
 
     def __iter__(self) -> Iterator[str]:
         yield from self._built_in
         yield from self._installed
+        yield from self._loaded
 
     def __len__(self) -> int:
-        return len(self._built_in) + len(self._installed)
+        return len(self._built_in) + len(self._installed) + len(self._loaded)
 
 
 def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
@@ -126,8 +132,12 @@ def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
     return _Algorithms(canonical_kind(kind))
 
 
-def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str]) -> str:
+def choose(
+    kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str], is_uneven: bool = False
+) -> str:
     """Name of the algorithm for a collective: the one that the user requested, else that of the default table.
+
+    One that was read from a file is for one size of group, and perhaps some sizes of array: others get the default.
 
     The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
@@ -137,12 +147,16 @@ def choose(kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[
         size_bytes: Chakra's comm_size.
         overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
             reduce_scatter_block unless that has its own.
+        is_uneven: an all-to-all with splits.
 
     Raises:
         PlanError: the kind is not a collective.
     """
     canonical = canonical_kind(kind)
     requested = overrides.get(kind.label) or overrides.get(canonical.label)
+    loaded = loaded_algorithms().get(requested or "")
+    if loaded is not None and (is_uneven or not loaded.fits(members=members, size_bytes=size_bytes)):
+        requested = None
     return requested or default_algorithm(canonical, members=members, size_bytes=size_bytes)
 
 
@@ -234,7 +248,10 @@ def canonical_kind(kind: CommKind) -> CommKind:
 
 
 def _require(kind: CommKind, name: str) -> None:
-    if name in BUILT_IN[kind]:  # avoids reading the entry points, which takes milliseconds
+    loaded = loaded_algorithms().get(name)
+    if loaded is not None and loaded.kind is not kind:
+        raise PlanError(f"{loaded.path}: computes {loaded.kind.label}, not {kind.label}")
+    if name in BUILT_IN[kind] or loaded is not None:  # avoids reading the entry points, which takes milliseconds
         return
     known = algorithms_for(kind)
     if name not in known:

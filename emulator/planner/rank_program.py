@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from emulator.trace.model import CommKind
+
+NO_STEPS, WORST_STEPS = 0, -1
+"""Values of PlaySettings.record_steps besides N."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,17 @@ class PlaySettings:
         instances: number of collectives and send-receive pairs in an iteration; keeps tags of iterations distinct.
         algorithms: names; PlannedCommunication.algorithm is an index into them.
         groups: world ranks by group index; empty if no rank of the agent is a member.
+        record_steps: record the steps of every Nth instance; NO_STEPS; or WORST_STEPS: of those that the controller
+            asks for when they are done.
+        algorithm_files: algorithms that are no part of Charkha → XML of MSCCL.
     """
 
     credits: bool
     instances: int
     algorithms: Sequence[str]
     groups: Sequence[Sequence[int]]
+    record_steps: int = NO_STEPS
+    algorithm_files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,14 @@ class Catalogue:
         """Number of ranks."""
         return len(self._ranks)
 
+    def members(self, rank: int, node_id: int) -> int:
+        """How many ranks take part in a communication.
+
+        Raises:
+            RemoteProtocolError: the rank has no such communication.
+        """
+        return int(self._rank(rank).columns(np.array([node_id], np.uint64))["group_size"][0])
+
     def samples(self, done: Completions) -> Columns:
         """Columns for `RunWriter.add_samples`, rows ordered by rank.
 

@@ -9,6 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from emulator.control.observations import EVENTS
+from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
+
 FORMAT_VERSION = 1
 """Version of the run folder: raised when a reader of the old version would misread the new one."""
 
@@ -90,6 +93,39 @@ FLOWS_SCHEMA = pa.schema(
     ]
 )
 
+FLOW_EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("qpn", pa.int32()),
+        pa.field("source_port", pa.int32()),
+        *(pa.field(name, pa.int64()) for name in EVENTS),
+    ]
+)
+
+STEPS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int32(), nullable=False),
+        pa.field("instance", pa.int64(), nullable=False),
+        pa.field("node_id", pa.uint64()),
+        pa.field("lane", pa.int32(), nullable=False),
+        pa.field("step", pa.int32()),
+        pa.field("src", pa.int32(), nullable=False),
+        pa.field("dst", pa.int32(), nullable=False),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("start_ns", pa.int64()),
+        pa.field("post_ns", pa.int64()),
+        pa.field("acknowledged_ns", pa.int64()),
+        pa.field("arrival_ns", pa.int64()),
+        pa.field("qpn", pa.int32()),
+        pa.field("source_port", pa.int32()),
+        pa.field("path", _LABEL),
+        pa.field("ideal_post_ns", pa.int64()),
+        pa.field("ideal_arrival_ns", pa.int64()),
+    ]
+)
+
 COUNTERS_SCHEMA = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
@@ -108,12 +144,15 @@ class Part(Enum):
     ITERATIONS = "iterations"
     COMPUTE = "compute"
     FLOWS = "flows"
+    FLOW_EVENTS = "flow_events"
+    STEPS = "steps"
     COUNTERS = "counters"
+    FLOW_RESULTS = "flow_results"
 
     @property
     def is_optional(self) -> bool:
         """Whether a run folder can lack it; it then reads as an empty table."""
-        return self in (Part.COMPUTE, Part.COUNTERS)
+        return self in (Part.COMPUTE, Part.FLOW_EVENTS, Part.STEPS, Part.COUNTERS, Part.FLOW_RESULTS)
 
     @property
     def schema(self) -> pa.Schema:
@@ -136,7 +175,10 @@ _SCHEMAS = {
     Part.ITERATIONS: ITERATIONS_SCHEMA,
     Part.COMPUTE: COMPUTE_SCHEMA,
     Part.FLOWS: FLOWS_SCHEMA,
+    Part.FLOW_EVENTS: FLOW_EVENTS_SCHEMA,
+    Part.STEPS: STEPS_SCHEMA,
     Part.COUNTERS: COUNTERS_SCHEMA,
+    Part.FLOW_RESULTS: FLOW_RESULTS_SCHEMA,
 }
 
 

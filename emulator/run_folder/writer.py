@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from emulator.control.observations import ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, RankSummary
 from emulator.errors import EmulatorError, InputError, RunAborted
 from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import (
@@ -122,6 +122,24 @@ class RunWriter:
         """
         self._add(Part.FLOWS, _columns(FlowCounters, flows))
 
+    def add_flow_events(self, iteration: int, flows: Sequence[FlowCounters]) -> None:
+        """Append what happened to flows in an iteration; without any, the folder has no such table.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        names = ("src", "dst", "qpn", "source_port", *EVENTS)
+        columns = {name: [getattr(flow, name) for flow in flows] for name in names}
+        self._add(Part.FLOW_EVENTS, {"iteration": iteration} | columns)
+
+    def add_steps(self, columns: Columns) -> None:
+        """Append steps of one instance, see `STEPS_SCHEMA`; without any, the folder has no such table.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        self._add(Part.STEPS, columns)
+
     def add_counters(self, columns: Columns) -> None:
         """Append readings of device counters, see `COUNTERS_SCHEMA`; without any, the folder has no such table.
 
@@ -129,6 +147,15 @@ class RunWriter:
             HostError: they cannot be written.
         """
         self._add(Part.COUNTERS, columns)
+
+    def add_flow_results(self, columns: Columns) -> None:
+        """Append what came of flows beside the job; without any, the folder has no such table.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        if columns:
+            self._add(Part.FLOW_RESULTS, columns)
 
     def flush(self) -> None:
         """Write the rows that are still in memory.

@@ -79,6 +79,12 @@ class Readings(NamedTuple):
         """Last value - first value."""
         return int(self.value[-1] - self.value[0])
 
+    def increase_around(self, begin_ns: int, end_ns: int) -> int:
+        """From the last reading at `begin_ns` or before to the first one at `end_ns` or after, as far as there are."""
+        first = max(int(np.searchsorted(self.time_ns, begin_ns, side="right")) - 1, 0)
+        last = min(int(np.searchsorted(self.time_ns, end_ns)), len(self.time_ns) - 1)
+        return int(self.value[last] - self.value[first])
+
 
 def sum_dut_counters(counters: pa.Table, manifest: Manifest) -> Mapping[str, int]:
     """Counter → increase during the run, summed over the ports of the device under test.

@@ -145,6 +145,16 @@ def _of_class(name: str, unit: Unit, field: str, what: str, *, family: str = "",
     return Metric(name, title, unit, Scope.CLASS, what, key, Kind.TIMING, family or name, statistic, read)
 
 
+def _of_transfers(name: str, family: str, what: str) -> Metric:
+    times, statistic = name.rpartition("_")[::2]
+
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        yield Reading(None, getattr(getattr(summary.transfers, times), f"{statistic}_ns"))
+
+    key, title = f"transfers.{times}.{statistic}_ns", name.replace("_", " ")
+    return Metric(name, title, Unit.NS, Scope.RUN, what, key, Kind.TIMING, family, statistic, read)
+
+
 def _of_flows(name: str, counter: str, what: str, *, title: str = "") -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, summary.totals.counters.get(counter))
@@ -181,6 +191,10 @@ def _device_marks(summary: RunSummary) -> int | None:
 
 
 _JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
+_FCT = "flow completion time: post of a send to its last byte"
+_KV_LATENCY = "key-value latency: first send of a request's key-value cache to its last byte"
+_TTFT = "time to first token of the fabric: arrival of a request to the last byte of its key-value cache"
+_TIMES = ("p50", "p99", "max")
 _ALL = (
     _of_iteration("jct", Unit.NS, "jct_ns", _JCT, family="jct", statistic="p50"),
     _of_iteration("jct_min", Unit.NS, "jct_min_ns", _JCT, family="jct", statistic="min"),
@@ -232,6 +246,9 @@ _ALL = (
         "bus bandwidth / what the rates of the ports allow",
         family="ideal",
     ),
+    *(_of_transfers(f"fct_{one}", "flow.completion", _FCT) for one in _TIMES),
+    *(_of_transfers(f"kv_latency_{one}", "request.kv_latency", _KV_LATENCY) for one in _TIMES),
+    *(_of_transfers(f"ttft_{one}", "request.ttft", _TTFT) for one in _TIMES),
     _of_flows("packets", "packets", "packets sent, repeated ones included"),
     _of_flows("retransmissions", "retransmits", "packets sent again"),
     _of_flows("timeouts", "timeouts", "times that a sender received no acknowledgement in time"),

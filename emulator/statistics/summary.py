@@ -17,17 +17,21 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.flow_results import FlowResult, flow_results
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
+from emulator.statistics.steps import read_steps
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
+from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
+from emulator.statistics.worst_steps import WorstStep, worst_steps
 from emulator.trace.model import CommKind
 
-WORST_FLOWS = 20
+WORST_FLOWS = WORST_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,13 @@ class TesterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Everything that the summary of a run shows; `worst_flows`: at most WORST_FLOWS, see worst_flows.py."""
+    """Everything that the summary of a run shows.
+
+    Attributes:
+        worst_flows: at most WORST_FLOWS, see worst_flows.py.
+        flow_results: flows beside the job.
+        worst_steps: at most WORST_STEPS of the recorded ones, see worst_steps.py.
+    """
 
     run_id: str
     status: str
@@ -107,6 +117,9 @@ class RunSummary:
     warnings: Mapping[str, int]
     worst_flows: tuple[WorstFlow, ...] = ()
     loss_foci: tuple[LossFocus, ...] = ()
+    transfers: TransferSummary = NO_TRANSFERS
+    flow_results: tuple[FlowResult, ...] = ()
+    worst_steps: tuple[WorstStep, ...] = ()
 
 
 def summarise(run: Run) -> RunSummary:
@@ -116,7 +129,7 @@ def summarise(run: Run) -> RunSummary:
         ResultError: a table of the run is missing or damaged.
     """
     manifest = run.manifest
-    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent", "read_delay_ns"])
+    samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
@@ -134,8 +147,31 @@ def summarise(run: Run) -> RunSummary:
         totals=_totals(run, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
-        worst_flows=worst_flows(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest, most=WORST_FLOWS),
+        worst_flows=worst_flows(
+            run.table(Part.FLOWS),
+            run.table(Part.COUNTERS),
+            manifest,
+            most=WORST_FLOWS,
+            flow_events=run.table(Part.FLOW_EVENTS),
+        ),
         loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        transfers=summarise_transfers(samples, merged),
+        flow_results=flow_results(run),
+        worst_steps=_worst_steps(run),
+    )
+
+
+def _worst_steps(run: Run) -> tuple[WorstStep, ...]:
+    steps = read_steps(run)
+    if steps is None:
+        return ()
+    return worst_steps(
+        steps,
+        flow_events=run.table(Part.FLOW_EVENTS),
+        iterations=run.table(Part.ITERATIONS),
+        counters=run.table(Part.COUNTERS),
+        manifest=run.manifest,
+        most=WORST_STEPS,
     )
 
 

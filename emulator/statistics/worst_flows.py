@@ -38,6 +38,7 @@ class WorstFlow:
         damaged: packets refused because of a wrong header, ICRC or payload.
         device_drops: frames that the device dropped at the two ports next to the flow's, whoever sent them; None if the
             device was not monitored, or dropped frames that it does not attribute to a port.
+        iterations: those with events, ascending; warm-up is negative. Empty in runs that did not record them.
     """
 
     src: int
@@ -56,6 +57,7 @@ class WorstFlow:
     ecn_marks: int
     damaged: int
     device_drops: int | None
+    iterations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ def loss_foci(flows: pa.Table, counters: pa.Table, manifest: Manifest) -> tuple[
     of_flows = _focus_of_flows(flows, manifest)
     of_devices = _foci_of_devices(counters, manifest)
     if of_flows and (not of_devices or (of_flows.source and of_flows.destination)):
-        ways = [one for one in of_devices if one.where]
-        is_said = len(ways) == 1 and ways[0].destination in (of_flows.source, of_flows.destination)
+        ways = tuple(one for one in of_devices if one.where)
+        is_one_way = len(of_devices) == 2 and len({one.total for one in of_devices}) == len(ways) == 1
+        is_said = is_one_way and ways[0].destination in (of_flows.source, of_flows.destination)
         return of_flows, *(() if is_said else ways)
     if of_devices and not of_devices[0].where:
         return of_devices[0], *(one for one in of_devices[1:] if one.port != of_devices[0].port)
@@ -142,13 +145,16 @@ def _focus_of_flows(flows: pa.Table, manifest: Manifest) -> LossFocus | None:
     return None
 
 
-def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int) -> tuple[WorstFlow, ...]:
+def worst_flows(
+    flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most: int, flow_events: pa.Table | None = None
+) -> tuple[WorstFlow, ...]:
     """The flows with the most retransmissions, then timeouts, then other events; those without events are left out.
 
     Args:
         flows, counters: tables of the run.
         manifest: of the run.
         most: how many at most.
+        flow_events: another table of the run.
     """
     names = (*EVENTS, *INTEGRITY)
     columns = {name: to_ints(flows[name], null=0) for name in ("src", "dst", "packets", "duplicates", *names)}
@@ -159,8 +165,9 @@ def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most
         return ()
     is_complete = not any(flows[name].null_count for name in _LOSS_COLUMNS)
     counted = {row: {name: int(column[row]) for name, column in columns.items()} for row in chosen}
-    ports, drops = ports_of_ranks(manifest), _drops_next_to(counters, manifest)
+    ports, drops = ports_of_ranks(manifest), drops_next_to(counters, manifest)
     ids = {name: flows[name].to_pylist() for name in ("qpn", "source_port")}
+    when = iterations_of_flows(flow_events) if flow_events is not None else {}
     found = []
     for row in chosen:
         value = counted[row]
@@ -184,9 +191,19 @@ def worst_flows(flows: pa.Table, counters: pa.Table, manifest: Manifest, *, most
                 ecn_marks=value["ecn_marks"],
                 damaged=sum(value[name] for name in INTEGRITY),
                 device_drops=None if drops is None else sum(drops.get(port, 0) for port in near),
+                iterations=when.get((value["src"], value["dst"], ids["qpn"][row]), ()),
             )
         )
     return tuple(found)
+
+
+def iterations_of_flows(flow_events: pa.Table) -> Mapping[tuple[int, int, int | None], tuple[int, ...]]:
+    """(source, destination, queue pair) -> iterations with events, ascending."""
+    found: dict[tuple[int, int, int | None], list[int]] = {}
+    columns = (flow_events[name].to_pylist() for name in ("src", "dst", "qpn", "iteration"))
+    for src, dst, qpn, iteration in zip(*columns, strict=True):
+        found.setdefault((src, dst, qpn), []).append(iteration)
+    return {flow: tuple(sorted(iterations)) for flow, iterations in found.items()}
 
 
 def ports_of_ranks(manifest: Manifest) -> Mapping[int, str]:
@@ -217,17 +234,26 @@ def _link_ends(manifest: Manifest) -> Mapping[str, str]:
     return peers | {there: here for here, there in peers.items()}
 
 
-def _drops_next_to(counters: pa.Table, manifest: Manifest) -> Mapping[str, int] | None:
-    """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known."""
+def drops_next_to(
+    counters: pa.Table, manifest: Manifest, *, between_ns: tuple[int, int] | None = None
+) -> Mapping[str, int] | None:
+    """Port of a host -> frames dropped at the port of the device that it is connected to; None if that is not known.
+
+    Args:
+        counters: table of the run.
+        manifest: of the run.
+        between_ns: from the last reading before to the first one after; None: in the whole run.
+    """
     if not counters.num_rows:
         return None
     peers = _link_ends(manifest)
     dropped: dict[str, int] = {}
     for name, readings in counter_series(counters).items():
-        if name.counter in DROPS and readings.increase:
+        increase = readings.increase if between_ns is None else readings.increase_around(*between_ns)
+        if name.counter in DROPS and increase:
             if not name.interface:
                 return None
             port = peers.get(f"{name.device}:{name.interface}")
             if port is not None:
-                dropped[port] = dropped.get(port, 0) + readings.increase
+                dropped[port] = dropped.get(port, 0) + increase
     return dropped

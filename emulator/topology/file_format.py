@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from emulator.peer.parameters import DEFAULT_PORT
 from emulator.schema import Section, require_one_of
 
 Name = Annotated[str, Meta(min_length=1)]
@@ -33,9 +34,17 @@ class InterfaceSection(_Port, frozen=True, kw_only=True):
         require_one_of(self, "address", "addresses", "per_rank")
 
 
+class PeerSection(Section, frozen=True, kw_only=True):
+    """What flows of a run spec must know of a host that runs nothing of Charkha."""
+
+    port: Annotated[int, Meta(ge=1, le=65_535, description="TCP port of its perftest's exchange")] = DEFAULT_PORT
+    exchange: Annotated[str, Meta(description="IP address of the exchange; default: that of its NIC")] | None = None
+
+
 class HostSection(_Port, frozen=True, kw_only=True):
     """A host."""
 
+    peer: Annotated[PeerSection, Meta(description="no ranks: flows exchange traffic with its NIC")] | None = None
     interfaces: Annotated[tuple[InterfaceSection, ...], Meta(min_length=1)] | None = None
     slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
     storage: Annotated[bool, Meta(description="stores what ranks write and holds what they read; no ranks")] = False
@@ -44,6 +53,10 @@ class HostSection(_Port, frozen=True, kw_only=True):
         require_one_of(self, "address", "addresses", "per_rank", "interfaces")
         if self.storage and self.slots is not None:
             raise ValueError("a storage host takes no ranks: delete slots")
+        if self.peer is not None and self.address is None:
+            raise ValueError("a peer has one address: write address")
+        if self.peer is not None and self.slots is not None:
+            raise ValueError("a peer takes no ranks: delete slots")
 
 
 class SwitchSection(Section, frozen=True, kw_only=True):

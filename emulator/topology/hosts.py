@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.file_format import HostSection, InterfaceSection
-from emulator.topology.model import Host
+from emulator.topology.model import Host, Peer
 from emulator.topology.network import Interface
 from emulator.topology.placement import UNLIMITED
 from emulator.topology.safety import Network, is_safe, unsafe_problem
@@ -103,8 +103,19 @@ def _host(document: Document, section: HostSection, key: KeyPath) -> HostEntry:
         _refuse_duplicates(
             document, "interface", [(port.name, (*at, "name")) for port, at in zip(ports, keys, strict=True)]
         )
-    host = Host(section.name, common_rate_bps(ports), tuple(ports), section.storage)
-    return HostEntry(host, section.slots or UNLIMITED, key)
+    peer = _peer(document, section, key)
+    host = Host(section.name, common_rate_bps(ports), tuple(ports), storage=section.storage, peer=peer)
+    return HostEntry(host, 0 if peer is not None else section.slots or UNLIMITED, key)
+
+
+def _peer(document: Document, section: HostSection, key: KeyPath) -> Peer | None:
+    if section.peer is None:
+        return None
+    assert section.address is not None  # HostSection requires it of peers
+    address = _address(document, section.address, (*key, "address"))
+    named = section.peer.exchange
+    exchange = address if named is None else _address(document, named, (*key, "peer", "exchange"))
+    return Peer(address, exchange, section.peer.port)
 
 
 def _interface(
@@ -163,6 +174,8 @@ def _check_addresses(document: Document, entries: Sequence[HostEntry], allowed: 
             other = owners.claim(network, entry.host.name)
             if other is not None:
                 raise document.error(f"host {entry.host.name} and {other} have addresses in common", entry.key)
+        if entry.host.peer is not None and not is_safe(exchange := ip_network(entry.host.peer.exchange), allowed):
+            raise document.error(unsafe_problem(exchange), (*entry.key, "peer", "exchange"))
 
 
 def _networks(host: Host) -> Iterator[Network]:

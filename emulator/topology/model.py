@@ -18,6 +18,21 @@ _ONE_PORT = "eth0"
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """How to meet a host that runs nothing of Charkha.
+
+    Attributes:
+        address: of its NIC, numeric.
+        exchange: numeric address where its perftest waits.
+        port: TCP port there.
+    """
+
+    address: str
+    exchange: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A machine with one or more ports to the network.
 
@@ -25,12 +40,14 @@ class Host:
         storage: it stores what ranks write and holds what they read; it takes no ranks.
         rate_bps: rate of each port, bit/s; None if not specified, or if its ports differ.
         interfaces: its ports; empty in a topology without a file, where a host has one port.
+        peer: of a host that runs nothing of Charkha, and takes no ranks; None for all others.
     """
 
     name: str
     rate_bps: int | None = None
     interfaces: Sequence[Interface] = ()
     storage: bool = False
+    peer: Peer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,12 @@ def place_in_blocks(ranks: int, capacities: Sequence[int]) -> list[int]:
     """
     _require_room(ranks, capacities)
     placed: list[int] = []
-    later = sum(capacities)
+    later, hosts = sum(capacities), sum(capacity > 0 for capacity in capacities)
     for host, capacity in enumerate(capacities):
+        if not capacity:
+            continue
         left, later = ranks - len(placed), later - capacity
-        share = -(-left // (len(capacities) - host))
+        share, hosts = -(-left // hosts), hosts - 1
         placed += [host] * min(capacity, max(share, left - later))
     return placed
 
@@ -54,7 +56,8 @@ def place_on_rails(ranks: int, capacities: Sequence[int], interfaces: Sequence[i
         PlanError: the hosts have too few slots.
     """
     _require_room(ranks, capacities)
-    layers = max(1, -(-ranks // sum(interfaces)))
+    ports = sum(count for count, capacity in zip(interfaces, capacities, strict=True) if capacity)
+    layers = max(1, -(-ranks // max(1, ports)))
     while ranks > sum(map(min, capacities, (layers * count for count in interfaces))):
         layers += 1
     placed: list[int] = []

@@ -6,8 +6,12 @@ from emulator.statistics.worst_flows import WorstFlow
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE
 
+_LISTED = 4
+"""Iterations named in a cell."""
 
-def _place(rank: int, port: str) -> str:
+
+def place_cell(rank: int, port: str) -> str:
+    """A rank and its port."""
     return f"{rank} ({port})" if port else str(rank)
 
 
@@ -15,9 +19,15 @@ def _count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+def _iterations(one: WorstFlow) -> str:
+    shown = ", ".join(map(str, one.iterations[:_LISTED]))
+    more = len(one.iterations) - _LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown or NONE
+
+
 WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
-    Column("from", "sending rank and its port", cell=lambda one: _place(one.src, one.source), is_number=False),
-    Column("to", "receiving rank and its port", cell=lambda one: _place(one.dst, one.destination), is_number=False),
+    Column("from", "sending rank and its port", cell=lambda one: place_cell(one.src, one.source), is_number=False),
+    Column("to", "receiving rank and its port", cell=lambda one: place_cell(one.dst, one.destination), is_number=False),
     Column("QP", "number of the receiving queue pair", cell=lambda one: NONE if one.qpn is None else str(one.qpn)),
     Column(
         "UDP\nport",
@@ -31,6 +41,14 @@ WORST_FLOW_COLUMNS: tuple[Column[WorstFlow], ...] = (
         title="retransmitted",
     ),
     Column("lost", "packets that no receiver reported", cell=lambda one: _count(one.lost), style=bold),
+    Column(
+        "iterations",
+        "those with events; negative: warm-up; a dash: not recorded",
+        cell=_iterations,
+        is_number=False,
+        is_optional=True,
+        folds=12,
+    ),
     Column("spurious", "packets sent again although they had arrived", cell=lambda one: _count(one.spurious)),
     Column("timeouts", "no acknowledgement came in time", cell=lambda one: _count(one.timeouts)),
     Column("NAKs", "sequence errors and receiver-not-ready replies", cell=lambda one: _count(one.naks)),

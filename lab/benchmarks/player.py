@@ -81,6 +81,10 @@ class InstantEndpoint(Endpoint):
         """See Endpoint."""
         return []
 
+    def eventful(self) -> Sequence[FlowCounters]:
+        """See Endpoint."""
+        return []
+
     def close(self) -> None:
         """See Endpoint."""
 

@@ -1,4 +1,4 @@
-"""Any mixture of experts: a combine returns what was dispatched, totals are those of the nodes, and it can be played."""
+"""Any mixture of experts: a combine returns what was dispatched, totals are those of the nodes, and it ends."""
 
 from __future__ import annotations
 

@@ -221,8 +221,9 @@ def play(
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
-    storage = {program.rank: memory.attach(program.rank) for program in workload.storage}
-    directory = {endpoint.rank: endpoint.address for endpoint in [*endpoints, *storage.values()]}
+    storage: dict[int, Endpoint] = {program.rank: memory.attach(program.rank) for program in workload.storage}
+    everyone: list[Endpoint] = [*endpoints, *storage.values()]
+    directory = {endpoint.rank: endpoint.address for endpoint in everyone}
     player_clock: Clock = clock
     if lateness_ns is not None:
         player_clock = LateClock(clock, least_ns=lateness_ns[0], most_ns=lateness_ns[1], seed=seed)

@@ -29,6 +29,24 @@ def sent(channel: Channel, rank: int, peer: int) -> FlowCounters:
     )
 
 
+def has_events(channel: Channel) -> bool:
+    """Whether anything but clean traffic was counted at this end; far cheaper than its rows."""
+    pair = channel.pair
+    requester, responder = pair.requester, pair.responder
+    return bool(
+        requester.retransmits
+        or requester.naks
+        or requester.timeouts
+        or requester.rnr_naks
+        or responder.early_packets
+        or responder.duplicates
+        or pair.ecn_marks
+        or pair.cnps_sent
+        or pair.cnps_received
+        or pair.drops
+    )
+
+
 def received(channel: Channel, rank: int, peer: int) -> FlowCounters:
     """The counters of the flow from `peer` to `rank`, this end."""
     pair, drops = channel.pair, channel.pair.drops

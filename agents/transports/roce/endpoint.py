@@ -133,6 +133,10 @@ class RoceEndpoint:
         """For every queue pair, what it has sent and what it has received: see `join_ends`."""
         return [row for link in self._links.values() for row in link.counters()]
 
+    def eventful(self) -> Sequence[FlowCounters]:
+        """See Endpoint."""
+        return [row for link in self._links.values() for row in link.eventful()]
+
     def silences(self) -> Iterator[Silence]:
         """For every queue pair with packets in flight, since when its peer has acknowledged nothing."""
         for peer, link in self._links.items():

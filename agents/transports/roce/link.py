@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from agents.nic.channel import Channel, Owner
 from agents.transports.base import EndpointEvents, FlowCounters
-from agents.transports.roce.counters import received, sent
+from agents.transports.roce.counters import has_events, received, sent
 from agents.transports.roce.transfers import Incoming, Outgoing
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 
@@ -105,6 +105,12 @@ class Link(Owner):
         """Rows for every queue pair: what it has sent, if anything, and what it has received."""
         yield from (sent(channel, self.rank, self.peer) for channel in self.channels if channel.posted_messages)
         yield from (received(channel, self.rank, self.peer) for channel in self.channels)
+
+    def eventful(self) -> Iterator[FlowCounters]:
+        """The rows of `counters` of queue pairs with events."""
+        for channel in self._channels:
+            if channel is not None and has_events(channel):
+                yield from (sent(channel, self.rank, self.peer), received(channel, self.rank, self.peer))
 
     def close(self) -> None:
         """Stop sending and delivering."""

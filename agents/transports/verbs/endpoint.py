@@ -89,6 +89,10 @@ class VerbsEndpoint:
         """See Endpoint."""
         return [link.counters() for link in self._links.values()]
 
+    def eventful(self) -> Sequence[FlowCounters]:
+        """See Endpoint: the device counts for all flows together."""
+        return ()
+
     def silences(self) -> Iterator[Silence]:
         """For every link with messages in flight, since when its peer has acknowledged nothing."""
         for peer, link in self._links.items():

@@ -310,6 +310,10 @@ class ZmqEndpoint:
         """A snapshot for every peer this endpoint has sent to."""
         return [flow.snapshot() for flow in self._outgoing.values()]
 
+    def eventful(self) -> Sequence[FlowCounters]:
+        """See Endpoint: TCP does not say what it repeats."""
+        return ()
+
     def close(self) -> None:
         """Stop at once, dropping what is queued; idempotent."""
         if self.is_closed:

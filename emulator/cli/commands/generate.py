@@ -11,9 +11,13 @@ from typing import Any
 from emulator.cli.options.workload import add_workload_options, described_by
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
+from emulator.importers.mooncake import read_requests
 from emulator.planner.workloads.checkpoint import Checkpointing
 from emulator.planner.workloads.checkpoint_workload import checkpoint_workload
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.inference import Inference
+from emulator.planner.workloads.inference_requests import played_requests, poisson_requests
+from emulator.planner.workloads.inference_workload import inference_workload
 from emulator.planner.workloads.moe import MixtureOfExperts
 from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.synthetic import SyntheticWorkload
@@ -35,6 +39,13 @@ class _Workload:
     epilog: str
     parameters: type
     make: Callable[[Any], SyntheticWorkload]
+
+
+def _inference(job: Inference) -> SyntheticWorkload:
+    if job.trace is None:
+        return inference_workload(job, poisson_requests(job))
+    found = read_requests(job.trace, block_tokens=job.block_tokens, most=job.requests)
+    return inference_workload(job, played_requests(job, found))
 
 
 _TRANSFORMER_EXAMPLE = """example:
@@ -81,6 +92,20 @@ Llama 3.1 8B has 112 GB: 2 bytes of weights and 12 of optimizer states per param
 """,
         parameters=Checkpointing,
         make=checkpoint_workload,
+    ),
+    _Workload(
+        name="inference",
+        help="key-value caches on their way from prefill to decode workers",
+        description="Make requests of disaggregated inference: prefill workers send the key-value cache of a prompt\n"
+        "to decode workers. Requests arrive whatever the network does.",
+        epilog="""example:
+  charkha generate inference --trace conversation_trace.jsonl --requests 100 --prefill 2 --decode 4 --out traces/chat
+
+Ranks are those of the prefill workers, then those of the decode workers. A request goes to the workers with the
+fewest tokens so far. docs/generate.md derives sizes and times.
+""",
+        parameters=Inference,
+        make=_inference,
     ),
     _Workload(
         name="collective",

@@ -75,11 +75,14 @@ def _add_options(parser: Parser) -> None:
     parser.add_explain("peer_table", advanced=True)
     addresses = parser.add_advanced_group("addresses")
     addresses.add_argument(
+        "--rdma-cm", action="store_true", help="connect the queue pairs with rdma_cm, as the peer does with -R"
+    )
+    addresses.add_argument(
         "--port",
         metavar="N",
         type=at_least(1, most=65_535),
         default=DEFAULT_PORT,
-        help=f"TCP port of the exchange (default: {DEFAULT_PORT})",
+        help=f"TCP port of the exchange, or rdma_cm's (default: {DEFAULT_PORT})",
     )
     addresses.add_argument(
         "--address", metavar="IP", type=argument(_ip), help="RDMA address of this host (default: of the TCP connection)"
@@ -115,6 +118,7 @@ def _run(args: argparse.Namespace) -> int:
         address=args.address,
         peer_address=args.peer_address,
         options=RoceOptions(),
+        rdma_cm=args.rdma_cm,
     )
     _announce(task, test)
     play: Callable[[PeerTask], PeerResult] = import_module("agents.peer.run").run  # nothing in emulator imports agents
@@ -129,6 +133,7 @@ def _run(args: argparse.Namespace) -> int:
 def _announce(task: PeerTask, test: PeerTest) -> None:
     """Say what the other end must run."""
     if task.server is not None:
-        notify(f"{task.server} must be running: {test.command()}")
+        notify(f"{task.server} must be running: {test.command(port=task.port, rdma_cm=task.rdma_cm)}")
     else:
-        notify(f"waiting for {task.client} to run: {test.command('THIS-HOST')}")
+        command = test.command("THIS-HOST", port=task.port, rdma_cm=task.rdma_cm)
+        notify(f"waiting for {task.client} to run: {command}")

@@ -6,7 +6,15 @@ from functools import partial
 
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
-from emulator.experiment.spec import AUTO, parse_compute, parse_factor, parse_message_bytes, parse_names, parse_ratio
+from emulator.experiment.spec import (
+    AUTO,
+    WORST,
+    parse_compute,
+    parse_factor,
+    parse_message_bytes,
+    parse_names,
+    parse_ratio,
+)
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, check_option, spelled
 from emulator.trace.collective_names import parse_class_name
@@ -30,6 +38,10 @@ def _factor(text: str) -> str:
 
 def _repeat(text: str) -> int | str:
     return AUTO if text == AUTO else whole(1, most=999)(text)
+
+
+def _steps(text: str) -> int | str:
+    return WORST if text == WORST else whole(1)(text)
 
 
 def _sizes(text: str) -> list[int]:
@@ -160,7 +172,7 @@ NETWORK = (
 ALGORITHM = Option(
     "--algorithm",
     "job.algorithms",
-    "algorithm of a collective, for example all_reduce=ring (repeatable)",
+    "algorithm of a collective: all_reduce=ring or all_reduce=FILE.xml of MSCCL (repeatable)",
     metavar="KIND=NAME",
     is_mapping=True,
     is_common=True,
@@ -297,6 +309,13 @@ _OBSERVE = OptionGroup(
             "rules to judge the run by: a file, or `example`",
             metavar="RULES",
             is_common=True,
+        ),
+        Option(
+            "--record-steps",
+            "observe.record_steps",
+            "record every transfer of the slowest instance of each class, or of every Nth instance",
+            metavar="worst|N",
+            read=_steps,
         ),
     ),
 )

@@ -41,7 +41,8 @@ def _settings(one: WorkloadOption) -> dict[str, Any]:
     if one.facts.read is not None:
         settings["type"] = argument(one.facts.read)
     elif issubclass(one.kind, Enum):
-        settings |= {"type": str, "metavar": None, "choices": [member.value for member in one.kind]}
+        shown = None if one.facts.metavar == "N" else one.facts.metavar  # None: the choices
+        settings |= {"type": str, "metavar": shown, "choices": [member.value for member in one.kind]}
     return settings
 
 

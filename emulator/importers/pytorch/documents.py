@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from emulator.errors import TraceError
-from emulator.importers.documents import HEAD_BYTES, Document, find_documents
-from emulator.importers.pytorch.host_trace import HostNode, HostTrace, decode_groups
-from emulator.importers.pytorch.kineto import DistributedInfo, Event, KinetoTrace
+from emulator.importers.documents import Document, find_documents
+from emulator.importers.json_elements import NOT_READ, BadDocument, ElementReader
+from emulator.importers.pytorch.host_records import HostNode, RecordCollector
+from emulator.importers.pytorch.host_trace import HostTrace
+from emulator.importers.pytorch.kineto import DistributedInfo, KinetoTrace
+from emulator.importers.pytorch.kineto_events import EventCollector, RawEvent
 from emulator.wire.trace.process_groups import UnreadableGroups
 
 _HOST = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"')
 _KINETO = re.compile(rb'"(schemaVersion|deviceProperties|traceEvents)"\s*:')
+_RECORDS, _EVENTS = "nodes", "traceEvents"
 
 
 class Form(Enum):
@@ -35,15 +39,13 @@ class Identity:
 
     Attributes:
         pid: of the process, 0 if it is not recorded.
-        rank: as recorded; None: it is not.
-        is_linked: a host trace to which another tool has added times.
+        rank: as Kineto recorded it; None: it is not, or the trace is one of the host.
     """
 
     document: Document
     form: Form
     pid: int
-    rank: int | None
-    is_linked: bool = False
+    rank: int | None = None
 
     @property
     def name(self) -> str:
@@ -51,15 +53,13 @@ class Identity:
         return self.document.name
 
 
-class _HostDocument(msgspec.Struct):
-    schema: str
-    nodes: list[HostNode]
+class _Host(msgspec.Struct):
+    schema: str = ""
     pid: int = 0
 
 
-class _KinetoDocument(msgspec.Struct):
-    traceEvents: list[Event]  # noqa: N815 - as the file has it
-    distributedInfo: DistributedInfo | None = None  # noqa: N815
+class _Kineto(msgspec.Struct):
+    distributedInfo: DistributedInfo | None = None  # noqa: N815 - as the file has it
 
 
 class _Origin(msgspec.Struct, gc=False):
@@ -67,11 +67,6 @@ class _Origin(msgspec.Struct, gc=False):
 
     cat: str | None = None
     pid: int | str | None = None
-
-
-class _KinetoOrigin(msgspec.Struct):
-    traceEvents: list[_Origin]  # noqa: N815
-    distributedInfo: DistributedInfo | None = None  # noqa: N815
 
 
 def is_pytorch(head: bytes) -> bool:
@@ -86,16 +81,12 @@ def find_traces(path: Path) -> Iterator[Identity]:
         TraceError: one cannot be read; it names the file and the place.
     """
     for document in find_documents(path):
-        data = document.read()
-        form = _form(data[:HEAD_BYTES])
+        form = _form(document.head())
         if form is Form.HOST:
-            host = _host(document, data)
-            yield Identity(document, form, host.pid, host.own_rank(), host.is_linked)
+            with _reading(document, _RECORDS, HostNode, _Host) as reader:
+                yield Identity(document, form, reader.head.pid)
         elif form is Form.KINETO:
-            origin: _KinetoOrigin = _decoded(document, data, _KinetoOrigin)
-            pids = (one.pid for one in origin.traceEvents if one.cat == "cpu_op" and isinstance(one.pid, int))
-            info = origin.distributedInfo
-            yield Identity(document, form, next(pids, 0), None if info is None else info.rank)
+            yield _kineto_identity(document)
 
 
 def read_host(document: Document) -> HostTrace:
@@ -104,43 +95,64 @@ def read_host(document: Document) -> HostTrace:
     Raises:
         TraceError: it cannot be read; the message has the file and the place.
     """
-    return _host(document, document.read())
+    collector = RecordCollector()
+    with _reading(document, _RECORDS, HostNode, _Host) as reader:
+        for _, batch in reader.batches():
+            for node in batch:
+                collector.add(node)
+        try:
+            return HostTrace.of(document.name, collector.finish())
+        except ValueError as error:
+            raise BadDocument(str(error)) from error
 
 
-def read_kineto(document: Document) -> KinetoTrace:
+def read_kineto(document: Document, *, wanted: Collection[int] = ()) -> KinetoTrace:
     """Read a trace of Kineto.
+
+    Args:
+        wanted: record function ids of operators that are to be kept.
 
     Raises:
         TraceError: it cannot be read; the message has the file and the place.
     """
-    decoded: _KinetoDocument = _decoded(document, document.read(), _KinetoDocument)
-    try:
-        return KinetoTrace.of(document.name, decoded.traceEvents, decoded.distributedInfo)
-    except UnreadableGroups as error:
-        raise TraceError(f"defines a process group that cannot be read: {error}", path=document.name) from error
+    collector = EventCollector(wanted)
+    with _reading(document, _EVENTS, RawEvent, _Kineto) as reader:
+        for first, batch in reader.batches():
+            for number, event in enumerate(batch, first):
+                try:
+                    collector.add(event)
+                except NOT_READ as error:
+                    raise BadDocument(f"record {number}, arguments: {error}") from error
+        info = reader.head.distributedInfo or (reader.tail and reader.tail.distributedInfo)
+        return KinetoTrace.of(document.name, collector.finish(), info or None)
+
+
+def _kineto_identity(document: Document) -> Identity:
+    """Reads only as far as it needs to."""
+    pid = 0
+    with _reading(document, _EVENTS, _Origin, _Kineto) as reader:
+        info = reader.head.distributedInfo
+        for _, batch in reader.batches():
+            pid = pid or next((one.pid for one in batch if one.cat == "cpu_op" and isinstance(one.pid, int)), 0)
+            if pid and info is not None:
+                break
+        if info is None and reader.tail is not None:
+            info = reader.tail.distributedInfo
+    return Identity(document, Form.KINETO, pid, None if info is None else info.rank)
 
 
 def _form(head: bytes) -> Form | None:
-    if _HOST.search(head[:HEAD_BYTES]):
+    if _HOST.search(head):
         return Form.HOST
-    return Form.KINETO if _KINETO.search(head[:HEAD_BYTES]) else None
+    return Form.KINETO if _KINETO.search(head) else None
 
 
-def _host(document: Document, data: bytes) -> HostTrace:
-    decoded: _HostDocument = _decoded(document, data, _HostDocument)
-    nodes = sorted(decoded.nodes, key=lambda one: one.id)
-    if any(one.id == other.id for one, other in pairwise(nodes)):
-        raise TraceError("has two nodes of the same id: the file is corrupt", path=document.name)
-    is_linked = any(node.ts is not None for node in nodes)
+@contextmanager
+def _reading(document: Document, key: str, element: Any, around: Any) -> Iterator[ElementReader[Any, Any]]:
     try:
-        groups, descriptions, world_size = decode_groups(nodes)
+        with document.open() as source:
+            yield ElementReader(source, key, element=element, around=around)
+    except BadDocument as error:
+        raise TraceError(f"is not a trace of PyTorch, or a corrupt one: {error}", path=document.name) from error
     except UnreadableGroups as error:
         raise TraceError(f"defines a process group that cannot be read: {error}", path=document.name) from error
-    return HostTrace(document.name, decoded.schema, decoded.pid, is_linked, nodes, groups, descriptions, world_size)
-
-
-def _decoded(document: Document, data: bytes, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"is not a trace of PyTorch, or a corrupt one: {error}", path=document.name) from error

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+import numpy as np
+
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, Operation, Place
-from emulator.importers.pytorch.host_trace import HostTrace, tensors_of
+from emulator.importers.pytorch.host_trace import HostTrace
 from emulator.trace.model import CommKind
 
 
@@ -24,13 +26,13 @@ def host_order(trace: HostTrace, operations: Mapping[int, Operation], losses: Lo
         operations: id of the record → the operation that it is.
         losses: what is merged is counted there.
     """
-    with_children = {node.parent_id for node in trace.nodes}
+    records = trace.records
     results: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
     nodes: list[ImportedNode] = []
     barrier = 0
-    merged = 0
-    for record in trace.nodes:
-        operation = operations.get(record.id)
+    merged = int(np.count_nonzero(records.is_leaf & ~np.isin(records.ids, list(operations))))
+    for row, node_id in enumerate(records.ids.tolist()):
+        operation = operations.get(node_id)
         if operation is not None:
             number = len(nodes) + 1
             used = operation.reads | operation.writes
@@ -42,12 +44,11 @@ def host_order(trace: HostTrace, operations: Mapping[int, Operation], losses: Lo
             )
             for storage in operation.writes:
                 results[storage] = frozenset({number})
-        elif record.id not in with_children:
-            merged += 1
-            read = [results[one.storage] for one in tensors_of(record.input_values) if one.storage in results]
+        elif nodes and records.is_leaf[row]:
+            read = [results[one] for one in records.reads.of(row) if one in results]
             if read:
                 from_results = frozenset().union(*read)
-                for one in tensors_of(record.output_values):
-                    results[one.storage] |= from_results
+                for one in records.writes.of(row):
+                    results[one] |= from_results
     losses.count(Fate.MERGED, "operators without times into dependencies of communication", number=merged)
     return nodes

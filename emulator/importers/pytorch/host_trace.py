@@ -1,6 +1,7 @@
-"""PyTorch's host execution traces: schemas 1.0.1 (flat) and 1.0.2 to 1.1.1 (inputs and attributes as objects).
+"""What the records of a host trace say of process groups and of calls of collectives.
 
-Source: PyTorch, torch/csrc/profiler/standalone/execution_trace_observer.cpp.
+Source: PyTorch, torch/csrc/profiler/standalone/execution_trace_observer.cpp;
+torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
 """
 
 from __future__ import annotations
@@ -10,33 +11,22 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from emulator.importers.pytorch.call import Call
+from emulator.importers.pytorch.host_records import GROUPS, HostNode, HostRecords, Integers, tensors_of
 from emulator.importers.pytorch.names import (
     ARGUMENTS,
     CALL,
     DISPATCHED,
-    GROUP_NOTE,
     LARGEST_WORLD,
     element_bytes,
     squeezed,
 )
 from emulator.wire.trace.process_groups import parse_process_groups
 
-_GROUPS = "## process_group:init ##"
-_TENSOR_FIELDS = 6  # id, storage, offset, elements, bytes of an element, device
-
-
-class _Values(msgspec.Struct):
-    values: list[Any] = []
-    shapes: list[Any] = []
-    types: list[Any] = []
-
-
-class _Attribute(msgspec.Struct):
-    name: str
-    value: Any = None
+_BLOCK = 1 << 16
 
 
 class _GroupEntry(msgspec.Struct):
@@ -46,93 +36,54 @@ class _GroupEntry(msgspec.Struct):
     group_size: Annotated[int, Meta(ge=0, le=LARGEST_WORLD)] = 0
 
 
-class HostNode(msgspec.Struct):
-    """A record of the host, of any schema."""
-
-    id: int
-    name: str
-    ctrl_deps: int | None = None
-    parent: int | None = None
-    inputs: _Values | list[Any] = []
-    outputs: _Values | list[Any] = []
-    attrs: list[_Attribute] = []
-    rf_id: int | None = None
-    tid: int | None = None
-    ts: float | None = None
-
-    @property
-    def parent_id(self) -> int | None:
-        """The record that it was made within."""
-        return self.parent if self.ctrl_deps is None else self.ctrl_deps
-
-    @property
-    def input_values(self) -> list[Any]:
-        """Arguments."""
-        return self.inputs if isinstance(self.inputs, list) else self.inputs.values
-
-    @property
-    def output_values(self) -> list[Any]:
-        """Results."""
-        return self.outputs if isinstance(self.outputs, list) else self.outputs.values
-
-    def attributes(self) -> dict[str, Any]:
-        """By name."""
-        return {one.name: one.value for one in self.attrs}
-
-
-class Tensor(NamedTuple):
-    """A tensor among the arguments."""
-
-    storage: int
-    size_bytes: int
-
-
 class HostCall(NamedTuple):
-    """A call, and the thread and the record that it is from."""
+    """A call, and the record that it is from; its number among the functions that the profiler recorded, and thread."""
 
     node_id: int
+    record_id: int
     thread: int
     call: Call
 
 
-@dataclass(slots=True)
+class Use(NamedTuple):
+    """A record that is a call, or that reads what calls before it wrote: the storages, none for the call itself."""
+
+    record_id: int
+    storages: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class HostTrace:
     """One process.
 
     Attributes:
         name: of the document.
-        schema: version.
-        pid: of the process, 0 if it is not recorded.
-        is_linked: whether another tool has added times.
-        nodes: ascending ids.
         groups: process group → world ranks, () for all.
         descriptions: description of a process group → its name.
         world_size: number of ranks of the job, 0 if it is not recorded.
     """
 
     name: str
-    schema: str
-    pid: int
-    is_linked: bool
-    nodes: Sequence[HostNode]
+    records: HostRecords
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
     world_size: int = 0
 
-    def record_ids(self) -> dict[int, int]:
-        """Record → its number among the functions that the profiler recorded, which Kineto has as well."""
-        found = {}
-        for node in self.nodes:
-            number = node.rf_id if node.rf_id is not None else node.attributes().get("rf_id")
-            if isinstance(number, int):
-                found[node.id] = number
-        return found
+    @classmethod
+    def of(cls, name: str, records: HostRecords) -> HostTrace:
+        """The trace of a document.
+
+        Raises:
+            UnreadableGroups: a process group is defined in a way that cannot be read.
+        """
+        kept = [records.kept[node_id] for node_id in sorted(records.kept)]
+        return cls(name, records, *_decode_groups(kept))
 
     def own_rank(self) -> int | None:
         """The rank that calls in the group of all ranks have recorded; None: they have not, or not one."""
         everyone = {name for name, ranks in self.groups.items() if not ranks}
         found = set()
-        for node in self.nodes:
+        for node in self.records.kept.values():
             if node.name == CALL:
                 call = parameter_call(node, "")
                 if call.group in everyone or (not everyone and call.group is None):
@@ -143,45 +94,85 @@ class HostTrace:
     def notes(self) -> dict[int, str]:
         """Record → process group that a note of the user around it names: `pg=NAME` in record_function."""
         found: dict[int, str] = {}
-        for node in self.nodes:
-            match = GROUP_NOTE.search(node.name)
-            group = match["group"] if match else found.get(node.parent_id or 0)
+        if not self.records.notes:
+            return found
+        for node_id, parent in zip(_numbers(self.records.ids), _numbers(self.records.parents), strict=True):
+            group = self.records.notes.get(node_id) or found.get(parent)
             if group is not None:
-                found[node.id] = group
+                found[node_id] = group
         return found
 
-    def calls(self) -> Iterator[HostCall]:
-        """Calls of collectives in the order of their records; those within another call belong to it."""
-        by_id = {node.id: node for node in self.nodes}
-        thread_of = _threads(self.nodes)
+    def calls(self) -> list[HostCall]:
+        """Calls of collectives in the order of their records; those within an operator of c10d belong to it.
+
+        An operator of c10d is a call of its own wherever it is: while an asynchronous operation of Gloo is under way,
+        its record passes for the parent of what comes next.
+        """
         inner: dict[int, list[HostNode]] = {}
-        outer: list[HostNode] = []
+        outer: list[tuple[HostNode, int, int]] = []
         owner: dict[int, int] = {}
-        for node in self.nodes:
-            parent = by_id.get(node.parent_id or 0)
-            above = None if parent is None or parent.id >= node.id else owner.get(parent.id)
-            is_call = node.name == CALL or (node.name.startswith(DISPATCHED) and _is_known(node.name))
-            if above is not None:
-                owner[node.id] = above
-                if is_call:
+        kept = self.records.kept
+        records = self.records
+        columns = records.ids, records.parents, records.record_ids, records.threads
+        for node_id, parent, record_id, thread in zip(*map(_numbers, columns), strict=True):
+            above = owner.get(parent) if parent < node_id else None
+            if above is None and node_id not in kept:
+                continue
+            node = kept.get(node_id)
+            is_operator = node is not None and node.name.startswith(DISPATCHED) and _is_known(node.name)
+            is_call = node is not None and (is_operator or node.name == CALL)
+            if above is not None and not is_operator:
+                owner[node_id] = above
+                if node is not None and is_call:
                     inner.setdefault(above, []).append(node)
-            elif is_call:
-                owner[node.id] = node.id
-                outer.append(node)
-        for node in outer:
-            call = self._call(node)
-            for one in inner.get(node.id, ()):
-                further = self._call(one)
-                if further.kind is not None and further.kind is call.kind:
-                    call = further.completed_by(call)
-            yield HostCall(node.id, thread_of.get(node.id, 0), call)
+            elif node is not None and is_call:
+                owner[node_id] = node_id
+                outer.append((node, record_id, thread))
+        return [
+            HostCall(node.id, record_id, thread, self._completed(node, inner.get(node.id, ())))
+            for node, record_id, thread in outer
+        ]
+
+    def uses(self, calls: Sequence[HostCall]) -> list[Use]:
+        """Who reads the results of calls, in the order of the records: the calls, and leaves that read after them."""
+        records = self.records
+        call_of = {one.node_id: one for one in calls}
+        written: set[int] = set()
+        found: list[Use] = []
+        if not calls:
+            return found
+        first = int(np.searchsorted(records.ids, calls[0].node_id))
+        for row, node_id in enumerate(records.ids[first:].tolist(), first):
+            call = call_of.get(node_id)
+            if call is not None:
+                written |= call.call.writes or frozenset()
+                found.append(Use(call.record_id, frozenset()))
+            elif records.is_leaf[row] and records.record_ids[row] >= 0:
+                storages = written.intersection(records.reads.of(row))
+                if storages:
+                    found.append(Use(int(records.record_ids[row]), frozenset(storages)))
+        return found
+
+    def _completed(self, node: HostNode, inner: Sequence[HostNode]) -> Call:
+        call = self._call(node)
+        for one in inner:
+            further = self._call(one)
+            if further.kind is not None and further.kind is call.kind:
+                call = further.completed_by(call)
+        return call
 
     def _call(self, node: HostNode) -> Call:
         where = f"{self.name}, node {node.id}"
         return parameter_call(node, where) if node.name == CALL else _operator_call(node, where)
 
 
-def decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]], dict[str, str], int]:
+def _numbers(column: Integers) -> Iterator[int]:
+    """The values as Python's numbers, without a list of them all."""
+    for first in range(0, len(column), _BLOCK):
+        yield from column[first : first + _BLOCK].tolist()
+
+
+def _decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]], dict[str, str], int]:
     """Process groups that the records define, their names by description, and the size of the one of all ranks, or 0.
 
     Raises:
@@ -191,7 +182,7 @@ def decode_groups(nodes: Sequence[HostNode]) -> tuple[dict[str, tuple[int, ...]]
     descriptions: dict[str, str] = {}
     world_size = 0
     for node in nodes:
-        for text in node.input_values if node.name == _GROUPS else ():
+        for text in node.input_values if node.name == GROUPS else ():
             if isinstance(text, str):
                 groups.update(parse_process_groups(text))
                 entries = _entries(text)
@@ -205,17 +196,6 @@ def _entries(text: str) -> list[_GroupEntry]:
         return msgspec.json.decode(text, type=list[_GroupEntry])
     except msgspec.MsgspecError:
         return []
-
-
-def tensors_of(value: Any) -> Iterator[Tensor]:
-    """All tensors in an argument."""
-    if not isinstance(value, list):
-        return
-    if len(value) >= _TENSOR_FIELDS and all(type(one) is int for one in value[: _TENSOR_FIELDS - 1]):
-        yield Tensor(value[1], value[3] * value[4])
-        return
-    for one in value:
-        yield from tensors_of(one)
 
 
 def parameter_call(node: HostNode, where: str) -> Call:
@@ -312,12 +292,3 @@ def _is_splits(value: Any) -> bool:
 
 def _is_known(name: str) -> bool:
     return squeezed(name.removeprefix(DISPATCHED)) in ARGUMENTS
-
-
-def _threads(nodes: Sequence[HostNode]) -> dict[int, int]:
-    """Record → thread."""
-    found = {}
-    for node in nodes:
-        tid = node.tid if node.tid is not None else node.attributes().get("tid")
-        found[node.id] = tid if isinstance(tid, int) else 0
-    return found

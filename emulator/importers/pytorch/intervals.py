@@ -4,32 +4,43 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
-from emulator.importers.pytorch.kineto import Event
+from emulator.importers.pytorch.kineto_events import Event
 
 
 class Intervals:
-    """Events that do not overlap on their thread, each with a number.
+    """Events, each with a number; those of a thread may be nested.
 
     Args:
         events: by start.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._starts: defaultdict[object, list[float]] = defaultdict(list)
         self._numbered: defaultdict[object, list[tuple[int, Event]]] = defaultdict(list)
         for number, event in enumerate(events):
-            self._starts[event.tid].append(event.ts)
             self._numbered[event.tid].append((number, event))
+        self._starts = {tid: [one.ts for _, one in events] for tid, events in self._numbered.items()}
+        self._reached = {
+            tid: list(accumulate((one.end for _, one in events), max)) for tid, events in self._numbered.items()
+        }
 
     def around(self, event: Event) -> int | None:
-        """Number of the event during which this one starts on the same thread; None: there is none."""
-        found = self.before(event)
-        return found[-1][0] if found and found[-1][1].end >= event.ts else None
+        """Number of the innermost event during which this one starts on the same thread; None: there is none."""
+        reached = self._reached.get(event.tid, ())
+        for at in range(self._count_before(event) - 1, -1, -1):
+            if reached[at] < event.ts:
+                break
+            number, found = self._numbered[event.tid][at]
+            if found.end >= event.ts:
+                return number
+        return None
 
-    def before(self, event: Event) -> list[tuple[int, Event]]:
-        """Events that have started on the same thread, with their numbers, by start."""
-        if event.tid not in self._starts:
-            return []
-        return self._numbered[event.tid][: bisect_right(self._starts[event.tid], event.ts)]
+    def before(self, event: Event) -> Iterator[int]:
+        """Numbers of events that have started on the same thread, the last one first."""
+        for at in range(self._count_before(event) - 1, -1, -1):
+            yield self._numbered[event.tid][at][0]
+
+    def _count_before(self, event: Event) -> int:
+        return bisect_right(self._starts.get(event.tid, ()), event.ts)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.pytorch.call import Call, operation_of
-from emulator.importers.pytorch.host_trace import HostCall, HostTrace, tensors_of
+from emulator.importers.pytorch.host_trace import HostCall, HostTrace, Use
 from emulator.importers.pytorch.intervals import Intervals
-from emulator.importers.pytorch.kineto import (
-    DeviceTask,
-    Event,
-    KinetoCall,
-    KinetoTrace,
-    execution_kind,
-    is_library_kernel,
-    kernel_call,
-)
+from emulator.importers.pytorch.kineto import KinetoCall, KinetoTrace, execution_kind
+from emulator.importers.pytorch.kineto_events import Event, LibraryTask
 from emulator.importers.pytorch.names import CALL, WITHOUT_TRAFFIC, collective_kind, squeezed
 from emulator.importers.pytorch.time_line import Issued
 from emulator.trace.model import CommKind
@@ -38,8 +32,14 @@ def is_traffic(call: Call, losses: Losses) -> bool:
     return False
 
 
-def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) -> list[KinetoCall]:
+def joined_calls(
+    host: HostTrace | None, recorded: Sequence[HostCall], kineto: KinetoTrace, losses: Losses
+) -> list[KinetoCall]:
     """Kineto's calls, each with what the host trace says of it if there is one.
+
+    Args:
+        host: of the same process.
+        recorded: its calls that move data.
 
     Raises:
         TraceError: the two traces have different calls.
@@ -47,7 +47,6 @@ def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) ->
     timed = [one for one in kineto.calls() if is_traffic(one.call, losses)]
     if host is None:
         return timed
-    recorded = [one for one in host.calls() if one.call.kind is not None]
     if Counter(one.call.kind for one in timed) != Counter(one.call.kind for one in recorded):
         raise TraceError(
             f"has other collectives ({_listed(one.call for one in timed)}) than {host.name} "
@@ -58,9 +57,8 @@ def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) ->
     for one in reversed(recorded):
         by_kind[one.call.kind].append(one)
     by_id = {one.record_id: one for one in timed if one.record_id is not None}
-    record_ids = host.record_ids()
-    if len(by_id) == len(timed) and all(record_ids.get(one.node_id) in by_id for one in recorded):
-        host_of = {id(by_id[record_ids[one.node_id]]): one for one in recorded}
+    if len(by_id) == len(timed) and all(one.record_id in by_id for one in recorded):
+        host_of = {id(by_id[one.record_id]): one for one in recorded}
     else:
         host_of = {id(one): by_kind[one.call.kind].pop() for one in timed}
         losses.count(Fate.INFERRED, "calls joined by their order, as record ids do not agree", number=len(timed))
@@ -68,12 +66,16 @@ def joined_calls(host: HostTrace | None, kineto: KinetoTrace, losses: Losses) ->
 
 
 def issued_operations(
-    kineto: KinetoTrace, calls: Sequence[KinetoCall], host: HostTrace | None, losses: Losses
+    kineto: KinetoTrace, calls: Sequence[KinetoCall], uses: Sequence[Use], losses: Losses
 ) -> list[Issued]:
-    """Every communication of a rank with its kernels, or the library's record of its execution."""
+    """Every communication of a rank with its kernels, or the library's record of its execution.
+
+    Args:
+        uses: what the host trace says of who uses the results.
+    """
     tasks, lone = _library_tasks(kineto, calls)
     executions = _executions(kineto, calls)
-    consumers = {} if host is None else _consumers(host, kineto, calls)
+    consumers = _consumers(uses, kineto, calls)
     issued = []
     for number, one in enumerate(calls):
         execution = executions.get(number)
@@ -85,11 +87,13 @@ def issued_operations(
             read_by = consumers.get(number, ())
             issued.append(Issued(one.event, operation, tasks.get(number, ()), execution, read_by))
     for task in lone:
-        found = kernel_call(task.event, kineto.name)
+        found = kineto.kernel_call(task.event)
         operation = None if found is None or found.kind is None else operation_of(found, losses)
         if operation is None:
             losses.count(
-                Fate.DROPPED, "kernels of the library without a call: size and group are unknown", _where(kineto, task)
+                Fate.DROPPED,
+                "kernels of the library without a call: size and group are unknown",
+                kineto.where(task.event),
             )
         else:
             issued.append(Issued(task.launch or task.event, operation, (task,)))
@@ -99,18 +103,16 @@ def issued_operations(
 
 def _library_tasks(
     kineto: KinetoTrace, calls: Sequence[KinetoCall]
-) -> tuple[Mapping[int, Sequence[DeviceTask]], list[DeviceTask]]:
+) -> tuple[Mapping[int, Sequence[LibraryTask]], list[LibraryTask]]:
     """Call → its kernels, and kernels without a call.
 
     A kernel that was launched outside of all calls belongs to those before it on the thread that have none: calls
     between the start and the end of coalescing are executed together.
     """
-    found: defaultdict[int, list[DeviceTask]] = defaultdict(list)
+    found: defaultdict[int, list[LibraryTask]] = defaultdict(list)
     lone = []
     intervals = Intervals(one.event for one in calls)
-    for task in kineto.tasks:
-        if not is_library_kernel(task.event):
-            continue
+    for task in kineto.events.library:
         within: list[int] = []
         if task.launch is not None:
             number = intervals.around(task.launch)
@@ -122,14 +124,9 @@ def _library_tasks(
     return found, lone
 
 
-def _waiting(before: Sequence[tuple[int, Event]], found: Mapping[int, object]) -> list[int]:
+def _waiting(before: Iterable[int], found: Mapping[int, object]) -> list[int]:
     """The last calls of a thread that have no kernel yet."""
-    waiting: list[int] = []
-    for number, _ in reversed(before):
-        if number in found:
-            break
-        waiting.append(number)
-    return waiting[::-1]
+    return list(takewhile(lambda number: number not in found, before))[::-1]
 
 
 def _executions(kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, Event]:
@@ -156,21 +153,18 @@ def _fits(kineto: KinetoTrace, execution: Event, call: Call, kind: CommKind) -> 
     return size is None or expected is None or size == expected
 
 
-def _consumers(host: HostTrace, kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[Event]]:
+def _consumers(uses: Sequence[Use], kineto: KinetoTrace, calls: Sequence[KinetoCall]) -> dict[int, list[Event]]:
     """Call → the first operator that reads its result, if both traces number operators alike."""
-    events = {one.args.get("Record function id"): one for one in kineto.operators}
-    events.pop(None, None)
-    records = host.record_ids()
     numbers = {one.record_id: number for number, one in enumerate(calls) if one.record_id is not None}
-    with_children = {node.parent_id for node in host.nodes}
     owner: dict[int, int] = {}
     found: dict[int, list[Event]] = {}
-    for node in host.nodes:
-        number = numbers.get(records.get(node.id, -1))
+    for use in uses:
+        number = numbers.get(use.record_id)
+        event = kineto.events.recorded.get(use.record_id)
         if number is not None:
             owner.update(dict.fromkeys(calls[number].call.writes or (), number))
-        elif node.id not in with_children and (event := events.get(records.get(node.id))) is not None:
-            for storage in {one.storage for one in tensors_of(node.input_values)} & owner.keys():
+        elif event is not None:
+            for storage in use.storages & owner.keys():
                 if event.ts > calls[owner[storage]].event.end:
                     found.setdefault(owner.pop(storage), []).append(event)
     return {number: those[:1] for number, those in found.items()}
@@ -179,7 +173,3 @@ def _consumers(host: HostTrace, kineto: KinetoTrace, calls: Sequence[KinetoCall]
 def _listed(calls: object) -> str:
     counts = Counter(one.kind.label for one in calls if one.kind is not None)  # type: ignore[attr-defined]
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "none"
-
-
-def _where(kineto: KinetoTrace, task: DeviceTask) -> str:
-    return f"{kineto.name}, {task.event.name[:40]} at {task.event.ts:.3f} us"

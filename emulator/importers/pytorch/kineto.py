@@ -1,4 +1,4 @@
-"""Kineto's traces: events of CPU threads and of device streams, with times.
+"""What the events of a Kineto trace say of calls of collectives.
 
 Source: Kineto, libkineto/src/output_json.cpp; PyTorch, torch/csrc/autograd/profiler_kineto.cpp.
 """
@@ -6,49 +6,29 @@ Source: Kineto, libkineto/src/output_json.cpp; PyTorch, torch/csrc/autograd/prof
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from emulator.importers.pytorch.call import Call
+from emulator.importers.pytorch.kineto_events import Event, KinetoEvents
 from emulator.importers.pytorch.names import (
     ARGUMENTS,
     CALL,
     DISPATCHED,
     GROUP_NOTE,
     LARGEST_WORLD,
-    LATEST_US,
+    LIBRARY,
     collective_kind,
     element_bytes,
     squeezed,
 )
 from emulator.wire.trace.process_groups import UnreadableGroups, parse_rank_list
 
-_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-_RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "xpu_runtime"})
-_WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "MemcpyWithStream")
-_LIBRARY = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(?P<call>\w+)(?: (?P<from>\d+)(?P<way>->|<-)(?P<to>\d+))?")
-
-
-class Event(msgspec.Struct, gc=False):
-    """An event of the trace; of `ph` X: complete, with a duration."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str = ""
-    pid: int | str | None = None
-    tid: int | str | None = None
-    ts: Annotated[float, Meta(ge=-LATEST_US, le=LATEST_US)] = 0.0
-    dur: Annotated[float, Meta(ge=0, le=LATEST_US)] = 0.0
-    args: dict[str, Any] = {}
-
-    @property
-    def end(self) -> float:
-        """µs."""
-        return self.ts + self.dur
+_INTEGER = re.compile(r"-?\d{1,18}")
 
 
 class DistributedInfo(msgspec.Struct):
@@ -59,14 +39,6 @@ class DistributedInfo(msgspec.Struct):
     pg_config: Any = None
 
 
-class DeviceTask(NamedTuple):
-    """A kernel or a copy on a stream; its launch is the call of the runtime, None if that is not recorded."""
-
-    event: Event
-    stream: object
-    launch: Event | None
-
-
 class KinetoCall(NamedTuple):
     """A call, the outermost event that it is from, and that event's id in the host trace."""
 
@@ -75,75 +47,48 @@ class KinetoCall(NamedTuple):
     call: Call
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KinetoTrace:
     """One process.
 
     Attributes:
         name: of the document.
-        operators: of CPU threads, by start.
-        annotations: of the user and of libraries, by start.
-        runtime: calls of the device's runtime, by start.
-        tasks: of the device, by launch.
+        world_size: 0 if it is not recorded.
         groups: process group → world ranks.
         descriptions: description of a process group → its name.
-        ignored: category of events → number of those that are not looked at.
     """
 
     name: str
     world_size: int
     groups: dict[str, tuple[int, ...]]
     descriptions: dict[str, str]
-    operators: Sequence[Event]
-    annotations: Sequence[Event]
-    runtime: Sequence[Event]
-    tasks: Sequence[DeviceTask]
-    ignored: dict[str, int] = field(default_factory=dict)
+    events: KinetoEvents
 
     @classmethod
-    def of(cls, name: str, events: Sequence[Event], info: DistributedInfo | None) -> KinetoTrace:
-        """Sort the events of a document.
+    def of(cls, name: str, events: KinetoEvents, info: DistributedInfo | None) -> KinetoTrace:
+        """The trace of a document.
 
         Raises:
             UnreadableGroups: a process group has ranks that cannot be read.
         """
-        sorted_events: dict[str, list[Event]] = {"cpu_op": [], "user_annotation": [], "runtime": [], "device": []}
-        ignored: dict[str, int] = {}
-        for event in events:
-            if event.ph != "X":
-                continue
-            kind = (
-                "device"
-                if event.cat in _DEVICE
-                else "runtime"
-                if event.cat in _RUNTIME
-                else event.cat or "uncategorized"
-            )
-            if kind in sorted_events:
-                sorted_events[kind].append(event)
-            else:
-                ignored[kind] = ignored.get(kind, 0) + 1
-        for found in sorted_events.values():
-            found.sort(key=lambda one: (one.ts, -one.dur))
-        operators = sorted_events["cpu_op"]
         return cls(
             name=name,
             world_size=0 if info is None else info.world_size or 0,
             groups={} if info is None else dict(_groups(info.pg_config)),
             descriptions={} if info is None else dict(_descriptions(info.pg_config)),
-            operators=operators,
-            annotations=sorted_events["user_annotation"],
-            runtime=sorted_events["runtime"],
-            tasks=_tasks(sorted_events["device"], sorted_events["runtime"]),
-            ignored=ignored,
+            events=events,
         )
+
+    def where(self, event: Event) -> str:
+        """The event, for messages."""
+        return f"{self.name}, {event.name[:40]} at {event.ts:.3f} us"
 
     def calls(self) -> list[KinetoCall]:
         """Calls of collectives by start; those within another call on the same thread belong to it."""
         found: list[KinetoCall] = []
         open_on: dict[object, int] = {}
-        for event in sorted((*self.operators, *self.annotations), key=lambda one: (one.ts, -one.dur)):
-            call = _call(event, f"{self.name}, {event.name} at {event.ts:.3f} us")
+        for event in sorted((*self.events.calls, *self.events.notes), key=lambda one: (one.ts, -one.dur)):
+            call = _call(event, self.where(event))
             if call is None:
                 continue
             at = open_on.get(event.tid)
@@ -151,49 +96,34 @@ class KinetoTrace:
                 above = found[at]
                 if call.kind is not None and above.call.kind in (None, call.kind):
                     found[at] = KinetoCall(above.event, above.record_id, call.completed_by(above.call))
-            elif event.cat == "cpu_op":
+            elif event.is_operator:
                 open_on[event.tid] = len(found)
                 found.append(KinetoCall(event, _record_id(event), call))
         return found
 
     def executions(self) -> list[Event]:
         """Annotations of the library on CPU threads: the time that an operation of Gloo or MPI takes."""
-        return [one for one in self.annotations if _LIBRARY.match(one.name)]
+        return [one for one in self.events.notes if LIBRARY.match(one.name)]
 
     def annotation_call(self, execution: Event) -> Call:
         """What a library's record of an execution says of the call."""
-        match = _LIBRARY.match(execution.name)
+        match = LIBRARY.match(execution.name)
         assert match is not None
         return _annotation(execution, match, self.name)
 
     def group_notes(self) -> list[tuple[Event, str]]:
         """Annotations of the user that name a process group: `pg=NAME` within record_function."""
-        found = [(one, GROUP_NOTE.search(one.name)) for one in self.annotations]
+        found = [(one, GROUP_NOTE.search(one.name)) for one in self.events.notes]
         return [(one, match["group"]) for one, match in found if match]
 
-
-def is_library_kernel(event: Event) -> bool:
-    """Whether a task of the device is one of NCCL or RCCL."""
-    return "nccl" in event.name.lower() or "rccl" in event.name.lower()
-
-
-def kernel_call(event: Event, name: str) -> Call | None:
-    """What a kernel of the library says of its call, in newer versions; None: nothing."""
-    return (
-        _parameters(event, f"{name}, {event.name[:40]} at {event.ts:.3f} us")
-        if "Collective name" in event.args
-        else None
-    )
-
-
-def is_wait(event: Event) -> bool:
-    """Whether a call of the runtime waits for the device."""
-    return event.name.endswith(_WAITS)
+    def kernel_call(self, event: Event) -> Call | None:
+        """What a kernel of the library says of its call, in newer versions; None: nothing."""
+        return _parameters(event, self.where(event)) if "Collective name" in event.args else None
 
 
 def execution_kind(event: Event) -> str:
     """Name of the call that a library's annotation is about."""
-    match = _LIBRARY.match(event.name)
+    match = LIBRARY.match(event.name)
     return match["call"] if match else ""
 
 
@@ -213,25 +143,6 @@ def _descriptions(config: Any) -> Iterator[tuple[str, str]]:
             yield str(entry["pg_desc"]), str(entry.get("pg_name", ""))
 
 
-def _tasks(device: Sequence[Event], runtime: Sequence[Event]) -> list[DeviceTask]:
-    launches = {_key(one.args.get("correlation")): one for one in runtime if "correlation" in one.args}
-    tasks = [
-        DeviceTask(
-            event=one,
-            stream=(_key(said.get("device")), _key(said.get("stream", one.tid))),
-            launch=launches.get(_key(said.get("correlation"))),
-        )
-        for one in device
-        for said in (one.args,)
-    ]
-    return sorted(tasks, key=lambda one: (one.launch.ts if one.launch else one.event.ts, one.event.ts))
-
-
-def _key(value: Any) -> int | str | None:
-    """A value that can be compared, whatever a damaged file has."""
-    return value if isinstance(value, int | str) else None
-
-
 def _record_id(event: Event) -> int | None:
     found = event.args.get("Record function id")
     return found if isinstance(found, int) else None
@@ -242,7 +153,7 @@ def _call(event: Event, where: str) -> Call | None:
         return _parameters(event, where)
     if event.name.startswith(DISPATCHED) and squeezed(event.name.removeprefix(DISPATCHED)) in ARGUMENTS:
         return _operator(event, where)
-    match = _LIBRARY.match(event.name)
+    match = LIBRARY.match(event.name)
     return _annotation(event, match, where) if match else None
 
 
@@ -280,14 +191,24 @@ def _operator(event: Event, where: str) -> Call:
         call.received_bytes = _shape_bytes(said, arguments.outputs)
     call.root, call.peer = _concrete(said, arguments.root), _concrete(said, arguments.peer)
     call.tag = _concrete(said, arguments.tag)
+    call.send_splits = _rank_list(_argument(said, arguments.send_splits))
+    call.recv_splits = _rank_list(_argument(said, arguments.recv_splits))
     return call
 
 
 def _annotation(event: Event, match: re.Match[str], where: str) -> Call:
-    call = Call(name=match["call"], where=where, sent_bytes=_shape_bytes(event.args, 0))
+    call = Call(name=match["call"], where=where, sent_bytes=_all_shape_bytes(event.args))
     if match["to"] is not None and collective_kind(match["call"]) is not None:
         call.peer = int(match["to"])
     return call
+
+
+def _all_shape_bytes(said: dict[str, Any]) -> int | None:
+    """Bytes of all arguments; None if those of one are not recorded."""
+    shapes = said.get("Input Dims")
+    sizes = [_shape_bytes(said, at) for at in range(len(shapes))] if isinstance(shapes, list) else []
+    known = [one for one in sizes if one is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
 
 
 def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
@@ -309,11 +230,14 @@ def _shape_bytes(said: dict[str, Any], at: int) -> int | None:
 
 def _concrete(said: dict[str, Any], at: int) -> int | None:
     """An argument that is a number."""
+    text = str(_argument(said, at))
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def _argument(said: dict[str, Any], at: int) -> Any:
+    """What is recorded of the value of an argument; None: nothing."""
     values = said.get("Concrete Inputs")
-    if at < 0 or not isinstance(values, list) or not at < len(values):
-        return None
-    text = str(values[at])
-    return int(text) if text.lstrip("-").isdecimal() else None
+    return values[at] if isinstance(values, list) and 0 <= at < len(values) else None
 
 
 def _rank_list(text: Any) -> tuple[int, ...] | None:

@@ -21,6 +21,8 @@ DISPATCHED = "c10d::"
 """What the names of dispatched operators begin with."""
 GROUP_NOTE = re.compile(r"(?:^|\s)pg=(?P<group>[^\s,;#]+)")
 """How a user names the process group of a call that does not record it: `with record_function("pg=tp"): …`."""
+LIBRARY = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(?P<call>\w+)(?: (?P<from>\d+)(?P<way>->|<-)(?P<to>\d+))?")
+"""Names of a library's own records."""
 WITHOUT_TRAFFIC = frozenset(
     {
         *("wait", "init", "startcoalescing", "endcoalescing", "coalesced", "abort", "shutdown", "groupstart"),
@@ -74,6 +76,12 @@ def element_bytes(dtype: str) -> int | None:
     if word.startswith("float8"):
         return 1
     return _ELEMENT_BYTES.get(word)
+
+
+def is_library_kernel(name: str) -> bool:
+    """Whether a task of the device is one of NCCL or RCCL."""
+    lower = name.lower()
+    return "nccl" in lower or "rccl" in lower
 
 
 @dataclass(frozen=True, slots=True)

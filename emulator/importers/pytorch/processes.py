@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from emulator.errors import TraceError
+from emulator.importers.documents import Document
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.pytorch.documents import Form, Identity
+from emulator.importers.pytorch.documents import Form, Identity, read_host
 from emulator.importers.pytorch.names import LARGEST_WORLD
 
 _MOST_DIGITS = 18
@@ -43,11 +46,12 @@ def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     kinetos: list[Identity] = []
     for trace in traces:
         (hosts if trace.form is Form.HOST else kinetos).append(trace)
-    hosts = _without_linked(hosts, losses)
+    surveys = _Surveys()
+    hosts = _without_linked(hosts, surveys, losses)
     numbers = {**_numbers_in_names(hosts), **_numbers_in_names(kinetos)}
     found: dict[int, Process] = {}
     for kineto in kinetos:
-        rank = _rank(kineto, numbers, losses)
+        rank = _rank(kineto, kineto.rank, numbers, losses)
         if rank in found:
             raise _twice(kineto, rank, found[rank].names)
         found[rank] = Process(rank, None, kineto)
@@ -55,7 +59,7 @@ def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     for host in hosts:
         process = by_pid.get(host.pid)
         if process is None:
-            rank = _rank(host, numbers, losses)
+            rank = _rank(host, surveys[host.document].rank, numbers, losses)
             process = found.setdefault(rank, Process(rank, None, None))
         if process.host is not None:
             raise _twice(host, process.rank, [process.host.name])
@@ -63,14 +67,30 @@ def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _without_linked(hosts: Sequence[Identity], losses: Losses) -> list[Identity]:
+class _Survey(NamedTuple):
+    """What a host trace says of its process only in its records."""
+
+    rank: int | None
+    is_linked: bool
+
+
+class _Surveys(dict[Document, _Survey]):
+    """Made when they are asked for: they take reading a whole document."""
+
+    def __missing__(self, document: Document) -> _Survey:
+        trace = read_host(document)
+        return self.setdefault(document, _Survey(trace.own_rank(), trace.records.is_linked))
+
+
+def _without_linked(hosts: Sequence[Identity], surveys: _Surveys, losses: Losses) -> list[Identity]:
     """Host traces, without those that a linker made of others that are there too."""
-    plain = {one.pid for one in hosts if not one.is_linked and one.pid}
-    kept = [one for one in hosts if not one.is_linked or one.pid not in plain]
-    for one in hosts:
-        if one not in kept:
-            losses.count(Fate.DROPPED, "files that a linker made of files that are there too", one.name)
-    return kept
+    of_pid = Counter(one.pid for one in hosts if one.pid)
+    linked = {one.name for one in hosts if of_pid[one.pid] > 1 and surveys[one.document].is_linked}
+    plain = {one.pid for one in hosts if one.name not in linked}
+    left_out = [one for one in hosts if one.name in linked and one.pid in plain]
+    for one in left_out:
+        losses.count(Fate.DROPPED, "files that a linker made of files that are there too", one.name)
+    return [one for one in hosts if one not in left_out]
 
 
 def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
@@ -82,11 +102,11 @@ def _by_pid(found: Iterable[Process]) -> Mapping[int, Process]:
     return {pid: those[0] for pid, those in seen.items() if len(those) == 1}
 
 
-def _rank(trace: Identity, numbers: Mapping[str, int], losses: Losses) -> int:
-    if trace.rank is not None and 0 <= trace.rank < LARGEST_WORLD:
-        return trace.rank
-    if trace.rank is not None:
-        raise TraceError(f"says that it is rank {trace.rank}: the file is corrupt", path=trace.name)
+def _rank(trace: Identity, said: int | None, numbers: Mapping[str, int], losses: Losses) -> int:
+    if said is not None and 0 <= said < LARGEST_WORLD:
+        return said
+    if said is not None:
+        raise TraceError(f"says that it is rank {said}: the file is corrupt", path=trace.name)
     if trace.name in numbers:
         losses.count(Fate.GUESSED, "the rank is that in the name of the file", trace.name)
         return numbers[trace.name]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from emulator.errors import TraceError
@@ -13,7 +12,8 @@ from emulator.importers.pytorch.call import operation_of
 from emulator.importers.pytorch.documents import find_traces, read_host, read_kineto
 from emulator.importers.pytorch.groups import GroupFinder
 from emulator.importers.pytorch.host_order import host_order
-from emulator.importers.pytorch.host_trace import HostTrace
+from emulator.importers.pytorch.host_trace import HostCall, HostTrace
+from emulator.importers.pytorch.intervals import Intervals
 from emulator.importers.pytorch.joining import is_traffic, issued_operations, joined_calls
 from emulator.importers.pytorch.kineto import KinetoTrace
 from emulator.importers.pytorch.processes import Process, processes
@@ -52,15 +52,19 @@ def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = Non
 def _read(process: Process) -> ImportedRank:
     losses = Losses()
     host = None if process.host is None else read_host(process.host.document)
-    kineto = None if process.kineto is None else read_kineto(process.kineto.document)
-    if kineto is not None:
-        calls = joined_calls(host, kineto, losses)
-        issued = issued_operations(kineto, calls, host, losses)
+    counted = losses if process.kineto is None else Losses()  # they are counted once
+    recorded = [] if host is None else [one for one in host.calls() if is_traffic(one.call, counted)]
+    kineto = None
+    if process.kineto is not None:
+        uses = [] if host is None else host.uses(recorded)
+        kineto = read_kineto(process.kineto.document, wanted={one.record_id for one in uses})
+        calls = joined_calls(host, recorded, kineto, losses)
+        issued = issued_operations(kineto, calls, uses, losses)
         operations = [one.operation for one in issued]
         notes = _kineto_notes(kineto, issued)
     else:
         assert host is not None
-        by_record = _host_operations(host, losses)
+        by_record = _host_operations(recorded, losses)
         operations, notes = list(by_record.values()), _host_notes(host, by_record)
     known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
     descriptions = {**(host.descriptions if host else {}), **(kineto.descriptions if kineto else {})}
@@ -69,10 +73,10 @@ def _read(process: Process) -> ImportedRank:
     for operation in operations:
         finder.settle(operation, notes.get(id(operation)))
         losses.count(Fate.MAPPED, operation.kind.label)
-    nodes: list[ImportedNode]
+    nodes: Collection[ImportedNode]
     if kineto is not None:
         nodes = time_line(kineto, issued, losses)
-        for category, number in kineto.ignored.items():
+        for category, number in kineto.events.ignored.items():
             losses.count(Fate.DROPPED, f"events of category {category}", kineto.name, number=number)
     else:
         assert host is not None
@@ -84,14 +88,9 @@ def _read(process: Process) -> ImportedRank:
     return ImportedRank(process.rank, process.names, mode, world_size, known, nodes, losses)
 
 
-def _host_operations(host: HostTrace, losses: Losses) -> dict[int, Operation]:
-    found = {}
-    for one in host.calls():
-        if is_traffic(one.call, losses):
-            operation = operation_of(one.call, losses)
-            if operation is not None:
-                found[one.node_id] = operation
-    return found
+def _host_operations(recorded: Sequence[HostCall], losses: Losses) -> dict[int, Operation]:
+    found = {one.node_id: operation_of(one.call, losses) for one in recorded}
+    return {node_id: operation for node_id, operation in found.items() if operation is not None}
 
 
 def _host_notes(host: HostTrace, operations: Mapping[int, Operation]) -> dict[int, str]:
@@ -102,14 +101,9 @@ def _host_notes(host: HostTrace, operations: Mapping[int, Operation]) -> dict[in
 def _kineto_notes(kineto: KinetoTrace, issued: list[Issued]) -> dict[int, str]:
     """Operation → process group that the innermost note around its call names."""
     notes = kineto.group_notes()
-    starts = [event.ts for event, _ in notes]
-    found = {}
-    for one in issued:
-        for event, group in reversed(notes[: bisect_right(starts, one.event.ts)]):
-            if event.tid == one.event.tid and event.end >= one.event.ts:
-                found[id(one.operation)] = group
-                break
-    return found
+    intervals = Intervals(event for event, _ in notes)
+    around = ((one, intervals.around(one.event)) for one in issued)
+    return {id(one.operation): notes[number][1] for one, number in around if number is not None}
 
 
 def _world_size(

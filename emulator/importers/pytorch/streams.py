@@ -6,59 +6,87 @@ had been given by then, if that task had ended when the waiting one began.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from emulator.importers.pytorch.intervals import Intervals
-from emulator.importers.pytorch.kineto import DeviceTask, Event, KinetoTrace, is_library_kernel
+from emulator.importers.pytorch.kineto_events import STREAM_WAIT, Event, Floats, Integers, KinetoEvents, Tasks
 
 SLACK_US = 1.0
 """Times of the host and of the device agree to this."""
-_WAIT = "StreamWaitEvent"
 
 
-def stream_order(
-    trace: KinetoTrace, calls: Sequence[Event]
-) -> Iterator[tuple[DeviceTask, DeviceTask | None, list[DeviceTask]]]:
-    """Every task in the order of launches, the one before it on its stream, and those on other streams it waited for.
+class Stream:
+    """The tasks of a stream, by launch.
+
+    Attributes:
+        rows: of its tasks.
+        launched, end: of them, µs.
+    """
+
+    def __init__(self, tasks: Tasks, rows: Integers) -> None:
+        self.rows = rows
+        self.launched = tasks.launched[rows]
+        self.end = tasks.start[rows] + tasks.duration[rows]
+
+    def last_launched(self, until: float, *, before: int) -> int | None:
+        """Position of the last task launched until then, among those of rows before one."""
+        at = min(int(np.searchsorted(self.launched, until, side="right")), int(np.searchsorted(self.rows, before))) - 1
+        return at if at >= 0 else None
+
+    def last_ended(self, *, launched_before: float, ended_within: tuple[float, float]) -> int | None:
+        """Row of the last task that was launched before, and that ended within; None: there is none."""
+        after, until = ended_within
+        at = min(np.searchsorted(self.launched, launched_before), np.searchsorted(self.end, until, side="right")) - 1
+        return int(self.rows[at]) if at >= 0 and self.end[at] > after else None
+
+
+def streams_of(tasks: Tasks) -> list[Stream]:
+    """The streams, in the order of their numbers."""
+    order = np.argsort(tasks.stream, kind="stable")
+    numbers = np.arange(int(tasks.stream.max()) + 1 if len(tasks) else 0)
+    ends = np.searchsorted(tasks.stream[order], numbers, side="right")
+    return [Stream(tasks, rows) for rows in np.split(order, ends[:-1])] if len(numbers) else []
+
+
+def previous_on_stream(tasks: Tasks) -> Integers:
+    """The row of the task before each one on its stream; -1: there is none."""
+    order = np.argsort(tasks.stream, kind="stable")
+    previous = np.full(len(tasks), -1, dtype=np.int64)
+    same = tasks.stream[order][1:] == tasks.stream[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+def waits_between_streams(
+    events: KinetoEvents, streams: Sequence[Stream], previous: Integers, calls: Sequence[Event]
+) -> Iterator[tuple[int, int]]:
+    """Row of a task that waited, and row of the one on another stream that it waited for.
 
     Args:
-        trace: of one rank.
+        previous: of each task on its stream.
         calls: events of calls of collectives: waits within them are for the library's stream.
     """
-    waits = [one for one in trace.runtime if one.name.endswith(_WAIT)]
-    intervals = Intervals(calls)
-    within = {id(one) for one in waits if intervals.around(one) is not None}
-    starts = [one.ts for one in waits]
-    last: dict[object, DeviceTask] = {}
-    given: defaultdict[object, list[DeviceTask]] = defaultdict(list)
-    for task in trace.tasks:
-        launched = launched_at(task)
-        before = last.get(task.stream)
-        since = launched_at(before) if before is not None else float("-inf")
-        between = waits[bisect_left(starts, since) : bisect_left(starts, launched)]
-        others: list[DeviceTask] = []
-        if is_library_kernel(task.event):  # its stream waits for the one of the caller in every call
-            until: float | None = launched
-        else:
-            until = max((one.ts for one in between if id(one) not in within), default=None)
-        if until is not None:
-            for stream, tasks in given.items():
-                if stream != task.stream:
-                    found = _last_launched(tasks, until)
-                    if found is not None and found.event.end <= task.event.ts + SLACK_US:
-                        others.append(found)
-        yield task, before, others
-        last[task.stream] = task
-        given[task.stream].append(task)
+    tasks, intervals = events.tasks, Intervals(calls)
+    launched = tasks.launched
+    stream_waits = (one for one in events.waits if one.name.endswith(STREAM_WAIT))
+    waits = np.array([one.ts for one in stream_waits if intervals.around(one) is None])
+    until = _last_wait(waits, since=np.where(previous >= 0, launched[previous], -np.inf), before=launched)
+    for task in events.library:  # its stream waits for the one of the caller in every call
+        until[task.row] = launched[task.row]
+    for row in np.flatnonzero(~np.isnan(until)).tolist():
+        for number, stream in enumerate(streams):
+            if number != tasks.stream[row]:
+                at = stream.last_launched(float(until[row]), before=row)
+                if at is not None and stream.end[at] <= tasks.start[row] + SLACK_US:
+                    yield row, int(stream.rows[at])
 
 
-def launched_at(task: DeviceTask) -> float:
-    """When a task was given to its stream, µs."""
-    return task.launch.ts if task.launch is not None else task.event.ts
-
-
-def _last_launched(tasks: Sequence[DeviceTask], until: float) -> DeviceTask | None:
-    at = bisect_right(tasks, until, key=launched_at) - 1
-    return tasks[at] if at >= 0 else None
+def _last_wait(waits: Floats, *, since: Floats, before: Floats) -> Floats:
+    """The last wait within each [since, before); nan: none."""
+    if not len(waits):
+        return np.full(len(before), np.nan)
+    at = np.searchsorted(waits, before) - 1
+    found = waits[np.maximum(at, 0)]
+    return np.where((at >= 0) & (found >= since), found, np.nan)

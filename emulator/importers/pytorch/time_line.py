@@ -4,24 +4,30 @@ A CPU thread becomes a chain of segments. A segment ends where the thread launch
 begins to wait, so that everything starts as long after its cause as it did when recorded. A wait becomes a dependency
 in place of time: in a call of the runtime, on the tasks that ended within it; in a gap between operators, on what ended
 last within the gap on another thread (an inference, and counted as one).
+
+While the graph is built, nodes have numbers: the rows of tasks first, then communications, then segments.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedNode, Operation, Place
-from emulator.importers.pytorch.kineto import DeviceTask, Event, KinetoTrace, is_wait
-from emulator.importers.pytorch.streams import SLACK_US, launched_at, stream_order
+from emulator.importers.model import Operation
+from emulator.importers.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
+from emulator.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, Segments
+from emulator.importers.pytorch.kineto import KinetoTrace
+from emulator.importers.pytorch.kineto_events import WAITS, Event, Floats, LibraryTask
+from emulator.importers.pytorch.streams import SLACK_US, previous_on_stream, streams_of, waits_between_streams
 
 SHORTEST_GAP_US = 2.0
 """Shorter gaps between operators are not looked into."""
 _NS_PER_US = 1000
+_NOWHERE = "CPU"
+"""Name of a segment in which nothing was recorded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +43,7 @@ class Issued:
 
     event: Event
     operation: Operation
-    tasks: Sequence[DeviceTask] = ()
+    tasks: Sequence[LibraryTask] = ()
     execution: Event | None = None
     consumers: Sequence[Event] = ()
 
@@ -53,262 +59,230 @@ class Issued:
             return None
         return self.executed.end
 
-
-@dataclass(slots=True, eq=False)
-class _Draft:
-    """A node before it has an id.
-
-    Attributes:
-        key: when it was issued, µs: ids are in this order.
-    """
-
-    key: float
-    name: str
-    place: Place
-    start: float
-    duration: float
-    deps: list[_Draft] = field(default_factory=list)
-    operation: Operation | None = None
+    @property
+    def issued_at(self) -> float:
+        """When its kernel was launched, or it was called, µs."""
+        given = ((one.launch or one.event).ts for one in self.tasks)
+        return min(given, default=self.event.ts)
 
 
-class _Moment(NamedTuple):
-    """A time on a CPU thread."""
-
-    thread: object
-    time: float
-
-
-class _Cut(NamedTuple):
-    """A time at which a segment of a CPU thread ends.
-
-    Attributes:
-        starts: begin when the segment that ends here is done.
-        awaits: the next segment begins when they are done.
-        resume: CPU time counts again from here.
-    """
-
-    time: float
-    resume: float
-    starts: tuple[_Draft, ...] = ()
-    awaits: tuple[_Draft | _Moment, ...] = ()
-
-
-class _Thread:
-    """Events of a CPU thread, and the times at which it runs operators or calls of the runtime."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.events = events
-        self.event_starts = [one.ts for one in events]
-        self.starts: list[float] = []
-        self.ends: list[float] = []
-        self.cuts: list[_Cut] = []
-        self.segments: list[_Draft] = []
-        self.segment_ends: list[float] = []
-        for event in events:
-            if self.ends and event.ts <= self.ends[-1]:
-                self.ends[-1] = max(self.ends[-1], event.end)
-            else:
-                self.starts.append(event.ts)
-                self.ends.append(event.end)
-
-    def last_end(self, *, after: float, until: float) -> float | None:
-        """The last end of running within (after, until]."""
-        at = bisect_right(self.ends, until) - 1
-        return self.ends[at] if at >= 0 and self.ends[at] > after else None
-
-    def segment_before(self, time: float) -> _Draft | None:
-        """The last segment that has ended."""
-        at = bisect_right(self.segment_ends, time) - 1
-        return self.segments[at] if at >= 0 else None
-
-    def name(self, start: float, end: float) -> str:
-        """What takes most of a time: an operator at any depth that lies within it, else the one around it."""
-        within = self.events[bisect_left(self.event_starts, start) : bisect_left(self.event_starts, end)]
-        longest = max(within, key=lambda one: min(one.end, end) - one.ts, default=None)
-        if longest is not None:
-            return longest.name
-        at = bisect_right(self.event_starts, start) - 1
-        return self.events[at].name if at >= 0 and self.events[at].end > start else "CPU"
-
-
-def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> list[ImportedNode]:
-    """The nodes of a rank, by ascending id; collectives are in the order in which they were issued.
+def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> NodeTable:
+    """The nodes of a rank; collectives are in the order in which they were issued.
 
     Args:
         trace: of one rank.
         issued: every communication of the rank that is to be a node.
-        losses: what is merged and guessed is counted there.
+        losses: what is merged and inferred is counted there.
     """
-    threads = _threads(trace)
-    communication = {id(one): _communication(one) for one in issued}
-    tasks = _tasks(trace, issued, communication, losses)
-    _cut_at_launches(threads, trace, tasks, communication, issued)
-    _cut_at_waits(threads, trace, tasks)
-    _cut_at_gaps(threads, issued, communication, losses)
-    references = [one for thread in threads.values() for one in _segments(thread)]
-    for draft, moment in references:
-        before = threads[moment.thread].segment_before(moment.time)
-        if before is not None:
-            draft.deps.append(before)
-    segments = [one for thread in threads.values() for one in thread.segments]
-    losses.count(Fate.MERGED, "operators into segments of CPU time", number=len(trace.operators))
-    losses.count(Fate.MERGED, "calls of the device's runtime into segments of CPU time", number=len(trace.runtime))
-    losses.count(Fate.MAPPED, "segments of CPU time", number=len(segments))
-    devices = [one for drafts in tasks.values() for one in drafts if one.place is Place.DEVICE]
-    losses.count(Fate.MAPPED, "tasks of the device", number=len(devices))
-    return _numbered([*segments, *devices, *communication.values()], losses)
+    graph = _Graph(trace, issued, losses)
+    graph.order_tasks()
+    graph.cut_at_launches()
+    graph.cut_at_waits()
+    graph.cut_at_gaps()
+    return graph.finish()
 
 
-def _threads(trace: KinetoTrace) -> dict[object, _Thread]:
-    by_thread: defaultdict[object, list[Event]] = defaultdict(list)
-    for event in sorted((*trace.operators, *trace.runtime), key=lambda one: (one.ts, -one.dur)):
-        by_thread[event.tid].append(event)
-    return {tid: _Thread(events) for tid, events in by_thread.items()}
+class _Graph:
+    def __init__(self, trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> None:
+        self._trace, self._issued, self._losses = trace, issued, losses
+        self._events = trace.events
+        self._tasks = trace.events.tasks
+        self._threads = [CpuThread(one) for one in trace.events.threads]
+        self._thread_of = {one.tid: number for number, one in enumerate(trace.events.threads)}
+        self._streams = streams_of(self._tasks)
+        self._edges = Edges()
+        self._executing: dict[int, list[int]] = {}
+        for number, one in enumerate(issued, len(self._tasks)):
+            for task in one.tasks:
+                self._executing.setdefault(task.row, []).append(number)
 
+    def _nodes(self, row: int) -> Sequence[int]:
+        """The node of a task, or those of the communications that it executes."""
+        return self._executing.get(row, (row,))
 
-def _communication(one: Issued) -> _Draft:
-    started, kind = one.executed, one.operation.kind.label
-    key = min(map(launched_at, one.tasks), default=one.event.ts)
-    return _Draft(key, kind, Place.NETWORK, started.ts, started.dur, operation=one.operation)
+    def order_tasks(self) -> None:
+        """Dependencies between tasks: on their stream, and on others."""
+        previous = previous_on_stream(self._tasks)
+        pairs = np.flatnonzero(previous >= 0)
+        executing = list(self._executing)
+        is_plain = ~(np.isin(pairs, executing) | np.isin(previous[pairs], executing))
+        self._edges.extend(before=previous[pairs[is_plain]], after=pairs[is_plain])
+        others = [(row, int(previous[row])) for row in pairs[~is_plain].tolist()]
+        calls = [one.event for one in self._issued]
+        waits = list(waits_between_streams(self._events, self._streams, previous, calls))
+        for row, before in (*others, *waits):
+            for after in self._nodes(row):
+                for one in self._nodes(before):
+                    self._edges.add(before=one, after=after)
+        if waits:
+            where = self._trace.where(self._task_event(waits[0][0]))
+            self._losses.count(Fate.INFERRED, "what a stream waited for on another stream", where, number=len(waits))
 
+    def _task_event(self, row: int) -> Event:
+        name = self._events.names[self._tasks.name[row]]
+        return Event(name, None, float(self._tasks.start[row]), float(self._tasks.duration[row]))
 
-def _tasks(
-    trace: KinetoTrace, issued: Sequence[Issued], communication: dict[int, _Draft], losses: Losses
-) -> dict[int, list[_Draft]]:
-    """Task → its node, or those of the communications that it executes; with the dependencies between tasks."""
-    drafts: dict[int, list[_Draft]] = {}
-    for one in issued:
-        for task in one.tasks:
-            drafts.setdefault(id(task), []).append(communication[id(one)])
-    guesses = 0
-    for task, before, others in stream_order(trace, [one.event for one in issued]):
-        if id(task) not in drafts:
-            event = task.event
-            drafts[id(task)] = [_Draft(launched_at(task), event.name, Place.DEVICE, event.ts, event.dur)]
-        for draft in drafts[id(task)]:
-            for other in (*((before,) if before else ()), *others):
-                draft.deps += drafts[id(other)]
-        guesses += len(others)
-    losses.count(Fate.INFERRED, "what a stream waited for on another stream", number=guesses)
-    return drafts
+    def cut_at_launches(self) -> None:
+        """Segments end where something is given to a stream or to the library."""
+        tasks = self._tasks
+        for row in np.flatnonzero(tasks.thread >= 0).tolist():
+            at, cuts = float(tasks.launch[row]), self._threads[tasks.thread[row]].cuts
+            for node in self._nodes(row):
+                cuts.add(at, resume=at, starts=node)
+        for number, one in enumerate(self._issued, len(tasks)):
+            thread = self._thread_of.get(one.event.tid)
+            if thread is not None and not one.tasks:
+                until = one.blocks_until
+                awaits = -1 if until is None else number
+                resume = one.event.ts if until is None else until
+                self._threads[thread].cuts.add(one.event.ts, resume=resume, starts=number, awaits=awaits)
+            for consumer in one.consumers:
+                thread = self._thread_of.get(consumer.tid)
+                if thread is not None and consumer.ts + SLACK_US >= one.executed.end:
+                    self._threads[thread].cuts.add(consumer.ts, resume=consumer.ts, awaits=number)
 
-
-def _cut_at_launches(
-    threads: dict[object, _Thread],
-    trace: KinetoTrace,
-    tasks: dict[int, list[_Draft]],
-    communication: dict[int, _Draft],
-    issued: Sequence[Issued],
-) -> None:
-    for task in trace.tasks:
-        if task.launch is not None and task.launch.tid in threads:
-            at = task.launch.ts
-            threads[task.launch.tid].cuts.append(_Cut(at, at, starts=tuple(tasks[id(task)])))
-    for one in issued:
-        draft, thread = communication[id(one)], threads.get(one.event.tid)
-        if thread is not None and not one.tasks:
-            until = one.blocks_until
-            awaits = () if until is None else (draft,)
-            thread.cuts.append(_Cut(one.event.ts, until or one.event.ts, starts=(draft,), awaits=awaits))
-        for consumer in one.consumers:
-            if consumer.tid in threads and consumer.ts + SLACK_US >= one.executed.end:
-                threads[consumer.tid].cuts.append(_Cut(consumer.ts, consumer.ts, awaits=(draft,)))
-
-
-def _cut_at_waits(threads: dict[object, _Thread], trace: KinetoTrace, tasks: dict[int, list[_Draft]]) -> None:
-    """Calls of the runtime that wait for the device: for the last task of each stream that ended within the call."""
-    streams: defaultdict[object, list[DeviceTask]] = defaultdict(list)
-    for task in trace.tasks:
-        streams[task.stream].append(task)
-    for event in trace.runtime:
-        if not is_wait(event):
-            continue
-        last = []
-        for given in streams.values():
-            launched = bisect_left(given, event.ts, key=launched_at)
-            ended_by_then = bisect_right(given, event.end + SLACK_US, key=lambda one: one.event.end)
-            at = min(launched, ended_by_then) - 1
-            if at >= 0 and given[at].event.end > event.ts:
-                last.append(given[at])
-        if last:
-            ended = min(event.end, max(task.event.end for task in last))
-            awaits = tuple(draft for task in last for draft in tasks[id(task)])
-            threads[event.tid].cuts.append(_Cut(event.ts, ended, awaits=awaits))
-
-
-def _cut_at_gaps(
-    threads: dict[object, _Thread], issued: Sequence[Issued], communication: dict[int, _Draft], losses: Losses
-) -> None:
-    """Times without operators that ended after something had ended on another thread."""
-    executions = sorted(
-        ((one.executed.end, communication[id(one)]) for one in issued if not one.tasks), key=lambda pair: pair[0]
-    )
-    execution_ends = [end for end, _ in executions]
-    for tid, thread in threads.items():
-        for end, start in zip([float("-inf"), *thread.ends], thread.starts, strict=False):
-            if start - end <= SHORTEST_GAP_US:
+    def cut_at_waits(self) -> None:
+        """Calls of the runtime that wait for the device: for the last task of each stream that ended meanwhile."""
+        ends = self._tasks.start + self._tasks.duration
+        for event in self._events.waits:
+            if not event.name.endswith(WAITS):
                 continue
-            wakes: list[tuple[float, _Draft | _Moment]] = []
-            at = bisect_right(execution_ends, start) - 1
-            if at >= 0 and execution_ends[at] > end:
-                wakes.append(executions[at])
-            for other, one in threads.items():
-                if other != tid and (ended := one.last_end(after=end, until=start)) is not None:
-                    wakes.append((ended, _Moment(other, ended)))
-            if not wakes:
-                continue
-            wake, cause = max(wakes, key=lambda pair: pair[0])
-            thread.cuts.append(_Cut(max(end, min(wake, thread.starts[0])), wake, awaits=(cause,)))
-            if isinstance(cause, _Moment):
-                threads[cause.thread].cuts.append(_Cut(wake, wake))
-            losses.count(Fate.INFERRED, "what a thread waited for in a gap between its operators")
+            within = event.ts, event.end + SLACK_US
+            found = (one.last_ended(launched_before=event.ts, ended_within=within) for one in self._streams)
+            rows = [row for row in found if row is not None]
+            if rows:
+                resume = min(event.end, float(ends[rows].max()))
+                cuts = self._threads[self._thread_of[event.tid]].cuts
+                for row in rows:
+                    for node in self._nodes(row):
+                        cuts.add(event.ts, resume=resume, awaits=node)
 
-
-def _segments(thread: _Thread) -> Iterator[tuple[_Draft, _Moment]]:
-    """Fill `thread.segments`; yields the references to other threads' segments."""
-    cuts = sorted(thread.cuts, key=lambda one: one.time)
-    time = min(thread.starts[0], cuts[0].resume) if cuts else thread.starts[0]
-    pending: list[_Draft | _Moment] = []
-
-    def advance(until: float, *, needed: bool = False) -> Iterator[tuple[_Draft, _Moment]]:
-        nonlocal time
-        if until <= time and not (needed and pending):
-            return
-        end = max(time, until)
-        draft = _Draft(time, thread.name(time, end), Place.CPU, time, end - time)
-        draft.deps = [*thread.segments[-1:], *(one for one in pending if isinstance(one, _Draft))]
-        yield from ((draft, one) for one in pending if isinstance(one, _Moment))
-        pending.clear()
-        thread.segments.append(draft)
-        thread.segment_ends.append(end)
-        time = end
-
-    for cut in cuts:
-        yield from advance(cut.time, needed=bool(cut.starts))
-        if thread.segments:
-            for draft in cut.starts:
-                draft.deps.append(thread.segments[-1])
-        pending += cut.awaits
-        time = max(time, cut.resume)
-    yield from advance(thread.ends[-1])
-
-
-def _numbered(drafts: list[_Draft], losses: Losses) -> list[ImportedNode]:
-    """Nodes with ids by the time of issue."""
-    drafts.sort(key=lambda one: (one.key, one.place is not Place.CPU))
-    ids = {id(one): number for number, one in enumerate(drafts, 1)}
-    origin = min((one.start for one in drafts), default=0.0)
-    late = sum(ids[id(dep)] >= number for number, one in enumerate(drafts, 1) for dep in one.deps)
-    losses.count(Fate.DROPPED, "dependencies on what was issued later", number=late)
-    return [
-        ImportedNode(
-            node_id=number,
-            name=one.name,
-            place=one.place,
-            deps=tuple(sorted({ids[id(dep)] for dep in one.deps if ids[id(dep)] < number})),
-            start_ns=round((one.start - origin) * _NS_PER_US),
-            duration_ns=round(one.duration * _NS_PER_US),
-            operation=one.operation,
+    def cut_at_gaps(self) -> None:
+        """Times without operators that ended after something had ended on another thread."""
+        executions = sorted(
+            (one.executed.end, number) for number, one in enumerate(self._issued, len(self._tasks)) if not one.tasks
         )
-        for number, one in enumerate(drafts, 1)
-    ]
+        execution_ends = np.array([end for end, _ in executions])
+        for number, thread in enumerate(self._threads):
+            gap_start = np.concatenate(([-np.inf], thread.run_ends[:-1]))
+            is_gap = thread.run_starts - gap_start > SHORTEST_GAP_US
+            begin, end = gap_start[is_gap], thread.run_starts[is_gap]
+            wake, cause = self._last_execution(execution_ends, begin, end)
+            for other, one in enumerate(self._threads):
+                if other != number:
+                    ended = one.last_ends(after=begin, until=end)
+                    cause[ended > wake] = -1 - other
+                    wake = np.maximum(wake, ended)
+            found = np.flatnonzero(np.isfinite(wake))
+            first_start = float(thread.run_starts[0])
+            for at in found.tolist():
+                self._cut_at_gap(
+                    number,
+                    float(max(begin[at], min(wake[at], first_start))),
+                    float(wake[at]),
+                    int(cause[at]),
+                    executions,
+                )
+            if len(found):
+                where = f"{self._trace.name}, thread {self._events.threads[number].tid} at {wake[found[0]]:.3f} us"
+                what = "what a thread waited for in a gap between its operators"
+                self._losses.count(Fate.INFERRED, what, where, number=len(found))
+
+    def _last_execution(self, ends: Floats, begin: Floats, end: Floats) -> tuple[Floats, np.ndarray]:
+        """The last end of an execution by the library within each gap, and its position; -inf: none."""
+        if not len(ends):
+            return np.full(len(begin), -np.inf), np.zeros(len(begin), dtype=np.int64)
+        at = np.maximum(np.searchsorted(ends, end, side="right") - 1, 0)
+        return np.where((ends[at] > begin) & (ends[at] <= end), ends[at], -np.inf), at
+
+    def _cut_at_gap(
+        self, thread: int, time: float, wake: float, cause: int, executions: Sequence[tuple[float, int]]
+    ) -> None:
+        if cause >= 0:
+            self._threads[thread].cuts.add(time, resume=wake, awaits=executions[cause][1])
+            return
+        other = -1 - cause
+        self._threads[thread].cuts.add(time, resume=wake, moment=Moment(other, wake))
+        self._threads[other].cuts.add(wake, resume=wake)
+
+    def finish(self) -> NodeTable:
+        """Cut the threads, and put all nodes in the order of their issue."""
+        first = len(self._tasks) + len(self._issued)
+        parts: list[Segments] = []
+        firsts: list[int] = []
+        for thread in self._threads:
+            firsts.append(first)
+            parts.append(thread.segments(first, self._edges))
+            first += len(parts[-1].start)
+        for part in parts:
+            for number, moment in part.waits:
+                at = int(np.searchsorted(parts[moment.thread].end, moment.time, side="right")) - 1
+                if at >= 0:
+                    self._edges.add(before=firsts[moment.thread] + at, after=number)
+        self._count(first - len(self._tasks) - len(self._issued))
+        return self._numbered(parts)
+
+    def _count(self, segments: int) -> None:
+        losses, name = self._losses, self._trace.name
+        losses.count(Fate.MERGED, "operators into segments of CPU time", name, number=self._events.operators)
+        what = "calls of the device's runtime into segments of CPU time"
+        losses.count(Fate.MERGED, what, name, number=self._events.runtime)
+        losses.count(Fate.MAPPED, "segments of CPU time", name, number=segments)
+        losses.count(Fate.MAPPED, "tasks of the device", name, number=len(self._tasks) - len(self._executing))
+
+    def _numbered(self, parts: Sequence[Segments]) -> NodeTable:
+        """All nodes by their time of issue."""
+        tasks, issued = self._tasks, self._issued
+        names = [*self._events.names, _NOWHERE]
+        name_of = {name: number for number, name in enumerate(names)}
+        for one in issued:
+            if name_of.setdefault(one.operation.kind.label, len(names)) == len(names):
+                names.append(one.operation.kind.label)
+        segment_start = np.concatenate([np.empty(0), *(one.start for one in parts)])
+        executed = [one.executed for one in issued]
+        key = np.concatenate([tasks.launched, [one.issued_at for one in issued], segment_start])
+        start = np.concatenate([tasks.start, [one.ts for one in executed], segment_start])
+        segment_duration = np.concatenate([np.empty(0), *(one.end - one.start for one in parts)])
+        duration = np.concatenate([tasks.duration, [one.dur for one in executed], segment_duration])
+        name = np.concatenate(
+            [
+                tasks.name,
+                np.array([name_of[one.operation.kind.label] for one in issued], dtype=np.int32),
+                *(
+                    thread.names(part, otherwise=name_of[_NOWHERE])
+                    for thread, part in zip(self._threads, parts, strict=True)
+                ),
+            ]
+        )
+        counts = [len(tasks), len(issued), len(segment_start)]
+        place = np.repeat(np.array([DEVICE, NETWORK, CPU], dtype=np.int8), counts)
+        is_kept = np.ones(len(place), dtype=np.bool_)
+        is_kept[list(self._executing)] = False
+        order = np.lexsort((np.repeat([1, 2, 0], counts), place != CPU, key))
+        order = order[is_kept[order]]
+        number = np.zeros(len(place), dtype=np.int32)
+        number[order] = np.arange(1, len(order) + 1, dtype=np.int32)
+        dep_end, dep = self._dependencies(number, len(order))
+        origin = start[order].min() if len(order) else 0.0
+        columns = NodeColumns(
+            names=names,
+            start_ns=np.rint((start[order] - origin) * _NS_PER_US).astype(np.int64),
+            duration_ns=np.rint(duration[order] * _NS_PER_US).astype(np.int64),
+            name=name[order],
+            place=place[order],
+            dep_end=dep_end,
+            dep=dep,
+        )
+        operations = [issued[at - len(tasks)].operation for at in order[place[order] == NETWORK].tolist()]
+        return NodeTable(columns, operations, size=len(order))
+
+    def _dependencies(self, number: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Dependencies of all nodes by ascending ids: their ends, and the ids."""
+        before = number[np.frombuffer(self._edges.before, dtype=np.int32)].astype(np.int64)
+        after = number[np.frombuffer(self._edges.after, dtype=np.int32)].astype(np.int64)
+        is_early = before < after
+        late = int(np.count_nonzero(~is_early))
+        self._losses.count(Fate.DROPPED, "dependencies on what was issued later", self._trace.name, number=late)
+        pairs = np.unique(after[is_early] << 32 | before[is_early])
+        ends = np.searchsorted(pairs >> 32, np.arange(1, nodes + 1), side="right")
+        return ends.astype(np.int64), (pairs & 0xFFFFFFFF).astype(np.int32)

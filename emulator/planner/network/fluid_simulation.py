@@ -10,6 +10,8 @@ Source: Bertsekas & Gallager, Data Networks (1992), 6.5.2, for max-min fairness 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,19 +47,61 @@ def fluid_ns(operation: Operation, router: Router, byte_ns: FloatArray) -> int |
     return None if np.isnan(longest) else int(np.ceil(longest - 1e-6))
 
 
+class IdealTransfer(NamedTuple):
+    """A transfer in the simulation, in world ranks; times in ns since all members began."""
+
+    sender: int
+    receiver: int
+    lane: int
+    post_ns: int
+    arrival_ns: int
+
+
+def fluid_transfers(
+    operation: Operation, group: int, router: Router, byte_ns: FloatArray
+) -> Sequence[IdealTransfer] | None:
+    """Every transfer of one group on its own; those from one rank to another in one lane are in order.
+
+    Args:
+        operation: a collective or send.
+        group: number of the group in it.
+        router, byte_ns: see `fluid_ns`.
+
+    Returns:
+        None as of `fluid_ns`.
+
+    Raises:
+        PlanError: as `Router.hashed`.
+    """
+    if operation.splits is not None or operation.transfers > MOST_TRANSFERS:
+        return None
+    ranks = operation.ranks[group]
+    simulated = _Group(operation, ranks, router, byte_ns)
+    if np.isnan(simulated.run()):
+        return None
+    return [
+        IdealTransfer(int(ranks[one.sender]), int(ranks[one.receiver]), one.lane, round(post_ns), round(arrival_ns))
+        for one, post_ns, arrival_ns in simulated.transfers
+    ]
+
+
 class _Channel:
     """Transfers from one member to another in one lane; they arrive in the order they are sent."""
 
-    __slots__ = ("is_busy", "lane", "left_bytes", "links", "receiver", "sender", "waiting")
+    __slots__ = ("is_busy", "lane", "left_bytes", "links", "post_ns", "receiver", "sender", "waiting")
 
     def __init__(self, sender: int, receiver: int, lane: int, links: IntArray) -> None:
         self.sender, self.receiver, self.lane, self.links = sender, receiver, lane, links
-        self.waiting: deque[int] = deque()
-        self.left_bytes, self.is_busy = 0.0, False
+        self.waiting: deque[tuple[int, float]] = deque()  # bytes, time of post
+        self.left_bytes, self.post_ns, self.is_busy = 0.0, 0.0, False
 
 
 class _Group:
-    """Simulates one group."""
+    """Simulates one group.
+
+    Attributes:
+        transfers: (channel, post, arrival) of those that are done, in order of arrival, ns.
+    """
 
     def __init__(self, operation: Operation, ranks: IntArray, router: Router, byte_ns: FloatArray) -> None:
         self._ranks, self._router, self._byte_ns = ranks, router, byte_ns
@@ -68,10 +112,11 @@ class _Group:
         }
         self._channels: dict[tuple[int, int, int], _Channel] = {}
         self._active: list[_Channel] = []
+        self._now_ns = 0.0
+        self.transfers: list[tuple[_Channel, float, float]] = []
 
     def run(self) -> float:
         """Time until every member is done, ns; NaN if a link has no rate or a receive is never satisfied."""
-        now = 0.0
         for member, lane in list(self._lanes):
             self._advance(member, lane)
         while self._active:
@@ -82,10 +127,10 @@ class _Group:
             step = float(times.min())
             if np.isnan(step):
                 return step
-            now += step
+            self._now_ns += step
             done = times <= step * (1 + _SAME_TIME)
             self._finish(done, left - np.where(np.isinf(rates), 0.0, rates) * step)
-        return np.nan if any(lane.is_waiting for lane in self._lanes.values()) else now
+        return np.nan if any(lane.is_waiting for lane in self._lanes.values()) else self._now_ns
 
     def _finish(self, done: BoolArray, left: FloatArray) -> None:
         active, self._active = self._active, []
@@ -94,6 +139,7 @@ class _Group:
             channel.left_bytes = left_bytes
             if is_done:
                 finished.append(channel)
+                self.transfers.append((channel, channel.post_ns, self._now_ns))
                 self._begin_next(channel)
             else:
                 self._active.append(channel)
@@ -115,14 +161,15 @@ class _Group:
         if key not in self._channels:
             self._channels[key] = _Channel(member, peer, lane, self._path(member, peer))
         channel = self._channels[key]
-        channel.waiting.append(size)
+        channel.waiting.append((size, self._now_ns))
         if not channel.is_busy:
             self._begin_next(channel)
 
     def _begin_next(self, channel: _Channel) -> None:
         channel.is_busy = bool(channel.waiting)
         if channel.is_busy:
-            channel.left_bytes = float(channel.waiting.popleft())
+            size, channel.post_ns = channel.waiting.popleft()
+            channel.left_bytes = float(size)
             self._active.append(channel)
 
     def _path(self, sender: int, receiver: int) -> IntArray:

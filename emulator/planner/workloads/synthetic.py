@@ -26,6 +26,7 @@ class GroupRole(Enum):
     DISPATCH = "dispatch"
     COMBINE = "combine"
     STORAGE = "storage"
+    KEY_VALUE = "key-value"
     WORLD = "world"
 
 

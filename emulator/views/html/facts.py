@@ -15,6 +15,7 @@ from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import JCT, ClassKey
 from emulator.statistics.distribution import Distribution, distribution
 from emulator.statistics.measurements import Measurements, Times, measurements
+from emulator.statistics.steps import Steps, read_steps
 from emulator.statistics.stragglers import Lateness, lateness
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.statistics.table_columns import labels_and_codes, to_ints
@@ -57,7 +58,8 @@ class RunFacts:
         usage: columns of iterations.parquet, warm-up included.
         spans: from samples.parquet.
         compute: empty if no device computed, or the run is of a Charkha that did not record it.
-        flows, counters: tables of the run; empty if nothing was recorded.
+        flows, flow_events, counters: tables of the run; empty if nothing was recorded.
+        steps: None if none were recorded.
         late_posts, late_ends: which ranks post and complete last; None during the run.
         verdict: by the rules that the run was played with.
     """
@@ -69,7 +71,9 @@ class RunFacts:
     spans: Spans
     compute: Compute
     flows: pa.Table
+    flow_events: pa.Table
     counters: pa.Table
+    steps: Steps | None
     late_posts: Lateness | None
     late_ends: Lateness | None
     verdict: Verdict
@@ -118,7 +122,9 @@ def read_facts(run: Run) -> RunFacts:
         spans=_spans(run),
         compute=_compute(run),
         flows=run.table(Part.FLOWS),
+        flow_events=run.table(Part.FLOW_EVENTS),
         counters=run.table(Part.COUNTERS),
+        steps=read_steps(run),
         late_posts=lateness(run, "post") if is_over else None,
         late_ends=lateness(run, "done") if is_over else None,
         verdict=judge(summary, rules_of(run)),

@@ -15,10 +15,12 @@ from emulator.views.html.page.document import Page
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
 from emulator.views.html.sections.counters import device_counters
+from emulator.views.html.sections.flow_results import flows_beside
 from emulator.views.html.sections.iterations import iterations
 from emulator.views.html.sections.late import stragglers
 from emulator.views.html.sections.method import DRAFT, description
 from emulator.views.html.sections.overview import labels, overview, sentence, warnings
+from emulator.views.html.sections.steps import recorded_steps
 from emulator.views.html.sections.traffic import pairs_of, traffic
 from emulator.views.html.sections.verdict import answer, checks
 from emulator.views.html.sections.worst_flows import worst
@@ -41,6 +43,8 @@ def run_page(facts: RunFacts) -> Page:
             stragglers(facts),
             traffic(facts),
             *worst(facts),
+            *recorded_steps(facts),
+            *flows_beside(facts),
             device_counters(facts),
             description(facts),
         ],
@@ -58,6 +62,7 @@ def facts_to_json(facts: RunFacts) -> dict[str, Any]:
         "distributions": [asdict(facts.distribution(row)) for row in facts.summary.classes],
         "jct": [{"iteration": one.number, "jct_ns": one.jct_ns} for one in whole_iterations(facts)],
         "stragglers": [asdict(one) for one in (facts.late_posts, facts.late_ends) if one is not None],
+        "flow_events": facts.flow_events.to_pylist(),
         "pairs": list(_pairs(facts)),
         "counters": [
             {**name._asdict(), "first": int(one.value[0]), "last": int(one.value[-1]), "largest": int(one.value.max())}

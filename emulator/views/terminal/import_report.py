@@ -16,6 +16,8 @@ from emulator.views.columns import Column, explain
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.visible import visible
 
+_PLACED = (Fate.DROPPED, Fate.GUESSED)
+
 
 class _Operations(NamedTuple):
     kind: str
@@ -46,8 +48,8 @@ _ROWS: tuple[Column[_Row], ...] = (
     Column("what", "kind of record", cell=lambda row: visible(row.what), is_number=False, folds=44),
     Column(
         "first",
-        "file and record of the first one",
-        cell=lambda row: visible(Path(row.tally.first[0]).name) if row.tally.first else "",
+        "file and record of the first one that was dropped or guessed (import.json has more)",
+        cell=lambda row: visible(Path(row.tally.first[0]).name) if row.tally.first and row.fate in _PLACED else "",
         is_number=False,
         folds=30,
         sacrifice=1,

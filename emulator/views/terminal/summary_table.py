@@ -10,33 +10,40 @@ from rich.text import Text
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
+from emulator.statistics.flow_results import FlowResult
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
+from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
 from emulator.views.figures import (
+    NONE,
     count_of,
     describe_scaling,
     describe_warning,
     percent_cell,
     rate_cell,
 )
+from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.ideal_text import explain_ideal
 from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
+from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
 from emulator.visible import short, visible
 
 EXPLAIN = "\n\n".join(
     (
         explain(CLASS_COLUMNS, title="Classes of collectives, sorted by the time they take in an iteration:"),
         explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
+        explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
+        explain(FLOW_RESULT_COLUMNS, title="Flows beside the job, if the run spec has any:"),
     )
 )
 _LONGEST_NAME = 100
 _NAMED_CLASSES = 4
-_WORST_FLOWS = 5
+_WORST_FLOWS = _WORST_STEPS = 5
 
 
 def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
@@ -49,7 +56,7 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), Text()]
     if summary.classes:
         hidden = len(summary.classes) - limit if limit is not None and limit < len(summary.classes) else 0
-        more = f"{count_of(hidden, 'more class', 'more classes')} take less time." if hidden else ""
+        more = f"{count_of(hidden, 'more class', 'more classes')} take less time (--json has them)." if hidden else ""
         parts.append(FittedTable(CLASS_COLUMNS, summary.classes[:limit], more=more))
     else:
         parts.append(Text("No collective was completed in a measured iteration."))
@@ -58,7 +65,19 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         hidden = len(summary.worst_flows) - len(shown)
         more = f"{count_of(hidden, 'more flow')} in the report and with --json." if hidden else ""
         parts += [Text(), Text("Worst flows", style="bold"), FittedTable(WORST_FLOW_COLUMNS, shown, more=more)]
+    if summary.worst_steps:
+        shown_steps = summary.worst_steps[:_WORST_STEPS]
+        hidden = len(summary.worst_steps) - len(shown_steps)
+        more = f"{count_of(hidden, 'more step')} in the report and with --json." if hidden else ""
+        parts += [Text(), Text("Worst steps", style="bold"), FittedTable(WORST_STEP_COLUMNS, shown_steps, more=more)]
+    if summary.flow_results:
+        parts += [Text(), *render_flow_results(summary.flow_results)]
     return Group(*parts, Text(), facts_grid(_lines(summary)))
+
+
+def render_flow_results(results: Sequence[FlowResult]) -> list[RenderableType]:
+    """The flows beside the job."""
+    return [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, results)]
 
 
 def _headline(summary: RunSummary) -> Text:
@@ -78,6 +97,8 @@ def _lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield from _iteration_lines(summary.iteration)
     for text in explain_ideal(summary.classes):
         yield "Ideal", text
+    if summary.transfers.requests:
+        yield from _request_lines(summary.transfers)
     yield from _total_lines(summary)
     yield "Measured at", _describe_tester(summary)
     for what, count in summary.warnings.items():
@@ -105,6 +126,23 @@ def _iteration_lines(iteration: IterationSummary) -> Iterator[tuple[str, str]]:
         yield "Overlapped", f"{format_duration(iteration.overlap_ns)}, {hidden} of communication; {compute}"
 
 
+def _request_lines(transfers: TransferSummary) -> Iterator[tuple[str, str]]:
+    requests = f"{count_of(transfers.requests, 'request')}"
+    yield (
+        "First token",
+        f"{_times(transfers.ttft)} over {requests}, from arrival to the last byte of the key-value cache",
+    )
+    yield "Key-value", f"{_times(transfers.kv_latency)} over {requests}, from the first send to the last byte"
+    yield "Flow completion", f"{_times(transfers.fct)} over {count_of(transfers.flows, 'flow')}"
+    if transfers.incomplete_requests:
+        yield "Incomplete", f"{count_of(transfers.incomplete_requests, 'request')} lack a sample and are left out"
+
+
+def _times(times: Times) -> str:
+    named = {"median": times.p50_ns, "p99": times.p99_ns, "longest": times.max_ns}
+    return ", ".join(f"{NONE if value is None else format_duration(value)} {name}" for name, value in named.items())
+
+
 def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     totals = summary.totals
     known = totals.payload_bytes_per_s is not None
@@ -114,8 +152,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Between hosts", describe_network(totals.network)
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
-    for one in summary.loss_foci:
-        yield "Lost", describe_loss_focus(one)
+    for focus in summary.loss_foci:
+        yield "Lost", describe_loss_focus(focus)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device

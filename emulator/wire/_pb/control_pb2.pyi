@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_events", "step_records", "flow_report")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,9 @@ class AgentMessage(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_SPANS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_REPLY_FIELD_NUMBER: _ClassVar[int]
+    FLOW_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    STEP_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FLOW_REPORT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
     credit: Credit
@@ -30,10 +33,13 @@ class AgentMessage(_message.Message):
     progress: Progress
     compute_spans: ComputeSpans
     clock_reply: ClockReply
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
+    flow_events: FlowEvents
+    step_records: StepRecords
+    flow_report: FlowReport
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait")
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +50,7 @@ class ControllerMessage(_message.Message):
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_QUERY_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
+    WANT_STEPS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     directory: Directory
@@ -54,7 +61,8 @@ class ControllerMessage(_message.Message):
     prepare: Prepare
     clock_query: ClockQuery
     wait: Wait
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ...) -> None: ...
+    want_steps: WantSteps
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays")
@@ -120,8 +128,15 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "algorithm_files", "record_steps", "flows")
     class TransportOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AlgorithmFilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +153,9 @@ class Setup(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
+    RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -148,7 +166,70 @@ class Setup(_message.Message):
     seed: int
     transport_options: _containers.ScalarMap[str, str]
     networks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ...) -> None: ...
+    algorithm_files: _containers.ScalarMap[str, str]
+    record_steps: int
+    flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+
+class FlowTask(_message.Message):
+    __slots__ = ("number", "kind", "title", "host", "interface", "document")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    kind: str
+    title: str
+    host: str
+    interface: str
+    document: str
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., title: _Optional[str] = ..., host: _Optional[str] = ..., interface: _Optional[str] = ..., document: _Optional[str] = ...) -> None: ...
+
+class FlowReport(_message.Message):
+    __slots__ = ("number", "is_complete", "figures")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    is_complete: bool
+    figures: _containers.RepeatedCompositeFieldContainer[FlowFigures]
+    def __init__(self, number: _Optional[int] = ..., is_complete: _Optional[bool] = ..., figures: _Optional[_Iterable[_Union[FlowFigures, _Mapping]]] = ...) -> None: ...
+
+class FlowFigures(_message.Message):
+    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns")
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    NAKS_FIELD_NUMBER: _ClassVar[int]
+    RNR_NAKS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_P99_NS_FIELD_NUMBER: _ClassVar[int]
+    direction: str
+    observer: str
+    messages: int
+    bytes: int
+    start_ns: int
+    duration_ns: int
+    bytes_per_s: float
+    packets: int
+    retransmits: int
+    timeouts: int
+    naks: int
+    rnr_naks: int
+    duplicates: int
+    latency_median_ns: float
+    latency_p99_ns: float
+    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps", "storage")
@@ -367,7 +448,7 @@ class Finish(_message.Message):
     def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction")
+    __slots__ = ("flows", "peak_rss_bytes", "post_lateness_median_ns", "transport", "steal_fraction", "core_wait_fraction", "steps_lost")
     class TransportEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -381,13 +462,15 @@ class Farewell(_message.Message):
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     STEAL_FRACTION_FIELD_NUMBER: _ClassVar[int]
     CORE_WAIT_FRACTION_FIELD_NUMBER: _ClassVar[int]
+    STEPS_LOST_FIELD_NUMBER: _ClassVar[int]
     flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
     peak_rss_bytes: int
     post_lateness_median_ns: int
     transport: _containers.MessageMap[str, Quantity]
     steal_fraction: float
     core_wait_fraction: float
-    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ...) -> None: ...
+    steps_lost: int
+    def __init__(self, flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ..., peak_rss_bytes: _Optional[int] = ..., post_lateness_median_ns: _Optional[int] = ..., transport: _Optional[_Mapping[str, Quantity]] = ..., steal_fraction: _Optional[float] = ..., core_wait_fraction: _Optional[float] = ..., steps_lost: _Optional[int] = ...) -> None: ...
 
 class Quantity(_message.Message):
     __slots__ = ("unit", "number", "ratio", "text")
@@ -446,6 +529,60 @@ class FlowCounters(_message.Message):
     dropped_icrc: int
     dropped_payload: int
     def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ...) -> None: ...
+
+class FlowEvents(_message.Message):
+    __slots__ = ("iteration", "flows")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    flows: _containers.RepeatedCompositeFieldContainer[FlowCounters]
+    def __init__(self, iteration: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowCounters, _Mapping]]] = ...) -> None: ...
+
+class WantSteps(_message.Message):
+    __slots__ = ("iteration", "instances")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    instances: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, iteration: _Optional[int] = ..., instances: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StepRecords(_message.Message):
+    __slots__ = ("iteration", "blocks")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    blocks: _containers.RepeatedCompositeFieldContainer[RankSteps]
+    def __init__(self, iteration: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[RankSteps, _Mapping]]] = ...) -> None: ...
+
+class RankSteps(_message.Message):
+    __slots__ = ("instance", "rank", "node_id", "receiver", "send_lane", "step", "size_bytes", "post_ns", "acknowledged_ns", "sender", "receive_lane", "arrival_ns", "start_ns")
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    SEND_LANE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    POST_NS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_NS_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_LANE_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    instance: int
+    rank: int
+    node_id: int
+    receiver: _containers.RepeatedScalarFieldContainer[int]
+    send_lane: _containers.RepeatedScalarFieldContainer[int]
+    step: _containers.RepeatedScalarFieldContainer[int]
+    size_bytes: _containers.RepeatedScalarFieldContainer[int]
+    post_ns: _containers.RepeatedScalarFieldContainer[int]
+    acknowledged_ns: _containers.RepeatedScalarFieldContainer[int]
+    sender: _containers.RepeatedScalarFieldContainer[int]
+    receive_lane: _containers.RepeatedScalarFieldContainer[int]
+    arrival_ns: _containers.RepeatedScalarFieldContainer[int]
+    start_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, instance: _Optional[int] = ..., rank: _Optional[int] = ..., node_id: _Optional[int] = ..., receiver: _Optional[_Iterable[int]] = ..., send_lane: _Optional[_Iterable[int]] = ..., step: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[_Iterable[int]] = ..., post_ns: _Optional[_Iterable[int]] = ..., acknowledged_ns: _Optional[_Iterable[int]] = ..., sender: _Optional[_Iterable[int]] = ..., receive_lane: _Optional[_Iterable[int]] = ..., arrival_ns: _Optional[_Iterable[int]] = ..., start_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("reason", "ranks")

@@ -34,9 +34,19 @@ from emulator.control.conversation import (
     Setup,
     Start,
     Wait,
+    WantSteps,
     Welcome,
 )
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.flows import FlowFigures, FlowReport, FlowTask
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSteps,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
@@ -152,8 +162,12 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.transport, target.message_bytes, target.seed = value.transport, value.message_bytes, value.seed
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
+    target.algorithm_files.update(settings.algorithm_files)
     target.transport_options.update(value.transport_options)
     target.networks.extend(value.networks)
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+    target.record_steps = settings.record_steps
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -162,10 +176,13 @@ def _decode_setup(message: Any) -> Setup:
         instances=message.instances,
         algorithms=tuple(message.algorithms),
         groups=tuple(tuple(group.ranks) for group in message.groups),
+        record_steps=message.record_steps,
+        algorithm_files=dict(message.algorithm_files),
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks)
+    flows = [_plain(FlowTask)(flow) for flow in message.flows]
+    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
@@ -280,9 +297,46 @@ def _decode_iteration_done(message: Any) -> IterationDone:
     return IterationDone(message.iteration, [summary(entry) for entry in message.ranks])
 
 
+def _encode_flow_events(target: Any, value: FlowEvents) -> None:
+    target.iteration = value.iteration
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _decode_flow_events(message: Any) -> FlowEvents:
+    return FlowEvents(message.iteration, [_decode_flow(entry) for entry in message.flows])
+
+
+_SENT_COLUMNS = ("receiver", "send_lane", "step", "size_bytes", "start_ns", "post_ns", "acknowledged_ns")
+_RECEIVED_COLUMNS = ("sender", "receive_lane", "arrival_ns")
+
+
+def _encode_step_records(target: Any, value: StepRecords) -> None:
+    target.iteration = value.iteration
+    for one in value.blocks:
+        block = target.blocks.add(instance=one.instance, rank=one.rank, node_id=one.node_id)
+        for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS):
+            getattr(block, name).extend(getattr(one, name))
+
+
+def _decode_step_records(message: Any) -> StepRecords:
+    return StepRecords(message.iteration, [_decode_rank_steps(message.iteration, block) for block in message.blocks])
+
+
+def _decode_rank_steps(iteration: int, block: Any) -> RankSteps:
+    columns: dict[str, Any] = {name: list(getattr(block, name)) for name in (*_SENT_COLUMNS, *_RECEIVED_COLUMNS)}
+    for names in (_SENT_COLUMNS, _RECEIVED_COLUMNS):
+        if len({len(columns[name]) for name in names}) != 1:
+            raise ValueError("columns of unequal length")
+    if max((block.instance, *columns["size_bytes"]), default=0) >> 63:
+        raise ValueError("numbers that no run reaches")
+    return RankSteps(iteration, block.instance, block.rank, block.node_id, **columns)
+
+
 def _encode_farewell(target: Any, value: Farewell) -> None:
     target.peak_rss_bytes = value.peak_rss_bytes
     target.post_lateness_median_ns = value.post_lateness_median_ns
+    target.steps_lost = value.steps_lost
     if value.steal_fraction is not None:
         target.steal_fraction = value.steal_fraction
     if value.core_wait_fraction is not None:
@@ -300,7 +354,15 @@ def _decode_farewell(message: Any) -> Farewell:
     transport = {name: _decode_quantity(entry) for name, entry in message.transport.items()}
     steal = message.steal_fraction if message.HasField("steal_fraction") else None
     wait = message.core_wait_fraction if message.HasField("core_wait_fraction") else None
-    return Farewell(flows, message.peak_rss_bytes, message.post_lateness_median_ns, transport, steal, wait)
+    return Farewell(
+        flows,
+        message.peak_rss_bytes,
+        message.post_lateness_median_ns,
+        transport,
+        steal,
+        wait,
+        steps_lost=message.steps_lost,
+    )
 
 
 _KIND_OF = {int: "number", float: "ratio", str: "text"}
@@ -320,6 +382,21 @@ def _required(entry: Any) -> dict[str, int]:
     return {"src": entry.src, "dst": entry.dst, "bytes": entry.bytes, "messages": entry.messages}
 
 
+def _encode_flow_report(target: Any, value: FlowReport) -> None:
+    target.number, target.is_complete = value.number, value.is_complete
+    for figures in value.figures:
+        _copy_fields(target.figures.add(), figures)
+
+
+def _decode_flow_report(message: Any) -> FlowReport:
+    return FlowReport(message.number, message.is_complete, [_decode_figures(entry) for entry in message.figures])
+
+
+def _decode_figures(entry: Any) -> FlowFigures:
+    required = {name: getattr(entry, name) for name in ("direction", "observer", "messages", "bytes", "start_ns")}
+    return FlowFigures(**{found.name: content for found, content in entry.ListFields()} | required)
+
+
 def _decode_abort(message: Any) -> Abort:
     return Abort(message.reason, tuple(message.ranks))
 
@@ -331,11 +408,15 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Ready: ("ready", _copy_fields),
     Completions: ("completions", _encode_completions),
     ComputeSpans: ("compute_spans", _encode_compute_spans),
+    FlowEvents: ("flow_events", _encode_flow_events),
+    StepRecords: ("step_records", _encode_step_records),
+    WantSteps: ("want_steps", _copy_fields),
     IterationDone: ("iteration_done", _encode_iteration_done),
     Progress: ("progress", _copy_fields),
     Farewell: ("farewell", _encode_farewell),
     Abort: ("abort", _copy_fields),
     ClockReply: ("clock_reply", _copy_fields),
+    FlowReport: ("flow_report", _encode_flow_report),
     ClockQuery: ("clock_query", _copy_fields),
     Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
@@ -353,11 +434,15 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "ready": _plain(Ready),
     "completions": _decode_completions,
     "compute_spans": _decode_compute_spans,
+    "flow_events": _decode_flow_events,
+    "step_records": _decode_step_records,
+    "want_steps": lambda message: WantSteps(message.iteration, tuple(message.instances)),
     "iteration_done": _decode_iteration_done,
     "progress": lambda message: replace(_plain(Progress)(message), silence=tuple(message.silence)),
     "farewell": _decode_farewell,
     "abort": _decode_abort,
     "clock_reply": _plain(ClockReply),
+    "flow_report": _decode_flow_report,
     "clock_query": _plain(ClockQuery),
     "wait": _plain(Wait),
     "welcome": _plain(Welcome),

@@ -47,6 +47,13 @@ def test_the_port_of_a_rule_is_that_of_its_counter(tmp_path: Path) -> None:
     assert [(one.rule, one.interface) for one in found] == [("r", "p1"), ("s", "")]
 
 
+def test_frames_that_a_rule_takes_where_they_arrive_are_counted_at_that_port(tmp_path: Path) -> None:
+    (one,) = counters_of(changes(tmp_path, '{name: r, arriving: "sw0:p0", drop: {once: true}}'))
+    assert one.interface == "p0"
+    (both,) = counters_of(changes(tmp_path, '{name: r, arriving: ["sw0:p0", "sw0:p1"], drop: {once: true}}'))
+    assert both.interface == ""
+
+
 @pytest.mark.parametrize(
     ("rule", "counter"),
     [

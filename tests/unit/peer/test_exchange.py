@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from emulator.errors import RemoteProtocolError
-from emulator.peer.exchange import Agreement, Swap, conclude, confirm, introduce
+from emulator.peer.exchange import Greeting, Swap, conclude, confirm, greet, introduce, meet
 from emulator.peer.parameters import PeerTest, TestVerb, make_test
-from emulator.peer.records import FAREWELL, QpRecord, Report, encode_int, encode_path_mtu, encode_version
+from emulator.peer.records import FAREWELL, OVER_RDMA, QpRecord, Report, encode_int, encode_path_mtu, encode_version
 
 REPORT = Report(size_bytes=2, iterations=10, peak=0.0, average=1.5, messages_per_us=2.5)
 
@@ -58,10 +58,10 @@ def every_test() -> list[PeerTest]:
 @pytest.mark.parametrize("test", every_test(), ids=lambda test: test.command())
 def test_both_ends_swap_the_same_blocks_and_agree(test: PeerTest) -> None:
     ours, theirs = records(test.queue_pairs), records(test.queue_pairs, "192.0.2.2", 99)
+    at_client, at_server, _ = swap_all(greet(test), greet(test))
+    assert at_client == at_server == Greeting("6.06", 4096, max(test.size_bytes, 4096))
     at_client, at_server, _ = swap_all(introduce(test, ours), introduce(test, theirs))
-    assert list(at_client.peers) == theirs
-    assert list(at_server.peers) == ours
-    assert at_client.version == "6.06"
+    assert (at_client, at_server) == (theirs, ours)
     swap_all(confirm(test, ours), confirm(test, theirs))
     client, server, _ = swap_all(conclude(test, ours, REPORT), conclude(test, theirs, REPORT))
     assert client == server
@@ -74,7 +74,7 @@ def blocks(test: PeerTest) -> list[str]:
     for part in (introduce, confirm):
         letters += [*swap_all(part(test, ends), part(test, ends))[2], None]
     letters += swap_all(conclude(test, ends, REPORT), conclude(test, ends, REPORT))[2]
-    return " ".join("|" if swap is None else letter(swap) for swap in letters[4:]).split(" | ")
+    return " ".join("|" if swap is None else letter(swap) for swap in letters).split(" | ")
 
 
 def letter(swap: Swap) -> str:
@@ -104,30 +104,41 @@ def test_each_tool_has_an_order_of_its_own(verb: TestVerb, options: dict[str, An
     assert blocks(make_test(verb, **options)) == expected
 
 
-def answers(path_mtu: int = 4096, cycle: int = 4096, host: str = "192.0.2.2") -> list[bytes]:
-    sizes = [encode_int(cycle), encode_int(64), encode_path_mtu(path_mtu)]
-    return [encode_version("26.01.5"), *sizes, records(1, host)[0].encode()]
-
-
-def introduced(test: PeerTest, given: list[bytes]) -> Agreement:
-    part = introduce(test, records(1))
+def last(part: Generator[Swap, bytes, Any], answers: list[bytes]) -> Any:
+    """What a part returns after these answers."""
     next(part)
-    for block in given[:-1]:
+    for block in answers[:-1]:
         part.send(block)
     with pytest.raises(StopIteration) as end:
-        part.send(given[-1])
-    result: Agreement = end.value.value
-    return result
+        part.send(answers[-1])
+    return end.value.value
+
+
+def greeted(test: PeerTest, *, path_mtu: int = 4096, cycle: int = 4096) -> Greeting:
+    sizes = [encode_int(cycle), encode_int(64), encode_path_mtu(path_mtu)]
+    found: Greeting = last(greet(test), [encode_version("26.01.5"), *sizes])
+    return found
 
 
 def test_the_smaller_path_mtu_and_the_larger_buffer_count() -> None:
     test = make_test(TestVerb.WRITE, path_mtu=1024, size_bytes=10)
-    assert introduced(test, answers(path_mtu=4096)).path_mtu == 1024
-    assert introduced(test, answers(path_mtu=512)).path_mtu == 512
-    assert introduced(test, answers(cycle=65536)).buffer_bytes == 65536
-    assert introduced(make_test(TestVerb.WRITE, size_bytes=1 << 20), answers()).buffer_bytes == 1 << 20
+    assert greeted(test, path_mtu=4096).path_mtu == 1024
+    assert greeted(test, path_mtu=512).path_mtu == 512
+    assert greeted(test, cycle=65536).buffer_bytes == 65536
+    assert greeted(make_test(TestVerb.WRITE, size_bytes=1 << 20)).buffer_bytes == 1 << 20
 
 
 def test_addresses_of_two_families_are_refused() -> None:
     with pytest.raises(RemoteProtocolError, match=r"address 2001:db8::2, ours has 192\.0\.2\.1"):
-        introduced(make_test(TestVerb.WRITE), answers(host="2001:db8::2"))
+        last(introduce(make_test(TestVerb.WRITE), records(1)), [records(1, "2001:db8::2")[0].encode()])
+
+
+def test_over_a_queue_pair_records_are_binary_and_nobody_says_farewell() -> None:
+    test, ours, theirs = make_test(TestVerb.WRITE), records(1), records(1, "192.0.2.2", 99)
+    at_client, at_server, sent = swap_all(introduce(test, ours, OVER_RDMA), introduce(test, theirs, OVER_RDMA))
+    assert [len(swap.block) for swap in sent] == [56]
+    assert [one.qpn for one in (*at_client, *at_server)] == [99, 16]
+    assert at_client[0].host == ""  # a peer with rdma_cm does not always know its own
+    swap_all(meet(ours[0], OVER_RDMA), meet(theirs[0], OVER_RDMA))
+    _, _, sent = swap_all(conclude(test, ours, REPORT, OVER_RDMA), conclude(test, theirs, REPORT, OVER_RDMA))
+    assert [len(swap.block) for swap in sent] == [56, 8, 8, 8, 8, 8, 56]

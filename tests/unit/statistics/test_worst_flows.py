@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from emulator.run_folder.manifest import Manifest
-from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOWS_SCHEMA, to_batch
+from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOW_EVENTS_SCHEMA, FLOWS_SCHEMA, to_batch
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, endpoint_names, loss_foci, worst_flows
 from tests.support.runs import manifest
 
@@ -179,5 +179,20 @@ def test_a_frame_that_a_rule_dropped_is_named_beside_many_that_overflowed_elsewh
     spurious = flows({"src": 0, "dst": 1, "retransmits": 5, "duplicates": 5})
     assert loss_foci(spurious, drops, RUN) == (LossFocus("", "h0:eth0", 30, 31, "sw0:p0"), rule)
     three = flows({"src": 0, "dst": 2, "retransmits": 30})
+    everywhere = counters(("p0", "profile_drops", 9), ("p0", "qdisc_drops", 16), ("p1", "qdisc_drops", 16))
+    at_p0 = LossFocus("", "h0:eth0", 9, 9, "sw0:p0", "by its profile")
+    assert loss_foci(three, everywhere, THREE) == (LossFocus("h0:eth0", "h2:eth0", 30, 30), at_p0)
     queues = LossFocus("", "h0:eth0", 30, 30, "sw0:p0", "in queues")
     assert loss_foci(three, drops, THREE) == (LossFocus("h0:eth0", "h2:eth0", 30, 30), rule, queues)
+
+
+def test_a_flow_names_the_iterations_with_events_by_queue_pair() -> None:
+    rows = [
+        {"src": 0, "dst": 1, "qpn": 17, "retransmits": 3},
+        {"src": 0, "dst": 1, "qpn": 18, "retransmits": 1},
+        {"src": 1, "dst": 0, "qpn": 16, "retransmits": 1},
+    ]
+    listed = {"iteration": [4, -1, 2], "src": [0, 0, 0], "dst": [1, 1, 1], "qpn": [17, 17, 18]}
+    events = pa.Table.from_batches([to_batch(FLOW_EVENTS_SCHEMA, listed)])
+    named = worst_flows(flows(*rows), counters(), RUN, most=3, flow_events=events)
+    assert [(one.qpn, one.iterations) for one in named] == [(17, (-1, 4)), (18, (2,)), (16, ())]

@@ -107,7 +107,8 @@ def _spread(one: IterationSummary | None) -> str:
     if one is None:
         return "no complete iteration"
     text = f"median of n = {one.count}, {format_duration(one.jct_min_ns)} to {format_duration(one.jct_max_ns)}"
-    return text if one.jct_variation is None else f"{text}, CV {100 * one.jct_variation:.1f} %"
+    text += "" if one.jct_variation is None else f", CV {100 * one.jct_variation:.1f} %"
+    return text if one.ideal_ns is None else f"{text}; ideal {format_duration(one.ideal_ns)}"
 
 
 def _shares(one: IterationSummary) -> Bar:

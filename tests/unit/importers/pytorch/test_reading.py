@@ -134,6 +134,50 @@ def test_splits_roots_peers_and_tags_are_kept(is_flat: bool, tmp_path: Path) -> 
     assert [(one.size_bytes, one.peer, one.tag) for one in (send, receive)] == [(120, 1, 17), (240, 1, 18)]
 
 
+def test_a_call_that_passes_for_part_of_an_unfinished_one_is_its_own(tmp_path: Path) -> None:
+    """While a send of Gloo is under way, host traces give it as the parent of what comes next."""
+    host = HostDocument()
+    data = tensor(1, 30)
+    send = host.node("c10d::send", [[data], "<Object>", 1, 0])
+    host.node("c10d::send", [[data], "<Object>", 2, 0], parent=send)
+    host.node("c10d::recv_", [[data], "<Object>", 2, 0], parent=send)
+    write(host, tmp_path / "rank0.json")
+    assert [(one.kind, one.peer) for one in read_pytorch(tmp_path).ranks[0].operations] == [
+        (CommKind.SEND, 1),
+        (CommKind.SEND, 2),
+        (CommKind.RECV, 2),
+    ]
+
+
+def test_kineto_alone_has_the_splits_of_an_all_to_all(tmp_path: Path) -> None:
+    trace = KinetoDocument(rank=0, world_size=2)
+    shape = {
+        "Input_Dims": [[6, 8], [3, 8], [], [], []],
+        "Input_type": ["float", "float", "", "ScalarList", "ScalarList"],
+    }
+    for number, (into, out) in enumerate([("[2, 4]", "[1, 2]"), ("[]", "[]"), ("[2, ...]", "[1, ...]")]):
+        trace.operator("c10d::alltoall_base_", 10 + 20 * number, 5, **shape, Concrete_Inputs=["", "", "", into, out])
+    write(trace, tmp_path / "0.json")
+    imported = read_pytorch(tmp_path)
+    splits = [(one.send_splits, one.recv_splits) for one in imported.ranks[0].operations]
+    assert splits == [((32, 64), (64, 128)), (None, None), (None, None)]
+    [shortened] = [tally for fate, what, tally in imported.losses if fate is Fate.GUESSED and "splits" in what]
+    assert (shortened.count, "at 50.000 us" in shortened.first[0]) == (1, True)
+
+
+def test_the_size_of_a_scatter_is_that_of_all_parts(tmp_path: Path) -> None:
+    for rank in range(2):
+        trace = KinetoDocument(rank=rank, world_size=2)
+        dims = {"Input_Dims": [[[5]], [], [], []], "Input_type": ["TensorList", "", "", "Scalar"]}
+        trace.operator("c10d::scatter_", 10, 50, **dims, Concrete_Inputs=["", "", "", "0"])
+        parts = {"Input_Dims": [[5], [5]], "Input_type": ["float", "float"]} if rank == 0 else {}
+        trace.note("gloo:scatter", 20, 30, **parts)
+        write(trace, tmp_path / f"{rank}.json")
+    imported = read_pytorch(tmp_path)
+    check_agreement(imported)
+    assert [one.operations[0].size_bytes for one in imported.ranks] == [40, 40]
+
+
 def test_coalesced_messages_share_a_kernel(tmp_path: Path) -> None:
     trace = KinetoDocument(rank=0, world_size=2)
     said = {"In_msg_nelems": 25, "Out_msg_nelems": 25, "dtype": "BFloat16", "Group_size": 2}

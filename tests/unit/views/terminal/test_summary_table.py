@@ -10,6 +10,7 @@ from emulator.control.observations import FlowCounters
 from emulator.run_folder.manifest import Exclusion, HostFacts, Scaling, Trials
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.views.as_json.summary import summary_to_json
+from emulator.views.figures import NONE
 from emulator.views.terminal.summary_table import render
 from tests.support.runs import collective, pair, ranks, write_run
 
@@ -141,7 +142,7 @@ def test_many_classes_can_be_limited_to_the_costliest(rich_summary: RunSummary) 
     shown = text(rich_summary, limit=1)
     assert "halving_doubling" in shown
     assert "barrier" not in shown
-    assert "3 more classes take less time." in shown
+    assert "3 more classes take less time (--json has them)." in shown
 
 
 def test_a_run_that_measured_nothing_still_prints(tmp_path: Path) -> None:
@@ -157,3 +158,15 @@ def test_machines_get_the_same_facts_with_nulls_for_dashes(rich_summary: RunSumm
     assert document["iteration"]["exposed_ns"] == 60_000
     assert document["scaling"]["bytes_factor"] == 1.0
     assert document["totals"]["counters"] == {"retransmits": 3}
+
+
+def test_times_of_requests_have_their_lines(tmp_path: Path) -> None:
+    send, recv = pair(4_000, 9_000, received_post=1_000)
+    rows = [send | {"name": "request.3.kv.to.1"}, recv | {"name": "request.3.kv.from.0"}]
+    shown = " ".join(text(summarise(write_run(tmp_path / "run", rows))).split())
+    for line in (
+        f"First token 8 µs median, {NONE} p99, 8 µs longest over 1 request, from arrival to the last byte",
+        f"Key-value 5 µs median, {NONE} p99, 5 µs longest over 1 request",
+        f"Flow completion 5 µs median, {NONE} p99, 5 µs longest over 1 flow",
+    ):
+        assert line in shown

@@ -82,14 +82,17 @@
     document.head.append(script);
   };
 
+  const lanesHeight = (usermeta, datasets) =>
+    new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size * usermeta.height + 8;
+
   const draw = async (name, figure) => {
     const canvas = figure.querySelector(".canvas");
     const width = canvas.clientWidth;
-    const config = { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 230)), labelLimit: Math.min(330, width - 90) } };
+    const columns = Math.max(1, Math.floor(width / 300));  // axis and symbols take the rest of the width
+    const config = { ...style, legend: { ...style.legend, columns, labelLimit: Math.min(330, (width - 60) / columns - 30) } };
     const datasets = chosen(name, figure), { usermeta, ...document_ } = wanted[name].document;
     if (!Object.values(datasets).flat().length) return;  // a scale needs data
-    const lanes = usermeta && new Set(Object.values(datasets).flat().map(row => row[usermeta.lane])).size;
-    const frame = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...(lanes && { height: lanes * usermeta.height + 8 }) };
+    const frame = { width: "container", autosize: { type: "fit-x", contains: "padding" }, ...(usermeta && { height: lanesHeight(usermeta, datasets) }) };
     const result = await window.vegaEmbed(canvas, { ...frame, ...document_, datasets }, {
       actions: false, ast: true, renderer: "svg", config, tooltip: { disableDefaultStyle: true, theme: "plain" },
       logLevel: 1, expressionFunctions: { duration, size, significant, isRound },
@@ -100,7 +103,9 @@
   const refresh = async (name, figure) => {
     const view = views.get(name);
     if (!view) return draw(name, figure);
-    for (const [key, values] of Object.entries(chosen(name, figure))) view.data(key, values);
+    const datasets = chosen(name, figure), { usermeta } = wanted[name].document;
+    for (const [key, values] of Object.entries(datasets)) view.data(key, values);
+    if (usermeta && Object.values(datasets).flat().length) view.height(lanesHeight(usermeta, datasets));
     await view.runAsync();
   };
   const each = async action => {

@@ -1,0 +1,114 @@
+"""All flows that an agent plays beside its ranks, from meeting their peers to their reports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from agents.flows.base import FlowActor
+from agents.flows.registry import make_actor
+from emulator.control.flows import FlowReport, FlowTask
+from emulator.errors import EmulatorError, RunError
+from emulator.units import NS_PER_S
+
+
+class Flows:
+    """The flows of an agent, on the running event loop.
+
+    Args:
+        tasks: what to play.
+        devices: address → interface; other addresses may use any.
+        fail: called with the reason if a flow cannot be completed.
+        make: makes an actor.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[FlowTask],
+        devices: Mapping[str, str],
+        fail: Callable[[str], None],
+        make: Callable[[FlowTask, str | None], FlowActor] = make_actor,
+    ) -> None:
+        self._tasks, self._fail = {task.number: task for task in tasks}, fail
+        self._actors = {task.number: make(task, devices.get(task.host)) for task in tasks}
+        self._playing: dict[int, asyncio.Task[None]] = {}
+        self._complete: set[int] = set()
+        self._met: set[int] = set()
+        self._counted = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    async def prepare(self) -> None:
+        """Meet all peers.
+
+        Raises:
+            EmulatorError: one cannot be met; the message names the flow.
+        """
+        preparing = [asyncio.create_task(self._prepare(number)) for number in self._tasks]
+        try:
+            await asyncio.gather(*preparing)
+        finally:
+            for one in preparing:
+                one.cancel()
+
+    def start(self, at_ns: int) -> None:
+        """Begin all flows when the clock reaches `at_ns`; once."""
+        if not self._playing:
+            delay_s = max(0, at_ns - time.monotonic_ns()) / NS_PER_S
+            self._playing = {number: asyncio.create_task(self._play(number, delay_s)) for number in self._tasks}
+
+    async def finish(self) -> None:
+        """The job is over: wait until every flow has ended; one that fails calls `fail`."""
+        for number, actor in self._actors.items():
+            if number not in self._complete:
+                actor.end()
+        await asyncio.gather(*self._playing.values())
+
+    def close(self) -> None:
+        """Stop all at once; idempotent."""
+        for playing in self._playing.values():
+            playing.cancel()
+        for actor in self._actors.values():
+            actor.close()
+
+    @property
+    def waiting_on(self) -> str:
+        """What the flows that have not ended wait for, in words; "": nothing."""
+        pending = self._actors.keys() - (self._complete if self._playing else self._met)
+        return "; ".join(f"{self._tasks[one].title}: {self._actors[one].waiting_for}" for one in sorted(pending))
+
+    def has_moved(self) -> bool:
+        """Whether anything was counted since the last call."""
+        counted = sum(one.bytes for actor in self._actors.values() for one in actor.figures())
+        before, self._counted = self._counted, counted
+        return counted != before
+
+    def reports(self) -> list[FlowReport]:
+        """What came of them so far."""
+        return [
+            FlowReport(number, number in self._complete, list(actor.figures()))
+            for number, actor in self._actors.items()
+        ]
+
+    async def _prepare(self, number: int) -> None:
+        await self._named(number, self._actors[number].prepare())
+        self._met.add(number)
+
+    async def _play(self, number: int, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        try:
+            await self._named(number, self._actors[number].play())
+            self._complete.add(number)
+        except EmulatorError as error:
+            self._fail(str(error))
+        except Exception as error:  # the root of a task
+            self._fail(f"{self._tasks[number].title}: internal error ({type(error).__name__}: {error})")
+
+    async def _named(self, number: int, work: Awaitable[None]) -> None:
+        """Some work of a flow; its errors name the flow."""
+        try:
+            await work
+        except EmulatorError as error:
+            raise RunError(f"{self._tasks[number].title}: {error}") from error

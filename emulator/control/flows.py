@@ -1,0 +1,78 @@
+"""Flows beside a run's job: what an agent plays, and what it has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTask:
+    """A flow that an agent plays beside its ranks.
+
+    Attributes:
+        number: of the flow in the run, from 0.
+        kind: who plays it, see agents/flows/registry.py.
+        title: for messages: `flow 0 (perftest, h0 to nic-a)`.
+        host: numeric address of its own end, which no rank uses.
+        interface: of the topology's host; "" where the topology names none.
+        document: the rest, JSON; its type is the kind's.
+    """
+
+    number: int
+    kind: str
+    title: str
+    host: str
+    interface: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFigures:
+    """What was counted of a flow in one direction by one end; None: it does not count that.
+
+    Attributes:
+        direction: `sent` by this end, `received` by it, `read` by it, or `served`: read by the peer.
+        observer: `charkha`, or `peer` for what the peer reports of itself.
+        messages, bytes: complete; payload, each byte once.
+        start_ns: the first post, on the clock of whoever holds these figures; 0: not known.
+        duration_ns: from it to the last completion; of what was received, from the first to the last arrival.
+        bytes_per_s: goodput.
+        packets, retransmits: of a sender: all of them; those that repeated one.
+        timeouts, naks, rnr_naks: why it went back; naks of a receiver: those that it sent.
+        duplicates: packets received again.
+        latency_median_ns, latency_p99_ns: half a round trip, of READs a whole one.
+    """
+
+    direction: str
+    observer: str
+    messages: int
+    bytes: int
+    start_ns: int = 0
+    duration_ns: int | None = None
+    bytes_per_s: float | None = None
+    packets: int | None = None
+    retransmits: int | None = None
+    timeouts: int | None = None
+    naks: int | None = None
+    rnr_naks: int | None = None
+    duplicates: int | None = None
+    latency_median_ns: float | None = None
+    latency_p99_ns: float | None = None
+
+    def earlier(self, by_ns: int) -> FlowFigures:
+        """The same with the stamp set back, to another clock."""
+        return replace(self, start_ns=self.start_ns - by_ns) if self.start_ns else self
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """What came of a flow; `is_complete`: both ends have agreed that it is over."""
+
+    number: int
+    is_complete: bool
+    figures: Sequence[FlowFigures]
+
+    def earlier(self, by_ns: int) -> FlowReport:
+        """The same with all stamps set back, to another clock."""
+        return replace(self, figures=[one.earlier(by_ns) for one in self.figures]) if by_ns else self

@@ -1,0 +1,248 @@
+"""Logs of NCCL's Inspector plugin: a JSON object a line for every collective and message that a rank completed.
+
+Source: NVIDIA/nccl at 5067397, plugins/profiler/inspector (inspector_json.cc: fields; inspector.cc: what a size
+counts), src/plugin/profiler.cc (numbers count each function of a communicator apart). Output format v4.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from emulator.errors import TraceError
+from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.communicators import Membership, World, find_world
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.nccl_calls import KINDS, ROOTED, nccl_operation
+from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.text_files import file_head, of_line, read_lines, source_files
+from emulator.trace.model import CommKind
+from emulator.units import NS_PER_US
+
+NAME = "nccl-inspector"
+_HEAD = re.compile(rb'^\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:')
+_LATEST_US = 1 << 56
+
+
+class _Header(msgspec.Struct):
+    id: str
+    rank: int
+    n_ranks: int
+
+
+class _Metadata(msgspec.Struct):
+    hostname: str
+    pid: int
+    inspector_output_format_version: str = ""
+
+
+class _Times(msgspec.Struct):
+    coll_start_ts: int | None = None
+    p2p_start_ts: int | None = None
+
+
+class _Collective(msgspec.Struct):
+    coll: str
+    coll_sn: int
+    coll_msg_size_bytes: int
+    coll_exec_time_us: int
+    event_trace_ts: _Times = msgspec.field(default_factory=_Times)
+
+
+class _Message(msgspec.Struct):
+    p2p: str
+    p2p_sn: int
+    p2p_peer: int
+    p2p_msg_size_bytes: int
+    p2p_exec_time_us: int
+    event_trace_ts: _Times = msgspec.field(default_factory=_Times)
+
+
+class _Record(msgspec.Struct):
+    header: _Header
+    metadata: _Metadata
+    coll_perf: _Collective | None = None
+    p2p_perf: _Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    record: _Record
+    where: str
+    file: str
+
+
+def is_nccl_inspector(head: bytes) -> bool:
+    """Whether a file that begins so is a log of the Inspector."""
+    return bool(_HEAD.search(head)) and b'"metadata"' in head
+
+
+def read_nccl_inspector(
+    path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+) -> ImportedTrace:
+    """Read the logs of a folder, or one.
+
+    Args:
+        ranks: not needed: the logs say it.
+
+    Raises:
+        TraceError: there is none, a line is damaged, or processes contradict each other.
+    """
+    losses = Losses()
+    lines: list[_Line] = []
+    for file in source_files(path):
+        if is_nccl_inspector(file_head(file)):
+            _read_file(file, lines, losses)
+    if not lines:
+        raise TraceError("holds no record of NCCL Inspector", path=path)
+    process_of = _processes(lines)
+    memberships = [
+        Membership(
+            process_of(line), line.record.header.id, line.record.header.rank, line.record.header.n_ranks, line.where
+        )
+        for line in lines
+    ]
+    world = find_world(memberships, losses)
+    calls: defaultdict[int, list[RecordedCall]] = defaultdict(list)
+    files: defaultdict[int, list[str]] = defaultdict(list)
+    for line in lines:
+        rank = world.rank_of[process_of(line)]
+        if line.file not in files[rank]:
+            files[rank].append(line.file)
+        call = _call(line, rank, world, losses)
+        calls[rank].extend([call] if call is not None else [])
+    return _trace(path, dict(calls), files, world, losses, on_rank)
+
+
+def _trace(
+    path: Path,
+    calls: dict[int, list[RecordedCall]],
+    files: dict[int, list[str]],
+    world: World,
+    losses: Losses,
+    on_rank: Callable[[int, int], None] | None,
+) -> ImportedTrace:
+    align_collectives(calls, range(world.size), losses, key={kind: kind for kind in CommKind})
+    align_messages(calls, range(world.size), losses)
+    imported = []
+    for number, rank in enumerate(sorted(calls), 1):
+        own = Losses()
+        for call in calls[rank]:
+            own.count(Fate.MAPPED, call.operation.kind.label)
+        nodes = issue_nodes(calls[rank], own)
+        groups = {str(name): members for name, members in world.ranks_of.items()}
+        imported.append(ImportedRank(rank, files[rank], "inspector", world.size, groups, nodes, own))
+        losses.add(own)
+        if on_rank is not None:
+            on_rank(number, len(calls))
+    if not any(one.nodes for one in imported):
+        raise TraceError("no collective is in the records of all ranks: there is nothing to play", path=path)
+    return ImportedTrace(path, NAME, imported, [one for one in range(world.size) if one not in calls], losses)
+
+
+def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:
+    for number, text, is_whole in read_lines(path):
+        if not text.strip():
+            continue
+        where = of_line(path, number)
+        try:
+            record = msgspec.json.decode(text, type=_Record)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if not is_whole:
+                losses.count(Fate.DROPPED, "records cut off at the end of the file", where)
+                continue
+            raise TraceError(f"is not a record of NCCL Inspector, or a corrupt one: {error}", path=where) from error
+        if (record.coll_perf is None) == (record.p2p_perf is None):
+            raise TraceError("needs one of coll_perf and p2p_perf: the record is corrupt", path=where)
+        lines.append(_Line(record, where, str(path)))
+
+
+def _processes(lines: list[_Line]) -> Callable[[_Line], tuple[str | int, ...]]:
+    """What tells the devices of a job apart: the process; if one drives several devices, also the rank.
+
+    Raises:
+        TraceError: a process drives several devices, and there are several communicators: nothing tells which of
+            their ranks belong together.
+    """
+    ranks: defaultdict[tuple[str, int, str], set[int]] = defaultdict(set)
+    for line in lines:
+        header, metadata = line.record.header, line.record.metadata
+        ranks[metadata.hostname, metadata.pid, header.id].add(header.rank)
+    if all(len(those) == 1 for those in ranks.values()):
+        return lambda line: (line.record.metadata.hostname, line.record.metadata.pid)
+    if len({line.record.header.id for line in lines}) > 1:
+        shared = next(key for key, those in ranks.items() if len(those) > 1)
+        line = next(line for line in lines if (line.record.metadata.hostname, line.record.metadata.pid) == shared[:2])
+        problem = f"process {shared[1]} has {len(ranks[shared])} ranks of a communicator, and there are several of them"
+        raise TraceError(f"{problem}: record with a process for each device", path=line.where)
+    return lambda line: (line.record.metadata.hostname, line.record.metadata.pid, line.record.header.rank)
+
+
+def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:
+    header, collective, message = line.record.header, line.record.coll_perf, line.record.p2p_perf
+    name, size, duration_us = _facts(line)
+    kind = KINDS.get(name)
+    if kind is None or kind.is_collective is (collective is None):
+        losses.count(Fate.DROPPED, f"records of unknown name {name[:40]!r}", line.where)
+        return None
+    members = world.ranks_of[header.id]
+    operation = nccl_operation(
+        kind,
+        message_bytes=size,
+        ranks=header.n_ranks,
+        root=None if message is None else message.p2p_peer,
+        where=line.where,
+        group=header.id if members else "",
+    )
+    operation.ranks = members
+    if message is not None and message.p2p_peer == header.rank:
+        losses.count(Fate.DROPPED, "messages of a rank to itself", line.where)
+        return None
+    if kind in ROOTED:
+        losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", line.where)
+    call = RecordedCall(operation, stream=header.id, duration_ns=duration_us * NS_PER_US)
+    start_us = _start_us(line)
+    if start_us:
+        call.start_ns = start_us * NS_PER_US
+        call.end_ns = call.start_ns + call.duration_ns
+    if collective is not None:
+        call.number = collective.coll_sn
+    else:
+        call.batch = "messages"
+        losses.count(Fate.INFERRED, "messages between two collectives: issued together", line.where)
+    return call
+
+
+def _facts(line: _Line) -> tuple[str, int, int]:
+    """Name, bytes and time in µs.
+
+    Raises:
+        TraceError: a number that none can have.
+    """
+    collective, message = line.record.coll_perf, line.record.p2p_perf
+    if collective is not None:
+        facts = collective.coll, collective.coll_msg_size_bytes, collective.coll_exec_time_us
+        number = collective.coll_sn
+    else:
+        assert message is not None
+        facts = message.p2p, message.p2p_msg_size_bytes, message.p2p_exec_time_us
+        number = message.p2p_sn
+    if not 0 <= facts[2] < _LATEST_US or number < 0:
+        raise TraceError(f"a time of {facts[2]} µs, number {number}: the record is corrupt", path=line.where)
+    return facts
+
+
+def _start_us(line: _Line) -> int | None:
+    """When the call was issued: only verbose records say it."""
+    one = line.record.coll_perf or line.record.p2p_perf
+    assert one is not None
+    start = one.event_trace_ts.coll_start_ts or one.event_trace_ts.p2p_start_ts
+    if start is not None and not 0 <= start < _LATEST_US:
+        raise TraceError(f"a start at {start} µs: the record is corrupt", path=line.where)
+    return start

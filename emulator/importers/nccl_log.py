@@ -1,0 +1,248 @@
+"""Logs of NCCL (`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL`): a line for every call, and one when a rank begins.
+
+One file may hold the lines of several processes, and a process may have a file of its own: lines say whose they are.
+
+Source: NVIDIA/nccl at 5067397: src/enqueue.cc (line of a call), src/init.cc (Init lines), src/debug.cc (prefix).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from emulator.errors import TraceError
+from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.communicators import Membership, World, find_world, natural_order
+from emulator.importers.losses import Fate, Losses
+from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
+from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.text_files import file_head, of_line, read_lines, source_files
+
+NAME = "nccl-log"
+_CALL_BEGIN = re.compile(rb"NCCL INFO \w+: opCount ")
+_PREFIX = rb"(?P<host>[\w.-]+):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\] NCCL INFO "
+_CALL = re.compile(
+    rb"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?" + _PREFIX + rb"(?P<name>\w+): opCount (?P<op>[0-9a-f]{1,16}) "
+    rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
+    rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)\s*$"
+)
+_INIT_END = re.compile(rb"- Init (START|COMPLETE)\s*$")
+_INIT = re.compile(
+    _PREFIX + rb".*?\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<ranks>\d{1,9})"
+    rb"(?: cudaDev (?P<cuda>\d{1,4}))?(?P<rest>.*)- Init (?:START|COMPLETE)\s*$"
+)
+_ID = re.compile(rb"commId (0x[0-9a-f]{1,16})")
+_PARENT = re.compile(rb"parent (0x[0-9a-f]{1,16}) (?:splitCount|childCount) (\d+) color (-?\d+)")
+
+Process = tuple[str, int, int]
+"""Host, process id, device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A call; `communicator` is unique in the job where Init lines name it, else None."""
+
+    process: Process
+    communicator: Hashable
+    name: str
+    op_count: bytes
+    message_bytes: int
+    root: int
+    ranks: int
+    stream: bytes
+    time_ns: int | None
+    where: str
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read so far."""
+
+    lines: list[_Line] = field(default_factory=list)
+    memberships: list[Membership] = field(default_factory=list)
+    names: dict[tuple[str, int, bytes], tuple[Process, Hashable]] = field(default_factory=dict)
+    """(host, process id, address) → device, and communicator as all processes know it."""
+    files: dict[Process, list[str]] = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
+
+
+def is_nccl_log(head: bytes) -> bool:
+    """Whether a file that begins so is a log of NCCL with calls or ranks in it."""
+    return any(_CALL_BEGIN.search(line) or _INIT.search(line) for line in head.split(b"\n"))
+
+
+def read_nccl_log(
+    path: Path, *, ranks: int | None = None, on_rank: Callable[[int, int], None] | None = None
+) -> ImportedTrace:
+    """Read the logs of a folder, or one.
+
+    Args:
+        ranks: not needed: the logs say it.
+
+    Raises:
+        TraceError: there is no call, a line of a call is damaged, or processes contradict each other.
+    """
+    reading = _Reading()
+    for file in source_files(path):
+        if is_nccl_log(file_head(file)):
+            _read_file(file, reading)
+    if not reading.lines:
+        problem = "holds no call of NCCL: record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
+        raise TraceError(problem, path=path)
+    world = _world(reading)
+    calls, losses = _calls(reading, world), reading.losses
+    present = sorted(calls)
+    align_collectives(calls, range(world.size), losses)
+    align_messages(calls, range(world.size), losses)
+    names = {rank: reading.files[process] for process, rank in world.rank_of.items() if process in reading.files}
+    imported = []
+    for number, rank in enumerate(present, 1):
+        own = Losses()
+        for call in calls[rank]:
+            own.count(Fate.MAPPED, call.operation.kind.label)
+        nodes = issue_nodes(calls[rank], own)
+        groups = {str(name): members for name, members in world.ranks_of.items()}
+        imported.append(ImportedRank(rank, names[rank], "log", world.size, groups, nodes, own))
+        losses.add(own)
+        if on_rank is not None:
+            on_rank(number, len(present))
+    if not any(one.nodes for one in imported):
+        raise TraceError("no call is in the logs of all ranks: there is nothing to play", path=path)
+    return ImportedTrace(path, NAME, imported, [one for one in range(world.size) if one not in calls], losses)
+
+
+def _read_file(path: Path, reading: _Reading) -> None:
+    for number, line, is_whole in read_lines(path):
+        if _CALL_BEGIN.search(line):
+            found = _CALL.search(line)
+            where = of_line(path, number)
+            if found is None and not is_whole:
+                reading.losses.count(Fate.DROPPED, "calls whose line is cut off at the end of the file", where)
+            elif found is None:
+                raise TraceError("a call of NCCL that cannot be read: the line is damaged", path=where)
+            else:
+                _add_call(found, where, path, reading)
+        elif _INIT_END.search(line):
+            found = _INIT.search(line)
+            if found is None:
+                raise TraceError("an Init line of NCCL that cannot be read", path=of_line(path, number))
+            _add_membership(found, of_line(path, number), path, reading)
+
+
+def _add_membership(found: re.Match[bytes], where: str, path: Path, reading: _Reading) -> None:
+    host, pid = found["host"].decode(), int(found["pid"])
+    process = (host, pid, int(found["cuda"] or found["device"]))
+    named, parent = _ID.search(found["rest"]), _PARENT.search(found["rest"])
+    communicator: Hashable
+    if parent is not None:
+        _, above = reading.names.get((host, pid, parent[1]), (process, None))
+        communicator = (above, int(parent[2]), int(parent[3]))
+    elif named is not None:
+        communicator = named[1].decode()
+    else:
+        communicator = f"the only one of {int(found['ranks'])} ranks"
+    reading.names[host, pid, found["comm"]] = (process, communicator)
+    reading.memberships.append(Membership(process, communicator, int(found["rank"]), int(found["ranks"]), where))
+    _note_file(process, path, reading)
+
+
+def _add_call(found: re.Match[bytes], where: str, path: Path, reading: _Reading) -> None:
+    host, pid = found["host"].decode(), int(found["pid"])
+    default: tuple[Process, Hashable] = ((host, pid, int(found["device"])), None)
+    process, communicator = reading.names.get((host, pid, found["comm"]), default)
+    element = DATATYPE_BYTES.get(int(found["type"]))
+    if element is None:
+        raise TraceError(f"data type {int(found['type'])} is not one of NCCL", path=where)
+    reading.lines.append(
+        _Line(
+            process,
+            communicator,
+            found["name"].decode(),
+            found["op"],
+            int(found["count"]) * element,
+            int(found["root"]),
+            int(found["ranks"]),
+            found["stream"],
+            _time_ns(found["time"]),
+            where,
+        )
+    )
+    _note_file(process, path, reading)
+
+
+def _note_file(process: Process, path: Path, reading: _Reading) -> None:
+    names = reading.files.setdefault(process, [])
+    if str(path) not in names:
+        names.append(str(path))
+
+
+def _time_ns(text: bytes | None) -> int | None:
+    """A time stamp with fractions of a second; without them it says nothing about what happens within one."""
+    if text is None or b"." not in text:
+        return None
+    try:
+        time = datetime.fromisoformat(text.decode()).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1000
+
+
+def _world(reading: _Reading) -> World:
+    """The world by the Init lines; without them, the only communicator, with ranks in the order of processes."""
+    unnamed = next((line for line in reading.lines if line.communicator is None), None)
+    if unnamed is None:
+        return find_world(reading.memberships, reading.losses)
+    if reading.memberships:
+        problem = "a call in a communicator without an Init line: record from the start of the job"
+        raise TraceError(problem, path=unnamed.where)
+    processes = sorted({line.process for line in reading.lines}, key=natural_order)
+    other = next((line for line in reading.lines if line.ranks != len(processes)), None)
+    if other is not None:
+        problem = f"a communicator of {other.ranks} ranks, and the log is of {len(processes)}: which ones they are is "
+        raise TraceError(f"{problem}in the Init lines: record with NCCL_DEBUG_SUBSYS=INIT,COLL", path=other.where)
+    what = "ranks are not recorded (no Init lines): by host, process and device"
+    reading.losses.count(Fate.GUESSED, what, reading.lines[0].where, number=len(processes))
+    return World(len(processes), {process: rank for rank, process in enumerate(processes)}, {None: ()})
+
+
+def _calls(reading: _Reading, world: World) -> dict[int, list[RecordedCall]]:
+    calls: dict[int, list[RecordedCall]] = {world.rank_of[process]: [] for process in reading.files}
+    counts: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
+    for line in reading.lines:
+        rank = world.rank_of[line.process]
+        call = _call(line, rank, world, reading.losses)
+        if call is not None:
+            if call.operation.kind.is_collective:
+                call.number = counts[rank, line.communicator] = counts[rank, line.communicator] + 1
+            calls[rank].append(call)
+    return calls
+
+
+def _call(line: _Line, rank: int, world: World, losses: Losses) -> RecordedCall | None:
+    kind = KINDS.get(line.name)
+    if kind is None:
+        losses.count(Fate.DROPPED, f"calls of unknown name {line.name[:40]!r}", line.where)
+        return None
+    members = world.ranks_of[line.communicator]
+    size = len(members) or world.size
+    if size != line.ranks:
+        raise TraceError(f"a communicator of {line.ranks} ranks, which had {size} at its start", path=line.where)
+    group = str(line.communicator) if members else ""
+    operation = nccl_operation(
+        kind, message_bytes=line.message_bytes, ranks=line.ranks, root=line.root, where=line.where, group=group
+    )
+    operation.ranks = members
+    if not kind.is_collective and (members[line.root] if members else line.root) == rank:
+        losses.count(Fate.DROPPED, "messages of a rank to itself", line.where)
+        return None
+    return RecordedCall(
+        operation,
+        stream=line.stream,
+        batch=None if kind.is_collective else (line.communicator, line.op_count),
+        start_ns=line.time_ns,
+    )

@@ -1,0 +1,22 @@
+"""Flows that ran beside the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Section, table_of
+
+_ABOUT = (
+    "Traffic beside the job, from the first iteration on, warm-up included. What this end counted stands beside what "
+    "the peer reports of itself."
+)
+
+
+def flows_beside(facts: RunFacts) -> Iterator[Section]:
+    """The section, if there were any."""
+    rows = facts.summary.flow_results
+    if rows:
+        table = table_of("flow-results", "Flows beside the job", list(FLOW_RESULT_COLUMNS), rows)
+        yield Section("flows-beside", "Flows beside the job", [table], _ABOUT)

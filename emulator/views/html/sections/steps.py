@@ -1,0 +1,172 @@
+"""The recorded steps: the worst of them, and a collective in space and time beside an ideal one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from emulator.statistics.steps import RecordedInstance, Steps
+from emulator.statistics.summary import WORST_STEPS
+from emulator.statistics.table_columns import UNKNOWN
+from emulator.statistics.worst_steps import Waited, WorstStep
+from emulator.units import format_duration
+from emulator.views.html.facts import RunFacts
+from emulator.views.html.page.document import Block, Chart, Section, Text, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.page.reduction import spread_evenly
+from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
+
+INSTANCES, LANES, LINES = 12, 32, 600
+"""Collectives to choose from, ranks of one, and transfers of one."""
+VISIBLE = 0.1
+"""A wait for the receiver is drawn if it is a larger part of the transfer's time."""
+_PAYLOAD, _LATE, _IDEAL = "payload", "late", "ideal payload"
+_CREDIT, _ACK = "wait for the receiver", "wait for the ACK"
+_ABOUT = (
+    "Transfers of the collectives that --record-steps chose. A transfer can begin when its step has begun and all "
+    "ranks have posted; its time ends when the last byte arrives."
+)
+_BESIDE = (
+    "Below it the same collective on an ideal network: all ranks post at once, transfers share the links fairly, "
+    "nothing else takes time."
+)
+_ALONE = "There is no ideal to compare with: a port has no rate, or nothing left its host."
+_Place = tuple[int, int, int, int]
+"""(source, destination, lane, step)"""
+
+
+def recorded_steps(facts: RunFacts) -> Iterator[Section]:
+    """The section, if steps were recorded."""
+    if facts.steps is None or not facts.steps.instances:
+        return
+    worst = facts.summary.worst_steps
+    about = f"At most {WORST_STEPS}, those that cost most. Events are those between the two ranks in the iteration."
+    table: Block = (
+        table_of("worst-steps", "Worst steps", WORST_STEP_COLUMNS, worst, about)
+        if worst
+        else Text("no-worst-steps", "No transfer took longer than the others of its collective.")
+    )
+    yield Section("steps", "Steps", [_space_time(facts.steps, worst), table], _ABOUT)
+
+
+def _space_time(steps: Steps, worst: Sequence[WorstStep]) -> Chart:
+    shown = _interesting(steps.instances, worst)
+    lines, lanes = Rows(), Rows()
+    for one in shown:
+        _draw(lines, lanes, steps, one, worst)
+    has_ideal = bool((steps.columns["ideal_arrival_ns"] != UNKNOWN).any())
+    largest = max(len(one.rows) for one in shown)
+    part = f" At most {LINES:,} transfers and {LANES} ranks of a collective are drawn." if largest > LINES else ""
+    hidden = len(steps.instances) - len(shown)
+    more = f" {len(shown)} of {len(steps.instances):,} recorded collectives." if hidden else ""
+    return Chart(
+        "space-time",
+        "A collective in space and time",
+        f"Each line is a transfer, from the rank that sends it, when it is handed to the transport, to the rank that "
+        f"receives it, when its last byte arrives. Late: in the table of the worst steps. "
+        f"{_BESIDE if has_ideal else _ALONE}{part}{more}",
+        "Ranks are lanes; a transfer is a line from its sender to its receiver over time. The table of the worst steps "
+        "has the numbers.",
+        Picture(
+            "space_time",
+            {"lanes": lanes.columns, "lines": lines.columns},
+            "collective",
+            [(_identity(one), f"{one.key}, iteration {one.iteration}: {format_duration(one.cct_ns)}") for one in shown],
+        ),
+        choice_title="Collective",
+        is_wide=True,
+    )
+
+
+def _interesting(instances: Sequence[RecordedInstance], worst: Sequence[WorstStep]) -> list[RecordedInstance]:
+    """Those of the worst steps first, then the slowest."""
+    first = {(one.iteration, one.instance): at for at, one in reversed(list(enumerate(worst)))}
+    ordered = sorted(
+        instances, key=lambda one: (first.get((one.iteration, one.instance), len(worst)), -one.cct_ns, one.iteration)
+    )
+    return ordered[:INSTANCES]
+
+
+def _identity(one: RecordedInstance) -> str:
+    return f"{one.iteration}/{one.instance}"
+
+
+def _draw(lines: Rows, lanes: Rows, steps: Steps, one: RecordedInstance, worst: Sequence[WorstStep]) -> None:
+    late: defaultdict[_Place, set[Waited]] = defaultdict(set)
+    for each in worst:
+        if (each.iteration, each.instance) == (one.iteration, one.instance):
+            late[each.src, each.dst, each.lane, each.step].add(each.waited_for)
+    values = _values(steps, one)
+    drawn = _fitting(values, one, late)
+    ranks = sorted({rank for value in drawn for rank in (value["src"], value["dst"])})
+    has_ideal = any(value["ideal_arrival_ns"] != UNKNOWN for value in drawn)
+    for name in ("rank", "ideal") if has_ideal else ("rank",):
+        for rank in ranks:
+            lanes.add(collective=_identity(one), lane=f"{name} {rank}")
+        if name == "rank" and has_ideal:
+            lanes.add(collective=_identity(one), lane="")  # a gap
+    for value in drawn:
+        src, dst = f"rank {value['src']}", f"rank {value['dst']}"
+        for part, begin_ns, end_ns in _parts(value, late.get(_place(value), ())):
+            ends = {_CREDIT: (src, src), _ACK: (dst, src)}.get(part, (src, dst))
+            _add(lines, one, value, part=part, times=(begin_ns - one.zero_ns, end_ns - one.zero_ns), ends=ends)
+        if value["ideal_arrival_ns"] != UNKNOWN:
+            times = value["ideal_post_ns"], value["ideal_arrival_ns"]
+            _add(lines, one, value, part=_IDEAL, times=times, ends=(f"ideal {value['src']}", f"ideal {value['dst']}"))
+
+
+def _values(steps: Steps, one: RecordedInstance) -> list[dict[str, int]]:
+    """The steps of an instance, with `ready_ns`."""
+    columns = {
+        name: column[one.rows].tolist() for name, column in (*steps.columns.items(), ("ready_ns", steps.ready_ns))
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _place(value: Mapping[str, int]) -> _Place:
+    return value["src"], value["dst"], value["lane"], value["step"]
+
+
+def _parts(value: Mapping[str, int], late: Collection[Waited]) -> Iterator[tuple[str, int, int]]:
+    """(part, begin, end) of what is drawn of a measured transfer."""
+    if UNKNOWN in (value["post_ns"], value["arrival_ns"], value["start_ns"]):
+        return
+    ready_ns, arrival_ns = value["ready_ns"], value["arrival_ns"]
+    post_ns = min(max(value["post_ns"], ready_ns), arrival_ns)
+    if post_ns - ready_ns > (arrival_ns - ready_ns) * VISIBLE:
+        yield _CREDIT, ready_ns, post_ns
+    yield (_LATE if "payload" in late else _PAYLOAD), post_ns, arrival_ns
+    if "ack" in late:
+        yield _ACK, arrival_ns, value["acknowledged_ns"]
+
+
+def _add(
+    lines: Rows,
+    one: RecordedInstance,
+    value: Mapping[str, int],
+    *,
+    part: str,
+    times: tuple[int, int],
+    ends: tuple[str, str],
+) -> None:
+    lines.add(
+        collective=_identity(one),
+        lane=ends[0],
+        to_lane=ends[1],
+        begin_ns=times[0],
+        end_ns=times[1],
+        part=part,
+        src=value["src"],
+        dst=value["dst"],
+        step=f"{value['lane']}.{value['step']}",
+        size_bytes=value["size_bytes"],
+    )
+
+
+def _fitting(values: Sequence[dict[str, int]], one: RecordedInstance, late: Collection[_Place]) -> list[dict[str, int]]:
+    """Transfers between ranks spread evenly, and of these as many as fit; late ones always."""
+    named = {rank for src, dst, _, _ in late for rank in (src, dst)}
+    ranks = {*spread_evenly(one.ranks, LANES), *named}
+    within = [value for value in values if value["src"] in ranks and value["dst"] in ranks]
+    kept = set(spread_evenly(range(len(within)), LINES))
+    return [value for at, value in enumerate(within) if at in kept or _place(value) in late]

@@ -1,0 +1,84 @@
+"""Columns of the table of the worst steps."""
+
+from __future__ import annotations
+
+from emulator.statistics.worst_steps import WorstStep
+from emulator.units import format_size
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE, duration_cell
+from emulator.views.worst_flow_columns import place_cell
+
+_WAITED = {"payload": "payload", "ack": "ACK"}
+
+
+def _number(value: int | None) -> str:
+    return NONE if value is None else str(value)
+
+
+def _collective(one: WorstStep) -> str:
+    return f"{one.collective} {format_size(one.collective_bytes)}, {one.members} ranks"
+
+
+def _events(one: WorstStep) -> str:
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.events.items()) or "none"
+
+
+WORST_STEP_COLUMNS: tuple[Column[WorstStep], ...] = (
+    Column("from", "sending rank and its port", cell=lambda one: place_cell(one.src, one.source), is_number=False),
+    Column("to", "receiving rank and its port", cell=lambda one: place_cell(one.dst, one.destination), is_number=False),
+    Column("iter-\nation", "iteration", cell=lambda one: str(one.iteration)),
+    Column("of", "the collective or pair, its size and its ranks", cell=_collective, is_number=False, sacrifice=3),
+    Column("step", "lane.step of the algorithm at the sender", cell=lambda one: f"{one.lane}.{one.step}"),
+    Column("size", "payload of the transfer", cell=lambda one: format_size(one.size_bytes), sacrifice=4),
+    Column(
+        "late",
+        "what was late: the payload, or, when all of it had arrived, its acknowledgement",
+        cell=lambda one: _WAITED[one.waited_for],
+        is_number=False,
+        sacrifice=5,
+    ),
+    Column("time", "from when it could begin to its arrival, or its ACK", cell=lambda one: duration_cell(one.time_ns)),
+    Column(
+        "above\nmedian",
+        "more than the median transfer of this size in the collective; of an ACK, more than the last arrival",
+        cell=lambda one: duration_cell(one.above_median_ns),
+        style=bold,
+    ),
+    Column(
+        "above\nideal",
+        "more than on an ideal network",
+        cell=lambda one: duration_cell(one.above_ideal_ns),
+        is_optional=True,
+        sacrifice=6,
+    ),
+    Column("QP", "number of the receiving queue pair", cell=lambda one: _number(one.qpn), is_optional=True),
+    Column(
+        "UDP\nport",
+        "UDP source port, which selects among equal-cost paths",
+        cell=lambda one: _number(one.source_port),
+        is_optional=True,
+        sacrifice=7,
+    ),
+    Column(
+        "events",
+        "counted between the two ranks in this iteration, in both directions",
+        cell=_events,
+        is_number=False,
+        folds=20,
+    ),
+    Column(
+        "device\ndrops",
+        "frames that the device dropped at the two ports around this iteration; a dash: not attributed to ports",
+        cell=lambda one: NONE if one.device_drops is None else f"{one.device_drops:,}",
+        title="device drops",
+    ),
+    Column(
+        "path",
+        "ports and switches on the way; several where the choice is not known",
+        cell=lambda one: one.path or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=18,
+        sacrifice=2,
+    ),
+)  # fmt: skip
