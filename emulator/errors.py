@@ -115,11 +115,17 @@ class RunError(EmulatorError):
 
 
 class AgentLost(RunError):
-    """An agent went away during a run; `ranks` are the ranks it played."""
+    """An agent went away during a run.
 
-    def __init__(self, agent: str, *, ranks: Sequence[int], reason: str) -> None:
-        self.agent, self.ranks, self.reason = agent, tuple(ranks), reason
-        super().__init__(f"agent {agent} is lost ({reason}); its ranks: {format_ranks(ranks)}")
+    Args:
+        ranks: that it played.
+        storage: endpoints of storage hosts that it played, as `host:interface`.
+    """
+
+    def __init__(self, agent: str, *, ranks: Sequence[int], reason: str, storage: Sequence[str] = ()) -> None:
+        self.agent, self.ranks, self.reason, self.storage = agent, tuple(ranks), reason, tuple(storage)
+        stored = f"; its storage: {', '.join(storage)}" if storage else ""
+        super().__init__(f"agent {agent} is lost ({reason}); its ranks: {format_ranks(ranks)}{stored}")
 
 
 class TransferFailed(RunError):
@@ -139,6 +145,7 @@ class RunTimeout(RunError):
         between: a rank and the peer that has not answered it for the longest time, if known.
         silent_s: seconds since the peer last answered.
         path: the path between them, if the topology defines one.
+        silent: the peer in words, if it is no rank.
     """
 
     def __init__(
@@ -149,12 +156,13 @@ class RunTimeout(RunError):
         between: tuple[int, int] | None = None,
         silent_s: float = 0,
         path: str | None = None,
+        silent: str | None = None,
     ) -> None:
         self.waiting_on, self.seconds = waiting_on, seconds
         self.between, self.silent_s, self.path = between, silent_s, path
         line = f"nothing happened for {seconds:g} s while waiting for {waiting_on}"
         if between is not None:
-            line += "; rank {1} has not answered rank {0}".format(*between) + f" for {silent_s:.1f} s"
+            line += f"; {silent or f'rank {between[1]}'} has not answered rank {between[0]} for {silent_s:.1f} s"
         super().__init__(line + (f"; their path: {path}" if path is not None else ""))
 
 

@@ -167,7 +167,7 @@ class RankPlayer:
             communication = pending.node.communication
             assert communication is not None
             execution = pending.execution
-            what = execution.waiting_on() if execution is not None else f"rank {communication.peer}"
+            what = execution.waiting_on() if execution is not None else self._named(communication.peer)
             return f"rank {self.rank}: {communication.kind.label} (node {pending.node.node_id}) waits for {what}"
         return ""
 
@@ -214,7 +214,17 @@ class RankPlayer:
 
     def failed(self, peer: int, reason: str) -> None:
         """See EndpointEvents."""
-        self._observer.failed(self.rank, peer, f"transfers between ranks {self.rank} and {peer} failed: {reason}")
+        between = (
+            f"rank {self.rank} and {self._named(peer)}" if self._is_storage(peer) else f"ranks {self.rank} and {peer}"
+        )
+        self._observer.failed(self.rank, peer, f"transfers between {between} failed: {reason}")
+
+    def _is_storage(self, peer: int) -> bool:
+        world = self._settings.groups[0] if self._settings.groups else ()
+        return bool(world) and peer not in world
+
+    def _named(self, peer: int) -> str:
+        return f"storage endpoint {peer}" if self._is_storage(peer) else f"rank {peer}"
 
     # --- the iteration ------------------------------------------------------------------------------------------
 

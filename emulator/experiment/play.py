@@ -30,7 +30,7 @@ from emulator.controller.step_facts import StepFacts, complete_steps
 from emulator.controller.timebase import describe_clock, settle_stamps
 from emulator.controller.topology_description import describe_dut, describe_path, describe_topology
 from emulator.controller.worst_instances import WorstInstances
-from emulator.errors import EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
+from emulator.errors import AgentLost, EmulatorError, PlanError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
 from emulator.experiment.flows import assign_flows, flow_parameters, plan_flows, require_flow_egress, result_rows
@@ -276,8 +276,8 @@ class PreparedRun:
             session = RunSession(self._plan(), recorder)
             try:
                 asyncio.run(_play_interruptibly(session))
-            except (TransferFailed, RunTimeout) as error:
-                raise self._with_path(error) from error
+            except (AgentLost, TransferFailed, RunTimeout) as error:
+                raise self._explained(error) from error
             finally:
                 self._dut.end()
                 recorder.flush()
@@ -292,15 +292,27 @@ class PreparedRun:
             write_measured_trace(writer.run(), self._loaded, folder / MEASURED_TRACE)
         return writer.run()
 
-    def _with_path(self, error: TransferFailed | RunTimeout) -> TransferFailed | RunTimeout:
-        """The error with the path between the two ranks that it names."""
+    def _explained(self, error: AgentLost | TransferFailed | RunTimeout) -> EmulatorError:
+        """The error with the path between the two ranks that it names, and with storage endpoints by name."""
+        topology = self._topology
+        if isinstance(error, AgentLost):
+            ranks = [one for one in error.ranks if one < topology.ranks]
+            storage = [topology.label_of(one) for one in error.ranks if one >= topology.ranks]
+            return AgentLost(error.agent, ranks=ranks, reason=error.reason, storage=storage)
         between = error.between
-        if between is None or max(between) >= self._topology.endpoints:
+        if between is None or max(between) >= topology.endpoints:
             return error
-        path = describe_path(self._topology, *between)
+        path = describe_path(topology, *between)
         if isinstance(error, TransferFailed):
             return TransferFailed(error.reason, agent=error.agent, between=between, path=path)
-        return RunTimeout(error.waiting_on, seconds=error.seconds, between=between, silent_s=error.silent_s, path=path)
+        return RunTimeout(
+            error.waiting_on,
+            seconds=error.seconds,
+            between=between,
+            silent_s=error.silent_s,
+            path=path,
+            silent=topology.label_of(between[1]),
+        )
 
     def _plan(self) -> RunPlan:
         resolved, workload, topology = self.resolved, self._workload, self._topology
@@ -409,7 +421,7 @@ class PreparedRun:
         )
 
     def _concluded(self, manifest: Manifest, outcome: SessionOutcome, recorder: Recorder) -> Manifest:
-        hosts = _host_facts(outcome, self._assignment)
+        hosts = _host_facts(outcome, self._assignment, self._topology.ranks)
         return replace(
             manifest,
             dut={**manifest.dut, **self._dut.facts()},
@@ -502,12 +514,12 @@ def steps_warning(outcome: SessionOutcome, recorder: Recorder) -> Mapping[str, i
     return {STEPS_MISSING: missing} if missing else {}
 
 
-def _host_facts(outcome: SessionOutcome, assignment: Assignment) -> list[HostFacts]:
+def _host_facts(outcome: SessionOutcome, assignment: Assignment, ranks: int) -> list[HostFacts]:
     clocks = outcome.clocks
     return [
         HostFacts(
             agent=name,
-            ranks=len(assignment.ranks_of[name]),
+            ranks=sum(rank < ranks for rank in assignment.ranks_of[name]),
             facts={"hostname": facts.hello.hostname, "pid": str(facts.hello.pid), **facts.hello.facts},
             nics=tuple(map(asdict, facts.nics)),
             transport=dict(sorted(facts.transport.items())),

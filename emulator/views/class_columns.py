@@ -17,7 +17,7 @@ CLASS_COLUMNS: tuple[Column[ClassSummary], ...] = (
         cell=lambda row: row.collective,
         is_number=False,
     ),
-    Column("ranks", "ranks in the process group", cell=lambda row: str(row.members)),
+    Column("ranks", "ranks in the process group; 1 for storage", cell=lambda row: str(row.members)),
     Column("size", "array size as nccl-tests counts it", cell=lambda row: format_size(row.size_bytes)),
     Column("algorithm", "collective algorithm", cell=lambda row: row.algorithm or NONE, is_number=False, sacrifice=4),
     Column(

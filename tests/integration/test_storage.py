@@ -101,6 +101,16 @@ def calls(trace: Path) -> list[et_pb2.Node]:
     return [node for node in nodes if node.storage.fs.size_bytes]
 
 
+def test_an_anonymous_copy_keeps_sizes_and_no_path(folder: Path) -> None:
+    assert charkha("anonymize", "trace", "anonymous", cwd=folder).code == 0
+    sizes: list[list[int]] = []
+    for name in ("trace/checkpoint", "anonymous/trace"):
+        nodes = [node for rank in range(RANKS) for node in parse_trace((folder / f"{name}.{rank}.et").read_bytes())[1]]
+        sizes.append([node.storage.fs.size_bytes for node in nodes if node.storage.fs.size_bytes])
+    assert sizes[0] == sizes[1]
+    assert not any(node.storage.fs.pathname for node in nodes)
+
+
 def test_plan_names_the_storage_hosts(folder: Path) -> None:
     plan = json.loads(charkha("plan", "trace", "--topology", "store.yaml", "--json", cwd=folder).stdout)
     assert (plan["ranks"], plan["storage_endpoints"]) == (RANKS, 2)

@@ -51,7 +51,7 @@ play_settings = st.builds(
 )
 setups = st.builds(
     control.Setup,
-    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts, u31, u63, u63), max_size=3),
+    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts, u31, u63, u63, st.booleans()), max_size=3),
     texts,
     u63,
     u63,

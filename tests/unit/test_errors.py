@@ -31,6 +31,16 @@ from emulator import errors
             "agent agent-1 is lost (signal 9); its ranks: 4-5, 7",
             1,
         ),
+        (
+            errors.AgentLost("agent-1", ranks=[], reason="signal 9", storage=["store0:eth0"]),
+            "agent agent-1 is lost (signal 9); its ranks: none; its storage: store0:eth0",
+            1,
+        ),
+        (
+            errors.RunTimeout("x", seconds=2, between=(3, 4), silent_s=2.14, silent="store0:eth0"),
+            "nothing happened for 2 s while waiting for x; store0:eth0 has not answered rank 3 for 2.1 s",
+            1,
+        ),
         (errors.RunTimeout("rank 3", seconds=2.5), "nothing happened for 2.5 s while waiting for rank 3", 1),
         (
             errors.RunTimeout("x", seconds=2, between=(3, 4), silent_s=2.14, path="a - b"),

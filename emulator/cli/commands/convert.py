@@ -99,7 +99,9 @@ def _to_master(args: argparse.Namespace) -> None:
         stored = f"stored as {made.rows:,} of {count_of(made.programs, 'distinct program')}"
         held = f"{count_of(made.communications, 'communication')} of {count_of(made.ranks, 'rank')}"
         where = f"{visible(str(args.target))}: {format_size(size)}"
-        print_tables(f"{held}, {stored}; compute is left out", where)
+        has_storage = any(trace.storage for trace in job.loaded.traces)
+        left_out = "compute and storage are" if has_storage else "compute is"
+        print_tables(f"{held}, {stored}; {left_out} left out", where)
 
 
 def _from_master(args: argparse.Namespace) -> None:

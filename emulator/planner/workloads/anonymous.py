@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from emulator.planner.workloads.from_trace import communication_node, group_numbers, numbered_groups
-from emulator.planner.workloads.synthetic import NodeStreams, WorkNode
-from emulator.trace.model import IntArray, NodeType, RankTrace, Resource, Workload
+from emulator.planner.workloads.synthetic import FileCall, FileOperation, NodeStreams, WorkNode
+from emulator.trace.model import IntArray, NodeType, RankTrace, Resource, StorageAction, Workload
 from emulator.units import NS_PER_US
 
 PREFIX = "trace"
@@ -25,7 +25,11 @@ _KINDS = {
     NodeType.MEM_LOAD: "memory load",
     NodeType.MEM_STORE: "memory store",
     NodeType.COMP: "compute",
+    NodeType.STORAGE: "storage",
+    NodeType.BATCH: "batch",
+    NodeType.CHECKPOINT: "checkpoint",
 }
+_CALLS = {StorageAction.READ: FileCall.PREAD, StorageAction.WRITE: FileCall.PWRITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ class Anonymous:
     def _nodes(self, rank: int) -> Iterator[WorkNode]:
         program, trace, names = self._workload.programs[rank], self._traces[rank], self._names_of(rank)
         duration, start = self._times(rank)
+        files = _files(trace)
         offset, needed = program.dep_offset.tolist(), program.dep_position.tolist()
         for position, row in enumerate(program.order.tolist()):
             deps = tuple(other + 1 for other in needed[offset[position] : offset[position + 1]])
@@ -131,6 +136,7 @@ class Anonymous:
                     on_cpu=bool(program.resource[position] == Resource.CPU),
                     start_micros=int(start[position]),
                     node_type=_plain_type(trace, row),
+                    file=files.get(row),
                 )
                 continue
             yield communication_node(
@@ -159,6 +165,12 @@ class Anonymous:
             return duration, start
         rng = np.random.default_rng([self._jitter.seed, rank])
         return _jittered(duration, self._jitter.share, rng), _jittered_starts(start, self._jitter.share, rng)
+
+
+def _files(trace: RankTrace) -> dict[int, FileOperation]:
+    """Row → file operation that transfers bytes, without the name of the file."""
+    moving = (one for one in trace.storage if one.moves)
+    return {one.row: FileOperation(_CALLS[one.action], "", size_bytes=one.size_bytes) for one in moving}
 
 
 def _kind(trace: RankTrace, row: int) -> str:
@@ -202,7 +214,7 @@ def recognisable(jitter: Jitter | None) -> list[str]:
         )
     return [
         "the number of ranks, and which ranks form a process group",
-        "kinds, sizes, roots, splits, number and order of communications",
+        "kinds, sizes, roots, splits, number and order of communications, and of reads and writes of files",
         "the number of compute nodes, and all dependencies",
         "which nodes have the same name",
         times,

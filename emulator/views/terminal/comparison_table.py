@@ -31,7 +31,7 @@ _CLASS: tuple[Column[ClassComparison], ...] = (
         cell=lambda one: "JCT" if one.key.collective == JCT else one.key.collective,
         is_number=False,
     ),
-    Column("ranks", "ranks in the process group", cell=lambda one: str(one.key.members)),
+    Column("ranks", "ranks in the process group; 1 for storage", cell=lambda one: str(one.key.members)),
     Column(
         "size",
         "array size as nccl-tests counts it",

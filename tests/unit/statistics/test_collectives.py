@@ -25,6 +25,15 @@ def test_a_pair_is_timed_from_the_post_of_the_send_to_the_arrival_of_the_last_by
     assert (merged.span_ns[0], merged.skew_ns[0]) == (305, 250)
 
 
+@pytest.mark.parametrize("kind", [K.STORAGE_WRITE, K.STORAGE_READ])
+def test_a_storage_operation_is_timed_at_its_rank_alone(kind: CommKind) -> None:
+    fields = {"kind": kind.label, "group_size": 1, "peer": 4, "post_ns": 100, "done_ns": 450}
+    merged = merge(table([row(**fields)]), hosts=(0, 0))
+    assert (merged.cct_ns[0], merged.members[0], merged.kind[0], merged.incomplete) == (350, 1, kind, 0)
+    assert merged.between_hosts[0]
+    assert not merge(table([row(**fields)])).between_hosts[0]
+
+
 def test_a_pair_of_no_bytes_is_timed_like_a_collective() -> None:
     send, recv = pair(100, 400, received_post=350)
     merged = merge(table([send, recv | {"arrival_ns": None}]))

@@ -10,13 +10,19 @@ import pytest
 
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.schema import COUNTERS_SCHEMA, FLOW_EVENTS_SCHEMA, FLOWS_SCHEMA, to_batch
-from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
+from emulator.statistics.worst_flows import LossFocus, WorstFlow, endpoint_names, loss_foci, worst_flows
 from tests.support.runs import manifest
 
 NETWORK = {"switches": [{"name": "sw0"}], "links": [{"ends": ["h0:eth0", "sw0:p0"]}, {"ends": ["h1:eth0", "sw0:p1"]}]}
 HOSTS = [{"name": f"h{n}", "interfaces": [{"name": "eth0"}]} for n in range(2)]
 TOPOLOGY = {"hosts": HOSTS, "host_index": [0, 1, 1], "interface_index": [0, 0, 0], "network": NETWORK}
 RUN: Manifest = replace(manifest(), topology=TOPOLOGY)
+
+
+def test_ends_of_flows_are_ranks_and_then_interfaces_of_storage_hosts() -> None:
+    assert endpoint_names(RUN) == ["0", "1", "h1:eth0"]
+    assert endpoint_names(replace(RUN, topology={})) == ["0", "1"]
+    assert endpoint_names(replace(RUN, topology={"host_index": [0, 0, 1, 1]})) == ["0", "1", "storage 0", "storage 1"]
 
 
 def flows(*rows: dict[str, Any]) -> pa.Table:

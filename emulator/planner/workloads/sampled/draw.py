@@ -31,7 +31,7 @@ MODELLED = (
 NOT_MODELLED = (
     "overlap: every rank computes and communicates one after the other",
     "how sizes and compute times depend on the step, on each other, and on other ranks",
-    "the number of compute nodes, what runs on CPU or device, recorded times of communication",
+    "the number of compute nodes, what runs on CPU or device, storage, recorded times of communication",
 )
 
 

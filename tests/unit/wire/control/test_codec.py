@@ -127,3 +127,4 @@ def test_what_comes_out_is_plain_values() -> None:
 @pytest.mark.parametrize(("nodes", "resident"), [(0, True), (8, True), (9, False)])
 def test_a_program_that_fits_its_window_is_resident(nodes: int, resident: bool) -> None:
     assert control.RankPlace(0, "127.0.0.1", nodes, 8).is_resident is resident
+    assert control.RankPlace(0, "127.0.0.1", nodes, 8, storage=True).is_resident

@@ -11,8 +11,10 @@ from google.protobuf.json_format import MessageToJson
 from emulator.errors import TraceError
 from emulator.trace.model import RankTrace, StorageAction, StorageLevel
 from emulator.wire._pb import et_pb2
+from emulator.wire.trace.compression import Encoding
 from emulator.wire.trace.et import read_rank
-from tests.support.trace_files import compute, file_operation, frame, trace_bytes, write
+from emulator.wire.trace.rewrite import rewrite_trace
+from tests.support.trace_files import PACK, compute, file_operation, frame, trace_bytes, write
 
 OP = et_pb2.FsOp
 NODES = [
@@ -65,6 +67,19 @@ def test_they_are_read_from_a_workload_graph(tmp_path: Path) -> None:
     path.write_text(json.dumps({"workload_graph": [{"id": 1, "type": 8, "storage": {"fs": {"op": "EAT"}}}]}))
     with pytest.raises(TraceError, match=r"workload_graph\[0\]: storage is no StorageInfo: .*EAT"):
         read_rank(path, 0)
+
+
+@pytest.mark.parametrize("suffix", ["et", "et.gz", "et.zst", "json", "json.gz"])
+def test_every_form_becomes_the_same_records(tmp_path: Path, suffix: str) -> None:
+    metadata = et_pb2.GlobalMetadata(version="1.0.0")
+    plain = trace_bytes(NODES, metadata)
+    form, _, packed = suffix.partition(".")
+    data = "".join(map(MessageToJson, [metadata, *NODES])).encode() if form == "json" else plain
+    source, target = tmp_path / f"t.0.{suffix}", tmp_path / "copy.0.et"
+    source.write_bytes(PACK[f".{packed}" if packed else ""](data))
+    assert operations(read_rank(source, 0)) == FOUND
+    rewrite_trace(source, target, {}, metadata={}, encoding=Encoding.PLAIN)
+    assert target.read_bytes() == plain
 
 
 @pytest.mark.parametrize(
