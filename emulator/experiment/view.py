@@ -49,7 +49,7 @@ class Look:
 
     rate_bps: int = DEFAULT_RATE_BPS
     centre: tuple[int, int] | None = None
-    depth: int = 2
+    depth: int = 3
 
 
 def view(

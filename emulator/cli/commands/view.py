@@ -38,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="centre of the drawn part of the graph (default: the longest communication on the path)",
     )
     parser.add_argument(
-        "--depth", metavar="N", type=at_least(1, most=20), default=2, help="its dependencies to draw (default: 2)"
+        "--depth", metavar="N", type=at_least(1, most=20), default=3, help="its dependencies to draw (default: 3)"
     )
     parser.add_argument(
         "--rate",

@@ -65,7 +65,7 @@ def _overview(facts: TraceFacts) -> Section:
     payload = sum(one.payload_bytes_all_ranks for one in summary.operations)
     figures = [
         Figure("Critical path", format_duration(facts.path_ns), facts.communication_about, is_leading=True),
-        Figure("Payload", format_size(payload), "comm_size over all ranks, one iteration", is_leading=True),
+        Figure("Payload", format_size(payload), "comm_size over all ranks, one iteration"),
     ]
     if facts.line is not None:
         usage = usage_of(facts.workload.programs, facts.line)

@@ -17,7 +17,7 @@ WIDTH, HEIGHT, GAP, ROW = 148, 46, 18, 92
 SWEEPS = 4
 """Passes that move each node towards the middle of its neighbours."""
 _STYLES = {Resource.CPU: "cpu", Resource.DEVICE: "device", Resource.NETWORK: "network", Resource.NONE: "free"}
-_LONGEST = 22
+_LONGEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def graph(facts: TraceFacts) -> Section:
     """The section with a window of the graph."""
     shown = facts.window
     if shown is None:
-        text = "No node has a window here: the trace has no communication. `--graph RANK:NODE` chooses one."
+        text = "No node has a window here: the trace has no communication. Option --graph RANK:NODE chooses one."
         return Section("graph", "Graph", [Text("no-graph", text, "note")])
     program = facts.workload.programs[shown.rank]
     plan = _plan(shown, program)
@@ -74,7 +74,7 @@ def graph(facts: TraceFacts) -> Section:
         "graph-window",
         f"Rank {shown.rank}, around node {centre}",
         f"{nodes:,} of {len(program):,} nodes of the rank: those at most {shown.depth} dependencies away.{left} "
-        "What a node waits for stands above it. `--graph RANK:NODE --depth N` shows another part.",
+        "What a node waits for stands above it. Options --graph RANK:NODE and --depth N show another part.",
         f"Graph of {count_of(nodes, 'node')} around node {centre} of rank {shown.rank}.",
         "graph.svg",
         plan,

@@ -19,8 +19,8 @@ from emulator.views.html.trace_facts import TraceFacts
 
 LANES = 48
 """Most ranks with a lane of their own."""
-BARS_PER_LANE = 180
-"""Gaps shorter than the whole time divided by this are not drawn in sets with many intervals."""
+INTERVALS = 9_000
+"""Approximate limit of bars in a chart."""
 ROWS = 24
 _STATES = {1: "compute", 2: "exposed communication", 3: "both"}
 _COMPUTE, _EXPOSED, _BOTH = 1, 2, 3
@@ -93,7 +93,7 @@ def about(line: TimeLine, communication: str) -> str:
 
 def _states_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
     bars = Rows()
-    gap = _gap(facts, line)
+    gap = _gap(facts, line, ranks)
     for rank in ranks:
         program = facts.workload.programs[rank]
         busy = _intervals(line, rank, _is_compute(program), gap), _intervals(line, rank, _is_network(program), gap)
@@ -111,27 +111,31 @@ def _states_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Ch
 
 def _kinds_chart(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> Chart:
     bars = Rows()
-    gap = _gap(facts, line)
+    gap = _gap(facts, line, ranks)
     for rank in ranks:
         program = facts.workload.programs[rank]
-        for kind in sorted({node.kind for node in program.communications.values()}):
+        kinds = {node.kind for node in program.communications.values()}
+        for kind in sorted(kinds, reverse=True):  # receives first: they may wait below all others
             chosen = np.array([at for at, node in program.communications.items() if node.kind is kind], dtype=np.int64)
             for begin, end in _intervals(line, rank, chosen, gap):
                 bars.add(rank=str(rank), kind=kind.label, begin_ns=begin, end_ns=end)
+    if bars.columns:  # a bar without a length: the axis ends where that of the chart above ends
+        last = {"begin_ns": line.length_ns, "end_ns": line.length_ns}
+        bars.add(rank=bars.columns["rank"][0], kind=bars.columns["kind"][0], **last)
     return Chart(
         "communication-line",
         "Communication by kind",
-        f"Each bar lasts from post to done. {_shown(facts, ranks, gap)}",
+        f"Each bar lasts from post to done; a receive may be posted long before its send. {_shown(facts, ranks, gap)}",
         "One lane per rank with a bar for every communication, coloured by kind.",
         Picture("communication_line", {"bars": bars.columns}),
         is_wide=True,
     )
 
 
-def _gap(facts: TraceFacts, line: TimeLine) -> float:
+def _gap(facts: TraceFacts, line: TimeLine, ranks: Sequence[int]) -> float:
     """Gaps up to this are closed; 0: all are drawn."""
-    longest = max(map(len, facts.workload.programs))
-    return line.length_ns / BARS_PER_LANE if longest > BARS_PER_LANE else 0.0
+    nodes = sum(len(facts.workload.programs[rank]) for rank in ranks)
+    return line.length_ns * len(ranks) / INTERVALS if nodes > INTERVALS else 0.0
 
 
 def _shown(facts: TraceFacts, ranks: Sequence[int], gap: float) -> str:

@@ -61,8 +61,8 @@ def critical_path(facts: TraceFacts) -> Section:
     stretches = list(_stretches(facts))
     blocks: list[Block] = [_shares(facts, stretches), _line(facts, stretches), _table(stretches)]
     about = (
-        "The longest chain of nodes that wait for each other, over all ranks: no run is faster, however many nodes a rank "
-        f"could run at once. Compute takes its recorded time, {facts.communication_about}."
+        "The longest chain of nodes that wait for each other, over all ranks: no run is faster, however many nodes a "
+        f"rank could run at once. Compute takes its recorded time, {facts.communication_about}."
     )
     return Section("path", "Critical path", blocks, about)
 
