@@ -1,0 +1,39 @@
+from emulator.trace.communication_order import communication_dependencies
+from emulator.trace.workload import build_workload
+from tests.support.traces import Node, coll, node, rank_trace
+
+
+def waits(*nodes: Node) -> list[tuple[int, ...]]:
+    workload = build_workload([rank_trace(0, nodes)])
+    return communication_dependencies(workload.programs[0])
+
+
+def test_what_lies_between_communications_is_left_out() -> None:
+    assert waits(
+        coll(1, "all_reduce"), node(2, deps=[1]), node(3, deps=[2]), coll(4, "all_reduce", deps=[3]), coll(5, "barrier")
+    ) == [(), (0,), ()]
+
+
+def test_a_communication_hides_those_before_it() -> None:
+    assert waits(coll(1, "barrier"), coll(2, "barrier", deps=[1]), node(3, deps=[2]), coll(4, "barrier", deps=[3])) == [
+        (),
+        (0,),
+        (1,),
+    ]
+
+
+def test_paths_join() -> None:
+    assert waits(
+        *(
+            coll(1, "barrier"),
+            coll(2, "barrier"),
+            node(3, deps=[1]),
+            node(4, ctrl=[2, 3]),
+            coll(5, "barrier", deps=[4]),
+        ),
+    ) == [(), (), (0, 1)]
+
+
+def test_the_order_is_the_canonical_one() -> None:
+    """Node 2 waits for node 9, so it is the second communication."""
+    assert waits(coll(2, "barrier", deps=[9]), node(9, deps=[5]), coll(5, "barrier")) == [(), (0,)]
