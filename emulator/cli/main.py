@@ -30,6 +30,7 @@ COMMANDS = {
         "check": "validate and summarise a trace",
         "generate": "make a synthetic trace",
         "convert": "rewrite a trace as plain Chakra ET, or as one file",
+        "view": "look at a trace: one HTML file with time line, traffic and critical path",
         "diff": "compare two trace sets",
         "anonymize": "write a copy of a trace that can be given away",
         "synth": "draw a new trace from the statistics of another",

@@ -7,7 +7,9 @@ time, are not in it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +26,7 @@ class CriticalPath:
         self._instances = workload.instances
         self._graph = merged_graph(workload.programs, layout)
         self._order = topological_order(self._graph)
+        self._base = list(layout.base)
         self._duration = np.zeros(self._graph.vertices, dtype=np.int64)
         for rank, program in enumerate(workload.programs):
             self._duration[layout.base[rank] : layout.base[rank + 1]] = program.duration_ns
@@ -48,6 +51,49 @@ class CriticalPath:
                 if start[following] < done:
                     start[following] = done
         return longest
+
+    def steps(self, communication_ns: Sequence[int] | IntArray) -> list[PathStep]:
+        """The vertices of a longest path that take time, in order; arguments as for `length_ns`."""
+        weight = self._duration.copy()
+        weight[: self._instances] = communication_ns
+        end = np.zeros(self._graph.vertices, dtype=np.int64)
+        before = np.full(self._graph.vertices, -1, dtype=np.int64)
+        start, longest = [0] * self._graph.vertices, 0
+        first, successor, duration = self._graph.first.data, self._graph.successor.data, weight.data
+        latest = -1
+        for vertex in self._order.data:
+            done = start[vertex] + duration[vertex]
+            end[vertex] = done
+            if done > longest:
+                longest, latest = done, vertex
+            for index in range(first[vertex], first[vertex + 1]):
+                following = successor[index]
+                if start[following] < done:
+                    start[following] = done
+                    before[following] = vertex
+        found = []
+        while latest >= 0:
+            if weight[latest]:
+                found.append(self._step(latest, start[latest], int(end[latest])))
+            latest = int(before[latest])
+        return found[::-1]
+
+    def _step(self, vertex: int, start_ns: int, end_ns: int) -> PathStep:
+        if vertex < self._instances:
+            return PathStep(start_ns, end_ns, instance=vertex)
+        rank = bisect_right(self._base, vertex) - 1
+        return PathStep(start_ns, end_ns, rank=rank, position=vertex - self._base[rank])
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A node on a longest path: communication `instance`, or the node at a position of a rank."""
+
+    start_ns: int
+    end_ns: int
+    instance: int = -1
+    rank: int = -1
+    position: int = -1
 
 
 def longest_path_ns(workload: Workload, *, communication_ns: Sequence[int] | IntArray) -> int:

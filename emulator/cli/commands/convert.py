@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 _ET, _MASTER = "et", "master"
 _EPILOG = """examples:
-  charkha convert traces/resnet-json traces/resnet
   charkha convert my-pytorch-traces traces/my-job
   charkha convert --to master my-pytorch-traces my-job.parquet
 
-SRC is a trace in any format that Charkha reads: PyTorch execution traces, Kineto traces or both;
-protobuf JSON, workload_graph JSON, .et compressed with gzip or zstandard, or a master file: the
-communication of all ranks as one Parquet table (docs/sharing.md). The format is told from the
-content. Writes plain .et, which every Chakra reader accepts, the group file, and for an imported
-trace import.json: what was mapped, merged, dropped and guessed. docs/pytorch.md says how.
+SRC is in any format that Charkha reads, told from its content: PyTorch execution or Kineto traces,
+JSON, compressed .et, or a master file: the communication of all ranks in one Parquet table
+(docs/sharing.md). Writes plain .et, the group file, and for an imported trace import.json: what
+was mapped, merged, dropped and guessed (docs/pytorch.md).
 """
 
 

@@ -16,6 +16,7 @@ from emulator.trace.model import IntArray, RankProgram, RankTrace, Workload
 from emulator.units import NS_PER_US, format_duration, format_size
 
 SHOWN_PLACES = 3
+_Waits = dict[tuple[int, Place], frozenset[Place]]
 
 
 class Aspect(StrEnum):
@@ -98,8 +99,9 @@ def difference(one: TraceSet, other: TraceSet, *, tolerance: float = 0.0) -> Dif
         tolerance: see `Difference`.
     """
     found = {Aspect.RANKS: _ranks(one, other), Aspect.GROUPS: _groups(one.workload, other.workload)}
-    found |= _operations(one.workload, other.workload)
-    found[Aspect.DEPENDENCIES] = _dependencies(one.workload, other.workload)
+    place = places(one.workload), places(other.workload)
+    found |= _operations(_by_place(one.workload, place[0]), _by_place(other.workload, place[1]))
+    found[Aspect.DEPENDENCIES] = _dependencies(_waits(one.workload, place[0]), _waits(other.workload, place[1]))
     found[Aspect.COMPUTE] = _compute_nodes(one.workload, other.workload)
     found[Aspect.DURATIONS], ratio = _durations(one.workload, other.workload, tolerance)
     return Difference({aspect: found[aspect] for aspect in Aspect}, ratio, tolerance)
@@ -122,11 +124,12 @@ def _groups(one: Workload, other: Workload) -> Finding:
     return finding
 
 
-def _operations(one: Workload, other: Workload) -> dict[Aspect, Finding]:
+def _operations(
+    here: Mapping[Place, Sequence[Member]], there: Mapping[Place, Sequence[Member]]
+) -> dict[Aspect, Finding]:
     """Operations by their place: presence, type, sizes, root, names."""
     aspects = (Aspect.OPERATIONS, Aspect.TYPES, Aspect.SIZES, Aspect.ROOTS, Aspect.NAMES)
     found = {aspect: Finding() for aspect in aspects}
-    here, there = _by_place(one), _by_place(other)
     for place in sorted({*here, *there}):
         only = _only_in(place in here, place in there)
         found[Aspect.OPERATIONS].add(bool(only), lambda place=place, only=only: f"{place} {only}")  # type: ignore[misc]
@@ -135,9 +138,9 @@ def _operations(one: Workload, other: Workload) -> dict[Aspect, Finding]:
     return found
 
 
-def _by_place(workload: Workload) -> dict[Place, list[Member]]:
+def _by_place(workload: Workload, place: Mapping[int, Place]) -> dict[Place, list[Member]]:
     of_instance = members(workload)
-    return {place: of_instance[instance] for instance, place in places(workload).items()}
+    return {one: of_instance[instance] for instance, one in place.items()}
 
 
 def _compare_operation(
@@ -168,10 +171,9 @@ def _size_text(here: Sequence[Member], there: Sequence[Member]) -> str:
     return "the same sizes with other splits"
 
 
-def _dependencies(one: Workload, other: Workload) -> Finding:
+def _dependencies(here: _Waits, there: _Waits) -> Finding:
     """What each communication waits for, among communications."""
     finding = Finding()
-    here, there = _waits(one), _waits(other)
     for key in sorted({*here} & {*there}):
         rank, place = key
         finding.add(
@@ -185,9 +187,9 @@ def _dependencies(one: Workload, other: Workload) -> Finding:
     return finding
 
 
-def _waits(workload: Workload) -> dict[tuple[int, Place], frozenset[Place]]:
-    place = places(workload)
-    found: dict[tuple[int, Place], frozenset[Place]] = {}
+def _waits(workload: Workload, place: Mapping[int, Place]) -> _Waits:
+    """(rank, place) → places of what it waits for."""
+    found: _Waits = {}
     for program in workload.programs:
         mine = [place[node.instance] for node in program.communications.values()]
         for number, waits in enumerate(communication_dependencies(program)):

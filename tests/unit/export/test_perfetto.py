@@ -15,13 +15,18 @@ pytest.importorskip("perfetto")
 
 def slices(folder: Path, samples: list[Any], **facts: Any) -> list[tuple[str, str, int, int, str]]:
     """(process, track, start, end, name) of every slice, in order of the file."""
+    write(write_run(folder / "run", samples, **facts), folder / "out")
+    return read_slices(folder / "out")
+
+
+def read_slices(path: Path) -> list[tuple[str, str, int, int, str]]:
+    """(process, track, start, end, name) of every slice of a file, in its order."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-    write(write_run(folder / "run", samples, **facts), folder / "out")
     tracks: dict[int, tuple[str, str]] = {}
     begun: dict[int, tuple[int, str]] = {}
     found = []
-    for packet in Trace.FromString((folder / "out").read_bytes()).packet:
+    for packet in Trace.FromString(path.read_bytes()).packet:
         if packet.HasField("track_descriptor"):
             one = packet.track_descriptor
             name = one.process.process_name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from emulator.trace.critical_path import (
     CriticalPath,
+    PathStep,
     longest_path_ns,
     order_by_counting,
     topological_order,
@@ -20,6 +22,7 @@ from emulator.trace.critical_path import (
 from emulator.trace.merged_graph import Graph, graph_of
 from emulator.trace.model import IntArray, Workload
 from emulator.trace.workload import build_workload
+from tests.support.random_traces import random_traces
 from tests.support.traces import Node, coll, node, rank_trace, recv, send
 
 
@@ -110,3 +113,24 @@ def test_the_length_is_that_of_the_longest_of_all_paths(data: st.DataObject) -> 
         return durations[index] + max((ends(dep) for dep in deps[index]), default=0)
 
     assert longest_path_ns(build(nodes), communication_ns=[]) == 1000 * max(map(ends, range(size)))
+
+
+def test_the_steps_of_the_path_are_those_that_take_time() -> None:
+    workload = build(
+        [node(1, duration=5), coll(2, "all_reduce", deps=[1]), node(3, duration=2, deps=[2])],
+        [node(1, duration=20), coll(2, "all_reduce", deps=[1]), node(3, duration=1, deps=[2])],
+    )
+    assert CriticalPath(workload).steps([10_000]) == [
+        PathStep(0, 20_000, rank=1, position=0),
+        PathStep(20_000, 30_000, instance=0),
+        PathStep(30_000, 32_000, rank=0, position=2),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_steps_of_a_random_path_add_up_to_its_length(seed: int) -> None:
+    workload = build_workload(random_traces(seed))
+    path, lasting = CriticalPath(workload), np.arange(workload.instances, dtype=np.int64) * 1000
+    steps = path.steps(lasting)
+    assert sum(step.end_ns - step.start_ns for step in steps) == path.length_ns(lasting) == steps[-1].end_ns
+    assert all(before.end_ns == after.start_ns for before, after in pairwise(steps))

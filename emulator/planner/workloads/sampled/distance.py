@@ -64,5 +64,5 @@ def _sizes(workload: Workload) -> dict[str, IntArray]:
 
 
 def _distance(what: str, name: str, source: IntArray, sample: IntArray) -> Distance:
-    statistic = float(ks_2samp(source, sample).statistic) if len(source) and len(sample) else None
+    statistic = float(ks_2samp(source, sample, method="asymp").statistic) if len(source) and len(sample) else None
     return Distance(what, name, len(source), len(sample), int(source.sum()), int(sample.sum()), statistic)

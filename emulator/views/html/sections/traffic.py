@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,10 @@ from emulator.views.columns import Header
 from emulator.views.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
-from emulator.views.html.page.pictures import Columns, Picture, Rows
+from emulator.views.html.page.pair_grid import PairGrid
+from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
-CELLS = 64
-"""Most cells on a side of a heat map; if there are more ranks, a cell is a block of ranks."""
 ROWS = 24
 _COUNTED = (
     ("packets", "packets"),
@@ -83,8 +82,8 @@ def traffic(facts: RunFacts) -> Section:
 
 def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
     names = endpoint_names(facts.manifest)
-    grid = _Grid(names)
-    cells = {at: total for at, (total, _) in grid.sums(pairs, pairs.bytes).items()}
+    grid = PairGrid(names)
+    cells = {at: total for at, (total, _) in grid.sums(pairs.src, pairs.dst, pairs.bytes).items()}
     largest = format_size(int(max(cells.values(), default=0)))
     return Chart(
         "heat-bytes",
@@ -99,8 +98,8 @@ def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
 
 def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
     names = endpoint_names(facts.manifest)
-    grid = _Grid(names)
-    cells = {at: total / count for at, (total, count) in grid.sums(pairs, pairs.goodput).items()}
+    grid = PairGrid(names)
+    cells = {at: total / count for at, (total, count) in grid.sums(pairs.src, pairs.dst, pairs.goodput).items()}
     largest = rate_cell(max(cells.values(), default=0.0))
     return Chart(
         "heat-goodput",
@@ -111,38 +110,6 @@ def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
         Picture("heat_goodput", grid.data(cells)),
         _largest(pairs, np.nan_to_num(pairs.goodput), names, "heat-goodput-table", "Goodput from rank to rank"),
     )
-
-
-class _Grid:
-    """Cells of a heat map: pairs of ranks, or of blocks of consecutive ranks if there are many; storage comes last."""
-
-    def __init__(self, ends: Sequence[str]) -> None:
-        self._ends = ends
-        self._block = -(-len(ends) // CELLS)
-        self._names = [self._name(first) for first in range(0, len(ends), self._block)]
-
-    def about(self, how: str) -> str:
-        """What a cell shows if it is a block of ranks."""
-        return "" if self._block == 1 else f" A cell covers {self._block} by {self._block} ranks: {how}."
-
-    def sums(self, pairs: Pairs, values: Values) -> Mapping[tuple[int, int], tuple[float, int]]:
-        """(row, column) -> sum and number of its known values."""
-        side = len(self._names)
-        known = ~np.isnan(values)
-        cell = (pairs.src[known] // self._block) * side + pairs.dst[known] // self._block
-        total, count = np.bincount(cell, weights=values[known]), np.bincount(cell)
-        return {divmod(at, side): (float(total[at]), int(count[at])) for at in np.flatnonzero(count).tolist()}
-
-    def data(self, cells: Mapping[tuple[int, int], float]) -> Mapping[str, Columns]:
-        """The data sets of the picture."""
-        drawn = Rows()
-        for (row, column), value in cells.items():
-            drawn.add(src=self._names[row], dst=self._names[column], value=value)
-        return {"cells": drawn.columns, "ranks": {"name": self._names}}
-
-    def _name(self, first: int) -> str:
-        last = min(first + self._block, len(self._ends)) - 1
-        return self._ends[first] if self._block == 1 else f"{self._ends[first]}-{self._ends[last]}"
 
 
 def _largest(pairs: Pairs, values: Values, names: Sequence[str], identifier: str, title: str) -> Table:

@@ -13,6 +13,7 @@ import pytest
 
 from emulator.cli.main import main
 from emulator.wire.trace.load import load_trace
+from tests.support.command import refused
 from tests.support.trace_files import collective, compute, parse_trace, trace_bytes
 
 NODES = [compute(1, duration_micros=5), collective(2, data_deps=[1])]
@@ -97,3 +98,30 @@ def test_where_room_runs_out_no_rank_is_left_that_would_pass_for_the_whole_trace
     assert (said.count("\n"), "cannot write" in said, "a.1.et" in said) == (1, True, True)
     assert target.exists() == was_there
     assert main(["convert", str(mixed), str(target)]) == 0
+
+
+def test_a_master_file_and_back(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    master, back = tmp_path / "x.parquet", tmp_path / "back"
+    assert main(["convert", "--to", "master", str(mixed), str(master)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "2 communications of 2 ranks, stored as 1 of 1 distinct program; compute is left out"
+    assert second.startswith(f"{master}: ")
+    assert main(["check", str(master), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["communication_nodes"] == {"all_reduce": 2}
+    assert main(["convert", str(master), str(back)]) == 0
+    assert capsys.readouterr().out == f"2 nodes of 2 ranks\n{back}: a.0.et to a.1.et\n"
+    assert main(["diff", str(master), str(back), "--gate"]) == 0
+
+
+def test_a_master_file_is_as_json_and_refused_where_options_do_not_fit(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = tmp_path / "x.parquet"
+    assert main(["convert", "--to", "master", str(mixed), str(master), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made.pop("size_bytes") == master.stat().st_size
+    assert made == {"ranks": 2, "communications": 2, "programs": 1, "rows": 1, "files": [str(master)]}
+    assert "it exists; name another" in refused("convert", "--to", "master", mixed, master, capsys=capsys)
+    assert "not for a master file" in refused("convert", master, tmp_path / "y", "--strict", capsys=capsys)
+    assert "--ranks asks for 3" in refused("convert", master, tmp_path / "y", "--ranks", 3, capsys=capsys)
+    assert "are for --to et" in refused("convert", mixed, tmp_path / "y", "--to", "master", "--strict", capsys=capsys)

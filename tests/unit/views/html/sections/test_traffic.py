@@ -11,8 +11,8 @@ from emulator.control.observations import FlowCounters
 from emulator.run_folder.manifest import RUNNING, TraceFacts
 from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
+from emulator.views.html.page import pair_grid
 from emulator.views.html.page.document import Chart, Table, Text
-from emulator.views.html.sections import traffic as module
 from emulator.views.html.sections.traffic import pairs_of, traffic
 from tests.support.report import block_of, drawn, facts_of, identifiers, records
 from tests.support.runs import collective, ranks
@@ -57,7 +57,7 @@ def test_heat_maps_have_a_cell_per_pair(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CELLS", 2)
+    monkeypatch.setattr(pair_grid, "CELLS", 2)
     trace = TraceFacts(path="four", digest="00" * 32, ranks=4, nodes=4, communication_nodes=4)
     flows = (FlowCounters(0, 2, bytes=10), FlowCounters(1, 3, bytes=5), FlowCounters(3, 0, bytes=1))
     spent = {0: ranks(*[(0, 100)] * 4, communication=50)}

@@ -1,0 +1,79 @@
+"""`charkha view`: a trace as one HTML file, and as a time line for Perfetto."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from emulator.cli.options.converters import argument, at_least
+from emulator.cli.options.run import TRACE, trace_argument
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
+from emulator.cli.output import print_json
+from emulator.cli.parser import Subparsers
+from emulator.cli.playing import status
+from emulator.run_folder.places import HTML_MARK, check_file
+from emulator.units import parse_rate
+
+GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
+_EPILOG = """example:
+  charkha view lab/examples/transformer-8r --out transformer.html
+
+Time line, bytes from rank to rank, sizes, critical path, overlap, and a part of the graph, in one
+file that opens offline. Nothing is played: docs/view.md says where each time comes from.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `view` to the command line."""
+    parser = subparsers.add_parser(
+        "view", description="Write a trace as one self-contained HTML file, to look at it.", epilog=_EPILOG
+    )
+    add_options(parser, GROUPS)
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: <name of the trace>.html)")
+    parser.add_argument("--perfetto", metavar="FILE", type=Path, help="also write the time line for ui.perfetto.dev")
+    parser.add_argument(
+        "--graph",
+        metavar="RANK:NODE",
+        type=argument(_node),
+        help="centre of the drawn part of the graph (default: the longest communication on the path)",
+    )
+    parser.add_argument(
+        "--depth", metavar="N", type=at_least(1, most=20), default=3, help="its dependencies to draw (default: 3)"
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="RATE",
+        type=argument(parse_rate),
+        default=None,
+        help="of every rank, for communications without a recorded time (default: 100Gbit)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the facts of the page as JSON, write no page")
+    parser.set_defaults(handler=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from emulator.experiment.view import DEFAULT_RATE_BPS, Look, view
+    from emulator.views.html.trace_page import facts_to_json
+
+    trace = build(spec_part(args, GROUPS), GROUPS).job.trace
+    assert trace is not None
+    page = None if args.json else args.out or Path(f"{Path(trace.path).name or 'trace'}.html")
+    if page is not None:
+        check_file(page, "--out", mark=HTML_MARK)
+    if args.perfetto is not None:
+        check_file(args.perfetto, "--perfetto")
+    look = Look(args.rate or DEFAULT_RATE_BPS, args.graph, args.depth)
+    with status() as on_step:
+        facts = view(trace, look, page=page, perfetto=args.perfetto, on_step=on_step)
+    if args.json:
+        print_json(facts_to_json(facts))
+    for path in (page, args.perfetto):
+        if path is not None and not args.json:
+            print(path)
+
+
+def _node(text: str) -> tuple[int, int]:
+    rank, colon, node = text.partition(":")
+    if not colon or not rank.isdecimal() or not node.isdecimal() or int(node) >= 1 << 64:
+        raise ValueError(f"{text!r}: write RANK:NODE, as 0:57")
+    return int(rank), int(node)

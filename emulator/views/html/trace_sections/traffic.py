@@ -1,0 +1,84 @@
+"""What the ranks exchange: bytes from rank to rank, and the sizes of operations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from emulator.planner.traffic.pair_bytes import PairBytes
+from emulator.trace.model import Workload
+from emulator.units import format_size
+from emulator.views.columns import Header
+from emulator.views.html.page.document import Block, Chart, Section, Table, Text
+from emulator.views.html.page.pair_grid import PairGrid
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.trace_facts import TraceFacts
+
+ROWS = 24
+
+
+def traffic(facts: TraceFacts) -> Section:
+    """The section about traffic."""
+    blocks: list[Block] = [_heat_map(facts, facts.pairs)] if facts.pairs is not None else [_no_map(facts)]
+    if facts.workload.instances:
+        blocks.append(_sizes(facts.workload))
+    return Section("traffic", "Traffic", blocks)
+
+
+def _no_map(facts: TraceFacts) -> Text:
+    text = f"{facts.summary.ranks:,} ranks exchange more than this page can add up: see `charkha plan`."
+    return Text("no-matrix", text, "note")
+
+
+def _heat_map(facts: TraceFacts, pairs: PairBytes) -> Chart:
+    grid = PairGrid([*map(str, range(facts.summary.ranks))])
+    cells = {at: total for at, (total, _) in grid.sums(pairs.src, pairs.dst, pairs.bytes).items()}
+    largest = format_size(int(max(cells.values(), default=0)))
+    return Chart(
+        "matrix",
+        "Bytes from rank to rank",
+        "Payload of one iteration, by the algorithms that a run would choose. "
+        f"Colours range from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
+        f"Heat map of payload bytes: a row per sender, a column per receiver; the largest value is {largest}.",
+        Picture("heat_bytes", grid.data(cells)),
+        _pairs_table(pairs),
+    )
+
+
+def _pairs_table(pairs: PairBytes) -> Table:
+    order = np.argsort(-pairs.bytes, kind="stable")[:ROWS].tolist()
+    rows = [[str(pairs.src[at]), str(pairs.dst[at]), f"{pairs.bytes[at]:,}"] for at in order]
+    columns = [Header("from rank"), Header("to rank"), Header("payload, bytes")]
+    note = "" if len(pairs.src) <= ROWS else f"The {ROWS} largest of {len(pairs.src):,}."
+    return Table("matrix-table", "Bytes from rank to rank", columns, rows, note)
+
+
+def _sizes(workload: Workload) -> Chart:
+    """Operations by kind and size, each counted once with its largest member; ranges are powers of two."""
+    largest: dict[int, tuple[str, int]] = {}
+    for program in workload.programs:
+        for node in program.communications.values():
+            kind = node.kind.label if node.kind.is_collective else "send + recv"
+            known = largest.get(node.instance, (kind, 0))[1]
+            largest[node.instance] = (kind, max(known, node.size_bytes))
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for kind, size in largest.values():
+        found[size.bit_length(), kind].append(size)
+    bars, rows = Rows(), []
+    for (bits, kind), sizes in sorted(found.items()):
+        bars.add(range=_range(bits), kind=kind, count=len(sizes), payload_bytes=sum(sizes))
+        rows.append([kind, _range(bits), f"{len(sizes):,}", format_size(sum(sizes))])
+    columns = [Header("kind", is_number=False), Header("size"), Header("operations"), Header("sum of sizes")]
+    return Chart(
+        "sizes",
+        "Sizes of operations",
+        f"comm_size of one rank, each operation counted once; n = {workload.instances:,}. Ranges are powers of two.",
+        "Stacked bars: number of operations by size, coloured by kind.",
+        Picture("size_histogram", {"sizes": bars.columns}),
+        Table("sizes-table", "Sizes of operations", columns, rows),
+    )
+
+
+def _range(bits: int) -> str:
+    return "0" if not bits else f"≥ {format_size(1 << (bits - 1))}"
