@@ -72,8 +72,8 @@ def figures_of(result: PeerResult) -> Iterator[FlowFigures]:
             timeouts=sent.timeouts,
             naks=sent.naks,
             rnr_naks=sent.rnr_naks,
-            latency_median_ns=latency and latency.median,
-            latency_p99_ns=latency and latency.p99,
+            latency_median_ns=None if latency is None else latency.median,
+            latency_p99_ns=None if latency is None else latency.p99,
         )
     if received.messages:
         yield FlowFigures(

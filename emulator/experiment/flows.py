@@ -215,7 +215,7 @@ class _FreeAddresses:
             first = int(network.network_address)
             candidates = (str(network.network_address + (number - first)) for number in range(last, first, -1))
         else:
-            candidates = iter(reversed(interface.addresses))
+            candidates = (address for address in reversed(interface.addresses))
         yield from (address for address in candidates if address not in self._used)
 
 

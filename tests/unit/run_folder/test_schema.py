@@ -27,8 +27,8 @@ def test_a_table_has_two_file_names_and_a_schema(part: Part) -> None:
     assert to_batch(part.schema, {name: [] for name in part.schema.names}).num_rows == 0
 
 
-def test_only_compute_and_counters_are_optional() -> None:
-    assert [part for part in Part if part.is_optional] == [Part.COMPUTE, Part.COUNTERS]
+def test_not_every_run_has_compute_counters_and_flows_beside_its_job() -> None:
+    assert [part for part in Part if part.is_optional] == [Part.COMPUTE, Part.COUNTERS, Part.FLOW_RESULTS]
 
 
 def test_one_value_fills_a_column_and_nullable_columns_can_be_omitted() -> None:
