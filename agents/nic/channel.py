@@ -11,6 +11,7 @@ from agents.nic.context import Context
 from agents.nic.port import PortPacer
 from agents.nic.transmitter import Transmitter, send_problem
 from emulator.errors import HostError
+from emulator.roce.headers import Syndrome
 from emulator.roce.messages import Delivered, Message
 from emulator.roce.psn import ZERO_PSN, Psn
 from emulator.roce.qp_facts import QpFacts, packed
@@ -20,6 +21,13 @@ from emulator.roce.requester import NEVER
 from emulator.roce.tuning import CALLS_AT_ONCE
 
 _PROBLEMS = (OSError, HostError)
+_ACCESS = "the peer has accessed memory with a key, or in a range or way, that it was not given"
+_INVALID = "a packet in order does not continue a message, or the message is longer or shorter than announced"
+
+
+def _refusal(syndrome: Syndrome | None) -> str:
+    """Why this end has refused a request for good."""
+    return _ACCESS if syndrome is Syndrome.REMOTE_ACCESS else _INVALID
 
 
 class Owner(Protocol):
@@ -363,9 +371,7 @@ class Channel:
             for one in delivered:
                 deliver(index, one, now)
         if responder.is_broken:  # reported at this end as well: a peer with nothing in flight ignores the NAK
-            self.owner.broke(
-                "a packet in order does not continue a message, or the message is longer or shorter than announced"
-            )
+            self.owner.broke(_refusal(responder.broken_by))
         if is_marked:
             self._marked(-(-len(packets) // stride) - len(others) - (pair.drops.total() - dropped), now)
         return others

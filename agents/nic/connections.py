@@ -37,7 +37,13 @@ from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.psn import ZERO_PSN, Psn
 
 RESEND_S = 0.5
+RESPONSE_TIMEOUT = 17
+"""What a request asks the peer for: to repeat its answer after 4.096 µs x 2^17, which is RESEND_S."""
 TRIES = 8
+
+
+class ConnectionRejected(RemoteProtocolError):
+    """The peer rejects a connection; nobody may listen yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,8 @@ class ConnectionManager:
         """Connect to a port of a peer.
 
         Raises:
-            RemoteProtocolError: the peer rejects, or does not answer.
+            ConnectionRejected: the peer rejects it.
+            RemoteProtocolError: the peer does not answer.
             HostError: a datagram cannot be sent.
         """
         connection = self._connection(host, local)
@@ -126,13 +133,14 @@ class ConnectionManager:
             path_mtu=local.path_mtu,
             gid=gid_of(self._host),
             peer_gid=gid_of(host),
+            response_timeout=RESPONSE_TIMEOUT,
             private=pack_ip_cm(self._host, host, source_port) + private,
         )
         await self._ask(connection, request, what=f"port {port} of {host}")
         if connection.rejected is not None:
             reason = connection.rejected
             known = {one.value: one.name.lower().replace("_", " ") for one in RejectReason}
-            raise RemoteProtocolError(f"{host} rejects the connection to port {port}: {known.get(reason, reason)}")
+            raise ConnectionRejected(f"{host} rejects the connection to port {port}: {known.get(reason, reason)}")
         return connection
 
     def listen(self, port: int, accept: Acceptor) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from agents.nic.channel import Channel
-from agents.nic.connections import Connection, ConnectionManager, Local
+from agents.nic.connections import Connection, ConnectionManager, ConnectionRejected, Local
 from agents.nic.standalone import StandaloneNic
 from agents.peer.conversation import ANSWER_S, Conversation
 from emulator.errors import RemoteProtocolError, RunError
@@ -150,7 +150,8 @@ class CmLink:
         """Connect the queue pairs of the test; a server takes the path MTU of the client.
 
         Raises:
-            RunError: the peer rejects them, or does not answer.
+            RunError: the peer rejects them.
+            RemoteProtocolError: it does not answer.
         """
         made = [await (self._connect(path_mtu) if self._is_client else self._accepted()) for _ in range(count)]
         self._made += made
@@ -187,7 +188,7 @@ class CmLink:
         for _ in range(TRIES):
             try:
                 return await self._manager.connect(self._peer_host, self._port, self._local(path_mtu))
-            except RemoteProtocolError as error:
+            except ConnectionRejected as error:
                 problem = error
                 await asyncio.sleep(RETRY_S)
         raise RunError(str(problem)) from problem

@@ -94,6 +94,7 @@ class Responder:
     delivered: list[Delivered] = field(default_factory=list)
     ack_requested: bool = False
     is_broken: bool = False
+    broken_by: Syndrome | None = None
     unacknowledged: int = 0
     naks: int = 0
     duplicates: int = 0
@@ -310,7 +311,7 @@ class Responder:
         """Refuse for good: the connection is in error. Responses that are owed still precede the NAK."""
         self._refuse(syndrome)
         self._early.clear()
-        self.is_broken = True
+        self.is_broken, self.broken_by = True, syndrome
 
     # In order.
 

@@ -36,11 +36,11 @@ def serving(cwd: Path, port: int, *options: object) -> Iterator[Command]:
     """A server that listens."""
     where = ("--from", "127.0.0.1", "--peer-address", CLIENT, "--address", SERVER, "--port", port)
     with started("peer", "serve", *where, *options, cwd=cwd) as command:
-        wait_for(lambda: _listens(port), 20)
+        wait_for(lambda: listens(port), 20)
         yield command
 
 
-def _listens(port: int) -> bool | None:
+def listens(port: int) -> bool | None:
     sockets = Path("/proc/net/tcp6").read_text() + Path("/proc/net/tcp").read_text()
     return any(f":{port:04X} " in line and " 0A " in line for line in sockets.splitlines()) or None
 
@@ -106,6 +106,29 @@ def test_a_test_can_run_for_a_time(tmp_path: Path, port: int) -> None:
     assert client["sent"]["duration_ns"] >= 300_000_000
 
 
+@pytest.mark.parametrize("verb", ["write", "send", "read", "write-lat"])
+def test_rdma_cm_connects_all_queue_pairs_and_carries_the_exchange(tmp_path: Path, port: int, verb: str) -> None:
+    qps = 1 if verb == "write-lat" else 3
+    options = ("--verb", verb, "--size", 3000, "--iters", 40, "--qps", qps, "--path-mtu", 512, "--rdma-cm", "--json")
+    where = ("--from", CLIENT, "--address", SERVER, "--port", port)
+    with started("peer", "serve", *where, *options, cwd=tmp_path) as server:
+        wait_for(lambda: receives_datagrams(SERVER), 20)
+        finished = connect(tmp_path, port, *options)
+        served = server.finish()
+    assert (finished.code, served.code) == (0, 0), (finished.stderr, served.stderr)
+    client, result = json.loads(finished.stdout), json.loads(served.stdout)
+    assert client["sent"]["messages"] == result["received"]["messages"] == 40 * qps
+    assert client["test"]["path_mtu_bytes"] == result["test"]["path_mtu_bytes"] == 512
+    assert "--rdma_cm" in finished.stderr
+
+
+def test_a_server_without_rdma_cm_is_named(tmp_path: Path, port: int) -> None:
+    with serving(tmp_path, port):
+        finished = connect(tmp_path, port, "--rdma-cm")
+    assert finished.code == 1
+    assert f"no perftest with rdma_cm listens at {SERVER}, port {port}" in finished.stderr
+
+
 def test_people_see_a_table(tmp_path: Path, port: int) -> None:
     with serving(tmp_path, port, "--iters", 10) as server:
         client = connect(tmp_path, port, "--iters", 10)
@@ -136,7 +159,7 @@ def test_nothing_is_sent_to_an_address_that_nobody_named(tmp_path: Path, port: i
 
 def test_hosts_that_were_not_named_are_not_served(tmp_path: Path, port: int) -> None:
     with started("peer", "serve", "--from", "192.0.2.7", "--address", SERVER, "--port", port, cwd=tmp_path) as server:
-        wait_for(lambda: _listens(port), 20)
+        wait_for(lambda: listens(port), 20)
         finished = connect(tmp_path, port)
         assert finished.code == 1
         assert "before it sent its version" in finished.stderr.splitlines()[-1]
@@ -149,7 +172,7 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
     options = ("--verb", "write", "--duration", 600)
     where = ("peer", "connect", SERVER, "--address", CLIENT, "--port", port)
     with serving(tmp_path, port, *options) as server, started(*where, *options, cwd=tmp_path) as client:
-        wait_for(lambda: _receives_datagrams(CLIENT) and _receives_datagrams(SERVER), 20)
+        wait_for(lambda: receives_datagrams(CLIENT) and receives_datagrams(SERVER), 20)
         dead, survivor = (client, server) if victim == "client" else (server, client)
         dead.process.kill()
         began = time.monotonic()
@@ -159,7 +182,7 @@ def test_when_an_end_dies_the_other_one_stops_and_says_so(tmp_path: Path, port: 
     assert "Traceback" not in finished.stderr
 
 
-def _receives_datagrams(host: str) -> bool | None:
+def receives_datagrams(host: str) -> bool | None:
     packed = socket.inet_aton(host)[::-1].hex().upper()
     return f"{packed}:12B7" in Path("/proc/net/udp").read_text() or None
 

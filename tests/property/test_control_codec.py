@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.control import conversation as control
+from emulator.control.flows import FlowFigures, FlowReport, FlowTask
 from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
@@ -58,6 +59,7 @@ setups = st.builds(
     play_settings,
     st.dictionaries(texts, texts, max_size=3),
     st.lists(texts, max_size=3).map(tuple),
+    st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
@@ -126,6 +128,25 @@ def chunks(draw: st.DrawFn) -> Chunk:
     )
 
 
+ratio = st.none() | st.floats(0, 1e12)
+figures = st.builds(
+    FlowFigures,
+    direction=texts,
+    observer=texts,
+    messages=u63,
+    bytes=u63,
+    start_ns=i64,
+    duration_ns=counter,
+    bytes_per_s=ratio,
+    packets=counter,
+    retransmits=counter,
+    timeouts=counter,
+    naks=counter,
+    rnr_naks=counter,
+    duplicates=counter,
+    latency_median_ns=ratio,
+    latency_p99_ns=ratio,
+)
 aborts = st.builds(control.Abort, texts, ranks.map(tuple))
 agent_values = st.one_of(
     hellos,
@@ -145,6 +166,7 @@ agent_values = st.one_of(
         st.none() | st.floats(0, 1),
     ),
     st.builds(control.ClockReply, i64, i64, i64),
+    st.builds(FlowReport, u31, st.booleans(), st.lists(figures, max_size=3)),
     aborts,
 )
 controller_values = st.one_of(

@@ -11,6 +11,7 @@ from emulator.schema import SchemaProblem, decode, json_schema
 from emulator.trace.model import CommKind
 
 TRACE = {"trace": {"path": "t"}}
+FLOW = {"kind": "perftest", "host": "a", "peer": "b"}
 
 
 def experiment(**parts: Any) -> Experiment:
@@ -41,6 +42,19 @@ def test_plain_values_make_the_same_run_spec_again() -> None:
         device=Device(profile="fw-b"),
     )
     assert decode(found.to_plain(), Experiment) == found
+
+
+def test_flows_make_the_same_run_spec_again() -> None:
+    flows = [
+        FLOW,
+        {**FLOW, "host": ["a", "c"], "verb": "send", "size_bytes": "64K", "iterations": 7, "qps": 2, "rdma_cm": True},
+        {**FLOW, "role": "server", "verb": "read", "duration_s": 2.0, "path_mtu": 1024, "port": 7},
+    ]
+    found = experiment(flows=flows, network={"topology": "t.yaml"})
+    assert decode(found.to_plain(), Experiment) == found
+    assert found.to_plain()["flows"][0] == FLOW
+    assert [flow.hosts for flow in found.flows] == [("a",), ("a", "c"), ("a",)]
+    assert found.flows[0].test.is_open_ended
 
 
 @pytest.mark.parametrize(
@@ -81,7 +95,17 @@ def test_a_sweep_has_its_sizes_in_bytes() -> None:
         ({"jobs": []}, (), "there are 0 jobs; a run has exactly one for now"),
         ({"jobs": [TRACE, TRACE]}, (), "there are 2 jobs"),
         ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep, pairs and pair_sweep"),
-        ({"flows": [{}]}, (), "flows in addition to the job are not supported yet"),
+        ({"flows": [{}]}, ("flows", 0), "the key 'host' is missing"),
+        ({"flows": [FLOW]}, (), "flows need network.topology"),
+        ({"flows": [{**FLOW, "kind": "storage"}]}, ("flows", 0, "kind"), "'storage' is not one of perftest"),
+        ({"flows": [{**FLOW, "verb": "put"}]}, ("flows", 0, "verb"), "'put' is not one of read, read-lat"),
+        ({"flows": [{**FLOW, "host": []}]}, ("flows", 0), "host: name at least one"),
+        ({"flows": [{**FLOW, "verb": "send"}]}, ("flows", 0), "verb send: the peer must know when to end"),
+        ({"flows": [{**FLOW, "bidirectional": True}]}, ("flows", 0), "bidirectional: the peer must know when to end"),
+        ({"flows": [{**FLOW, "role": "server"}]}, ("flows", 0), "role server: the peer decides when to end"),
+        ({"flows": [{**FLOW, "iterations": 2, "duration_s": 3}]}, ("flows", 0), "iterations and duration_s: give one"),
+        ({"flows": [{**FLOW, "path_mtu": 1500}]}, ("flows", 0), "path_mtu 1500: choose from 256"),
+        ({"flows": [{**FLOW, "size_bytes": "3G"}]}, ("flows", 0), "size_bytes 3221225472: messages of 1 byte to 2 GiB"),
         ({"charkha": 2}, (), "this is version 2 of the run spec; this Charkha reads version 1"),
         ({"seed": 1 << 64}, (), "more than 64 bits"),
         ({"seed": -1}, ("seed",), "expected int >= 0"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.topology.hosts import common_rate_bps, interface_capacity
+from emulator.topology.model import Peer
 from emulator.topology.network import Interface
 from emulator.topology.placement import UNLIMITED
 from tests.support.topologies import topology_error, write_topology
@@ -126,3 +127,29 @@ def test_two_hosts_cannot_share_an_address(tmp_path: Path, one: str, other: str)
 
 def test_an_allowed_prefix_makes_an_address_usable(tmp_path: Path) -> None:
     assert write_topology(tmp_path, hosts("address: 8.8.8.8"), allow=("8.8.8.0/24",)).addresses == ("8.8.8.8",) * 2
+
+
+def test_a_peer_has_an_address_and_an_exchange_and_takes_no_ranks(tmp_path: Path) -> None:
+    peers = ("address: 10.0.0.9, peer: {}", "address: 10.0.0.8, peer: {port: 7, exchange: 10.2.0.1}")
+    topology = write_topology(tmp_path, hosts("per_rank: 10.1.0.0/24", *peers) + "placement: round_robin\n", ranks=3)
+    assert [host.peer for host in topology.hosts] == [
+        None,
+        Peer("10.0.0.9", "10.0.0.9", 18515),
+        Peer("10.0.0.8", "10.2.0.1", 7),
+    ]
+    assert topology.host_index == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("addresses: [10.0.0.1], peer: {}", "a peer has one address: write address"),
+        ("address: 10.0.0.1, slots: 2, peer: {}", "a peer takes no ranks: delete slots"),
+        ("address: 10.0.0.1, peer: {port: 0}", "expected int >= 1"),
+        ("address: 10.0.0.1, peer: {exchange: there}", "'there' is not a numeric IP address"),
+        ("address: 10.0.0.1, peer: {exchange: 8.8.8.8}", "8.8.8.8 is outside loopback"),
+        ("address: 8.8.8.8, peer: {}", "8.8.8.8 is outside loopback"),
+    ],
+)
+def test_a_peer_that_cannot_be_is_refused(tmp_path: Path, entry: str, problem: str) -> None:
+    assert problem in str(topology_error(tmp_path, hosts(entry)))

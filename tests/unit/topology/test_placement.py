@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.errors import PlanError
-from emulator.topology.placement import place_as_mapped, place_in_blocks, place_on_rails, place_round_robin
+from emulator.topology.placement import UNLIMITED, place_as_mapped, place_in_blocks, place_on_rails, place_round_robin
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,8 @@ def test_every_rank_has_a_host_and_no_host_too_many(
 def test_blocks_keep_consecutive_ranks_together(capacities: list[int], data: st.DataObject) -> None:
     placed = place_in_blocks(data.draw(st.integers(0, sum(capacities))), capacities)
     assert placed == sorted(placed)
+
+
+def test_hosts_without_room_do_not_count_in_shares() -> None:
+    assert place_in_blocks(6, [UNLIMITED, 0, UNLIMITED, 0, 0]) == [0, 0, 0, 2, 2, 2]
+    assert place_on_rails(4, [UNLIMITED, 0, UNLIMITED], [2, 1, 2]) == [0, 0, 2, 2]

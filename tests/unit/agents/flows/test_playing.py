@@ -1,0 +1,144 @@
+"""The flows of an agent: they meet their peers first, end when the job does, and stop at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agents.flows.playing import Flows
+from agents.flows.registry import KINDS, make_actor
+from emulator.control.flows import FlowFigures, FlowTask
+from emulator.errors import RemoteProtocolError, RunError
+
+
+class Actor:
+    """A flow that ends when it is told to; with `problem`, it fails at that point."""
+
+    waiting_for = "its peer"
+
+    def __init__(self, fails_at: str = "") -> None:
+        self._fails_at, self.happened = fails_at, list[str]()
+        self._over = asyncio.Event()
+
+    async def prepare(self) -> None:
+        await self._step("prepare")
+
+    async def play(self) -> None:
+        await self._step("play")
+        await self._over.wait()
+        self.happened.append("done")
+
+    def end(self) -> None:
+        self.happened.append("end")
+        self._over.set()
+
+    def figures(self) -> Sequence[FlowFigures]:
+        sent = 10 * len(self.happened)
+        return [FlowFigures(direction="sent", observer="charkha", messages=1, bytes=sent)]
+
+    def close(self) -> None:
+        self.happened.append("close")
+
+    async def _step(self, name: str) -> None:
+        await asyncio.sleep(0)
+        self.happened.append(name)
+        if name == self._fails_at:
+            raise RunError("nobody is there")
+
+
+def task(number: int) -> FlowTask:
+    return FlowTask(number, "perftest", f"flow {number}", "127.0.0.1", "", "{}")
+
+
+def made(*actors: Actor) -> tuple[Flows, list[str]]:
+    failures: list[str] = []
+    tasks = [task(number) for number in range(len(actors))]
+    return Flows(tasks, {}, failures.append, lambda one, device: actors[one.number]), failures
+
+
+def test_flows_meet_their_peers_then_play_until_the_job_is_over() -> None:
+    async def play() -> None:
+        actors = Actor(), Actor()
+        flows, failures = made(*actors)
+        assert flows.waiting_on == "flow 0: its peer; flow 1: its peer"
+        await flows.prepare()
+        assert flows.waiting_on == ""
+        assert [one.happened for one in actors] == [["prepare"], ["prepare"]]
+        flows.start(0)
+        flows.start(0)  # of a later iteration
+        await asyncio.sleep(0.01)
+        assert [report.is_complete for report in flows.reports()] == [False, False]
+        assert flows.waiting_on == "flow 0: its peer; flow 1: its peer"
+        await flows.finish()
+        assert [one.happened for one in actors] == [["prepare", "play", "end", "done"]] * 2
+        assert [report.is_complete for report in flows.reports()] == [True, True]
+        assert (flows.waiting_on, failures) == ("", [])
+
+    asyncio.run(play())
+
+
+def test_a_peer_that_cannot_be_met_is_named_with_its_flow() -> None:
+    async def play() -> None:
+        flows, _ = made(Actor(), Actor(fails_at="prepare"))
+        with pytest.raises(RunError, match="flow 1: nobody is there"):
+            await flows.prepare()
+
+    asyncio.run(play())
+
+
+def test_a_flow_that_fails_in_the_midst_of_the_job_stops_the_agent() -> None:
+    async def play() -> None:
+        flows, failures = made(Actor(fails_at="play"))
+        await flows.prepare()
+        flows.start(0)
+        await flows.finish()
+        assert failures == ["flow 0: nobody is there"]
+        assert [report.is_complete for report in flows.reports()] == [False]
+
+    asyncio.run(play())
+
+
+def test_closing_ends_all_at_once_and_keeps_what_was_counted() -> None:
+    async def play() -> None:
+        actor = Actor()
+        flows, failures = made(actor)
+        await flows.prepare()
+        flows.start(0)
+        await asyncio.sleep(0.01)
+        flows.close()
+        await asyncio.sleep(0)
+        assert actor.happened == ["prepare", "play", "close"]
+        (report,) = flows.reports()
+        assert (report.is_complete, report.figures[0].bytes, failures) == (False, 30, [])
+
+    asyncio.run(play())
+
+
+def test_a_flow_moves_when_it_counts_more() -> None:
+    async def play() -> None:
+        flows, _ = made(Actor())
+        await flows.prepare()
+        assert flows.has_moved()
+        assert not flows.has_moved()
+
+    asyncio.run(play())
+
+
+def test_an_agent_without_flows_has_nothing_to_do() -> None:
+    async def play() -> None:
+        flows, _ = made()
+        assert not flows
+        await flows.prepare()
+        flows.start(0)
+        await flows.finish()
+        assert flows.reports() == []
+
+    asyncio.run(play())
+
+
+def test_a_kind_that_this_agent_does_not_know_is_refused() -> None:
+    assert "perftest" in KINDS
+    with pytest.raises(RemoteProtocolError, match="flow 3: this agent plays flows of kind perftest"):
+        make_actor(FlowTask(3, "storage", "flow 3", "127.0.0.1", "", "{}"), None)
