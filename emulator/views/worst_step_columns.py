@@ -11,8 +11,9 @@ from emulator.views.worst_flow_columns import place_cell
 _WAITED = {"payload": "payload", "ack": "ACK"}
 
 
-def _number(value: int | None) -> str:
-    return NONE if value is None else str(value)
+def _queue_pair(one: WorstStep) -> str:
+    known = [str(value) for value in (one.qpn, one.source_port) if value is not None]
+    return ", ".join(known) or NONE
 
 
 def _collective(one: WorstStep) -> str:
@@ -24,8 +25,18 @@ def _events(one: WorstStep) -> str:
 
 
 WORST_STEP_COLUMNS: tuple[Column[WorstStep], ...] = (
-    Column("from", "sending rank and its port", cell=lambda one: place_cell(one.src, one.source), is_number=False),
-    Column("to", "receiving rank and its port", cell=lambda one: place_cell(one.dst, one.destination), is_number=False),
+    Column(
+        "from",
+        "sending rank; its port, unless the path names it",
+        cell=lambda one: place_cell(one.src, "" if one.path else one.source),
+        is_number=False,
+    ),
+    Column(
+        "to",
+        "receiving rank; its port, unless the path names it",
+        cell=lambda one: place_cell(one.dst, "" if one.path else one.destination),
+        is_number=False,
+    ),
     Column("iter-\nation", "iteration", cell=lambda one: str(one.iteration)),
     Column("of", "the collective or pair, its size and its ranks", cell=_collective, is_number=False, sacrifice=3),
     Column("step", "lane.step of the algorithm at the sender", cell=lambda one: f"{one.lane}.{one.step}"),
@@ -51,13 +62,12 @@ WORST_STEP_COLUMNS: tuple[Column[WorstStep], ...] = (
         is_optional=True,
         sacrifice=6,
     ),
-    Column("QP", "number of the receiving queue pair", cell=lambda one: _number(one.qpn), is_optional=True),
     Column(
-        "UDP\nport",
-        "UDP source port, which selects among equal-cost paths",
-        cell=lambda one: _number(one.source_port),
+        "QP, UDP\nport",
+        "number of the receiving queue pair, and UDP source port, which selects among equal-cost paths",
+        cell=_queue_pair,
         is_optional=True,
-        sacrifice=7,
+        is_number=False,
     ),
     Column(
         "events",
