@@ -46,6 +46,11 @@ class Document:
     offset: int = 0
     size: int = -1
 
+    @property
+    def file_bytes(self) -> int:
+        """Its size on disk, compressed or not; of a member of an archive, not compressed."""
+        return self.path.stat().st_size if self.size < 0 else self.size
+
     @contextmanager
     def open(self) -> Iterator[Bytes]:
         """Its bytes, not compressed, as they come. A compressed archive is read again up to the member.

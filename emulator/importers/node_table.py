@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from emulator.errors import HostError
+from emulator.host.scratch import scratch_folder
 from emulator.importers.model import ImportedNode, Operation, Place
 
 Floats = npt.NDArray[np.float64]
@@ -18,6 +22,7 @@ Integers = npt.NDArray[np.int64]
 PLACES = tuple(Place)
 CPU, DEVICE, NETWORK = map(PLACES.index, (Place.CPU, Place.DEVICE, Place.NETWORK))
 _BLOCK = 1 << 14
+_HELD_NODES = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class NodeTable(Collection[ImportedNode]):
 
     def __init__(self, columns: NodeColumns | Path, operations: Sequence[Operation], *, size: int) -> None:
         self._columns, self.operations, self._size = columns, operations, size
+        self.shelf: NodeShelf | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -87,17 +93,39 @@ class NodeTable(Collection[ImportedNode]):
                 begin = end
 
     def stored(self, path: Path) -> NodeTable:
-        """The same nodes, kept in a file until they are asked for.
+        """The same nodes, kept in a file until they are asked for; few are kept as they are.
 
         Raises:
-            OSError: it cannot be written.
+            HostError: it cannot be written.
         """
-        assert isinstance(self._columns, NodeColumns)
-        columns = {name: getattr(self._columns, name) for name in _ARRAYS}
-        names = np.frombuffer(json.dumps(list(self._columns.names)).encode(), dtype=np.uint8)
+        if isinstance(self._columns, Path) or self._size <= _HELD_NODES:
+            return self
+        try:
+            self._store(self._columns, path)
+        except OSError as error:
+            problem = f"cannot keep {self._size} nodes in {path} ({error.strerror or error})"
+            raise HostError(f"{problem}: free space, or set TMPDIR to another place") from error
+        return NodeTable(path, self.operations, size=self._size)
+
+    def _store(self, held: NodeColumns, path: Path) -> None:
+        columns = {name: getattr(held, name) for name in _ARRAYS}
+        names = np.frombuffer(json.dumps(list(held.names)).encode(), dtype=np.uint8)
         with path.open("wb") as file:
             np.savez(file, names=names, **columns)
-        return NodeTable(path, self.operations, size=self._size)
+
+
+class NodeShelf:
+    """A folder for the nodes of the ranks of a trace; it goes when the last of their tables has gone."""
+
+    def __init__(self) -> None:
+        stack = ExitStack()
+        self.folder = stack.enter_context(scratch_folder())
+        weakref.finalize(self, stack.close)
+
+    def keep(self, table: object) -> None:
+        """Stay as long as a table."""
+        if isinstance(table, NodeTable):
+            table.shelf = self
 
 
 _ARRAYS = ("start_ns", "duration_ns", "name", "place", "dep_end", "dep")

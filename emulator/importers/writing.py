@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emulator.errors import HostError
 from emulator.importers.losses import Fate
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Place
+from emulator.importers.workers import run_all
 from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
 from emulator.units import NS_PER_US
 from emulator.wire.trace.write_workload import GROUP_FILE, trace_folder, write_groups, write_rank
 
 PREFIX = "trace"
 REPORT_FILE = "import.json"
+_NODE_BYTES = 100  # in a file, about
 
 
 def write_imported(trace: ImportedTrace, folder: Path) -> list[Path]:
@@ -35,14 +37,12 @@ def write_imported(trace: ImportedTrace, folder: Path) -> list[Path]:
     groups = _numbers(trace)
     paths = [folder / f"{PREFIX}.{one.rank}.et" for one in trace.ranks]
     others = [folder / name for name in ((GROUP_FILE,) if groups else ())] + [folder / REPORT_FILE]
+    tasks = [
+        _Task(path, one, groups, world, {"schema": f"charkha.import.{trace.format}", **_attributes(one)})
+        for one, path in zip(trace.ranks, paths, strict=True)
+    ]
     with trace_folder(folder, [*paths, *others]):
-        for one, path in zip(trace.ranks, paths, strict=True):
-            attributes: dict[str, int | str] = {
-                "schema": f"charkha.import.{trace.format}",
-                "charkha.import.mode": one.mode,
-                **{f"charkha.import.{fate}": one.losses.number(fate) for fate in _fates(one)},
-            }
-            write_rank(path, _work_nodes(one, groups, world), rank=one.rank, attributes=attributes)
+        run_all(_write, tasks, total_bytes=sum(len(one.nodes) for one in trace.ranks) * _NODE_BYTES)
         if groups:
             write_groups(folder / GROUP_FILE, {number: ranks or world for (_, ranks), number in groups.items()})
         _write_report(others[-1], trace)
@@ -66,6 +66,27 @@ def report(trace: ImportedTrace) -> Mapping[str, object]:
         "missing_ranks": list(trace.missing),
         **trace.losses.to_plain(),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A rank that is to be written."""
+
+    path: Path
+    rank: ImportedRank
+    groups: Mapping[tuple[str, tuple[int, ...]], int]
+    world: tuple[int, ...]
+    attributes: dict[str, int | str]
+
+
+def _write(task: _Task) -> None:
+    nodes = _work_nodes(task.rank, task.groups, task.world)
+    write_rank(task.path, nodes, rank=task.rank.rank, attributes=task.attributes)
+
+
+def _attributes(one: ImportedRank) -> dict[str, int | str]:
+    counts = {f"charkha.import.{fate}": one.losses.number(fate) for fate in _fates(one)}
+    return {"charkha.import.mode": one.mode, **counts}
 
 
 def _fates(one: ImportedRank) -> list[Fate]:

@@ -129,7 +129,7 @@ class KinetoEvents:
     """
 
     names: Sequence[str]
-    threads: Sequence[Thread]
+    threads: list[Thread]
     tasks: Tasks
     library: Sequence[LibraryTask]
     operators: int

@@ -32,6 +32,11 @@ class Process:
         """Names of the documents."""
         return [one.name for one in (self.host, self.kineto) if one is not None]
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the documents as they are on disk."""
+        return sum(one.document.file_bytes for one in (self.host, self.kineto) if one is not None)
+
 
 def processes(traces: Iterable[Identity], losses: Losses) -> list[Process]:
     """Traces by process, ascending ranks.

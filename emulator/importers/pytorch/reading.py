@@ -8,6 +8,7 @@ from pathlib import Path
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation
+from emulator.importers.node_table import NodeShelf, NodeTable
 from emulator.importers.pytorch.call import operation_of
 from emulator.importers.pytorch.documents import find_traces, read_host, read_kineto
 from emulator.importers.pytorch.groups import GroupFinder
@@ -18,6 +19,7 @@ from emulator.importers.pytorch.joining import is_traffic, issued_operations, jo
 from emulator.importers.pytorch.kineto import KinetoTrace
 from emulator.importers.pytorch.processes import Process, processes
 from emulator.importers.pytorch.time_line import Issued, time_line
+from emulator.importers.workers import run_all
 
 NAME = "pytorch"
 
@@ -36,17 +38,29 @@ def read_pytorch(path: Path, *, on_rank: Callable[[int, int], None] | None = Non
     found = processes(find_traces(path), losses)
     if not found:
         raise TraceError("holds no trace of PyTorch: neither a host trace nor one of Kineto", path=path)
-    ranks = []
-    for number, process in enumerate(found, 1):
-        ranks.append(_read(process))
-        if on_rank is not None:
-            on_rank(number, len(found))
+    if len(found) == 1:
+        ranks = [_read(found[0])]
+    else:
+        shelf = NodeShelf()
+        tasks = [(one, shelf.folder / f"{one.rank}.npz") for one in found]
+        ranks = run_all(_read_onto, tasks, total_bytes=sum(one.file_bytes for one in found), on_done=on_rank)
+        for one in ranks:
+            shelf.keep(one.nodes)
     world_size = max(max(one.world_size for one in ranks), ranks[-1].rank + 1)
     present = {one.rank for one in ranks}
     missing = [rank for rank in range(world_size) if rank not in present]
     for one in ranks:
         losses.add(one.losses)
     return ImportedTrace(path, NAME, ranks, missing, losses)
+
+
+def _read_onto(task: tuple[Process, Path]) -> ImportedRank:
+    """A rank, with its nodes in a file if there are many."""
+    process, path = task
+    rank = _read(process)
+    if isinstance(rank.nodes, NodeTable):
+        rank.nodes = rank.nodes.stored(path)
+    return rank
 
 
 def _read(process: Process) -> ImportedRank:

@@ -12,22 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import Operation
 from emulator.importers.node_table import CPU, DEVICE, NETWORK, NodeColumns, NodeTable
 from emulator.importers.pytorch.cpu_threads import CpuThread, Edges, Moment, Segments
 from emulator.importers.pytorch.kineto import KinetoTrace
-from emulator.importers.pytorch.kineto_events import WAITS, Event, Floats, LibraryTask
+from emulator.importers.pytorch.kineto_events import WAITS, Event, Floats, Integers, LibraryTask
 from emulator.importers.pytorch.streams import SLACK_US, previous_on_stream, streams_of, waits_between_streams
 
 SHORTEST_GAP_US = 2.0
 """Shorter gaps between operators are not looked into."""
 _NS_PER_US = 1000
-_NOWHERE = "CPU"
+_NOTHING_RECORDED = "CPU"
 """Name of a segment in which nothing was recorded."""
+_HALF = 32  # bits of a node's number
+
+Numbers = npt.NDArray[np.int8]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +75,7 @@ def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> N
     """The nodes of a rank; collectives are in the order in which they were issued.
 
     Args:
-        trace: of one rank.
+        trace: of one rank; the events of its threads are used up.
         issued: every communication of the rank that is to be a node.
         losses: what is merged and inferred is counted there.
     """
@@ -82,13 +87,24 @@ def time_line(trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> N
     return graph.finish()
 
 
+class _Part(NamedTuple):
+    """The segments of a thread: the number of the first one, and the positions of their names."""
+
+    first: int
+    segments: Segments
+    name: npt.NDArray[np.int32]
+
+
 class _Graph:
     def __init__(self, trace: KinetoTrace, issued: Sequence[Issued], losses: Losses) -> None:
         self._trace, self._issued, self._losses = trace, issued, losses
         self._events = trace.events
         self._tasks = trace.events.tasks
-        self._threads = [CpuThread(one) for one in trace.events.threads]
-        self._thread_of = {one.tid: number for number, one in enumerate(trace.events.threads)}
+        self._tids = [one.tid for one in trace.events.threads]
+        self._thread_of = {tid: number for number, tid in enumerate(self._tids)}
+        self._threads = []
+        while trace.events.threads:
+            self._threads.append(CpuThread(trace.events.threads.pop(0)))
         self._streams = streams_of(self._tasks)
         self._edges = Edges()
         self._executing: dict[int, list[int]] = {}
@@ -174,21 +190,21 @@ class _Graph:
                     cause[ended > wake] = -1 - other
                     wake = np.maximum(wake, ended)
             found = np.flatnonzero(np.isfinite(wake))
-            first_start = float(thread.run_starts[0])
+            latest = float(thread.run_starts[0])
             for at in found.tolist():
                 self._cut_at_gap(
                     number,
-                    float(max(begin[at], min(wake[at], first_start))),
+                    float(max(begin[at], min(wake[at], latest))),
                     float(wake[at]),
                     int(cause[at]),
                     executions,
                 )
             if len(found):
-                where = f"{self._trace.name}, thread {self._events.threads[number].tid} at {wake[found[0]]:.3f} us"
+                where = f"{self._trace.name}, thread {self._tids[number]} at {wake[found[0]]:.3f} us"
                 what = "what a thread waited for in a gap between its operators"
                 self._losses.count(Fate.INFERRED, what, where, number=len(found))
 
-    def _last_execution(self, ends: Floats, begin: Floats, end: Floats) -> tuple[Floats, np.ndarray]:
+    def _last_execution(self, ends: Floats, begin: Floats, end: Floats) -> tuple[Floats, Integers]:
         """The last end of an execution by the library within each gap, and its position; -inf: none."""
         if not len(ends):
             return np.full(len(begin), -np.inf), np.zeros(len(begin), dtype=np.int64)
@@ -208,17 +224,18 @@ class _Graph:
     def finish(self) -> NodeTable:
         """Cut the threads, and put all nodes in the order of their issue."""
         first = len(self._tasks) + len(self._issued)
-        parts: list[Segments] = []
-        firsts: list[int] = []
-        for thread in self._threads:
-            firsts.append(first)
-            parts.append(thread.segments(first, self._edges))
-            first += len(parts[-1].start)
+        parts: list[_Part] = []
+        while self._threads:  # their events are the largest part of the memory
+            thread = self._threads.pop(0)
+            segments = thread.segments(first, self._edges)
+            parts.append(_Part(first, segments, thread.names(segments, otherwise=len(self._events.names))))
+            first += len(segments.start)
         for part in parts:
-            for number, moment in part.waits:
-                at = int(np.searchsorted(parts[moment.thread].end, moment.time, side="right")) - 1
+            for number, moment in part.segments.waits:
+                waited_for = parts[moment.thread]
+                at = int(np.searchsorted(waited_for.segments.end, moment.time, side="right")) - 1
                 if at >= 0:
-                    self._edges.add(before=firsts[moment.thread] + at, after=number)
+                    self._edges.add(before=waited_for.first + at, after=number)
         self._count(first - len(self._tasks) - len(self._issued))
         return self._numbered(parts)
 
@@ -230,45 +247,26 @@ class _Graph:
         losses.count(Fate.MAPPED, "segments of CPU time", name, number=segments)
         losses.count(Fate.MAPPED, "tasks of the device", name, number=len(self._tasks) - len(self._executing))
 
-    def _numbered(self, parts: Sequence[Segments]) -> NodeTable:
+    def _numbered(self, parts: Sequence[_Part]) -> NodeTable:
         """All nodes by their time of issue."""
-        tasks, issued = self._tasks, self._issued
-        names = [*self._events.names, _NOWHERE]
-        name_of = {name: number for number, name in enumerate(names)}
-        for one in issued:
-            if name_of.setdefault(one.operation.kind.label, len(names)) == len(names):
-                names.append(one.operation.kind.label)
-        segment_start = np.concatenate([np.empty(0), *(one.start for one in parts)])
+        tasks, issued, segments = self._tasks, self._issued, [one.segments for one in parts]
         executed = [one.executed for one in issued]
-        key = np.concatenate([tasks.launched, [one.issued_at for one in issued], segment_start])
-        start = np.concatenate([tasks.start, [one.ts for one in executed], segment_start])
-        segment_duration = np.concatenate([np.empty(0), *(one.end - one.start for one in parts)])
-        duration = np.concatenate([tasks.duration, [one.dur for one in executed], segment_duration])
-        name = np.concatenate(
-            [
-                tasks.name,
-                np.array([name_of[one.operation.kind.label] for one in issued], dtype=np.int32),
-                *(
-                    thread.names(part, otherwise=name_of[_NOWHERE])
-                    for thread, part in zip(self._threads, parts, strict=True)
-                ),
-            ]
-        )
-        counts = [len(tasks), len(issued), len(segment_start)]
+        counts = [len(tasks), len(issued), sum(len(one.start) for one in segments)]
         place = np.repeat(np.array([DEVICE, NETWORK, CPU], dtype=np.int8), counts)
-        is_kept = np.ones(len(place), dtype=np.bool_)
-        is_kept[list(self._executing)] = False
-        order = np.lexsort((np.repeat([1, 2, 0], counts), place != CPU, key))
-        order = order[is_kept[order]]
+        segment_start = [one.start for one in segments]
+        order = self._order(place, np.concatenate([tasks.launched, [one.issued_at for one in issued], *segment_start]))
         number = np.zeros(len(place), dtype=np.int32)
         number[order] = np.arange(1, len(order) + 1, dtype=np.int32)
         dep_end, dep = self._dependencies(number, len(order))
-        origin = start[order].min() if len(order) else 0.0
+        start = np.concatenate([tasks.start, [one.ts for one in executed], *segment_start])[order]
+        segment_duration = [one.end - one.start for one in segments]
+        duration = np.concatenate([tasks.duration, [one.dur for one in executed], *segment_duration])[order]
+        names, labels = self._names()
         columns = NodeColumns(
             names=names,
-            start_ns=np.rint((start[order] - origin) * _NS_PER_US).astype(np.int64),
-            duration_ns=np.rint(duration[order] * _NS_PER_US).astype(np.int64),
-            name=name[order],
+            start_ns=_nanoseconds(start - (start.min() if len(start) else 0.0)),
+            duration_ns=_nanoseconds(duration),
+            name=np.concatenate([tasks.name, labels, *(one.name for one in parts)])[order],
             place=place[order],
             dep_end=dep_end,
             dep=dep,
@@ -276,13 +274,38 @@ class _Graph:
         operations = [issued[at - len(tasks)].operation for at in order[place[order] == NETWORK].tolist()]
         return NodeTable(columns, operations, size=len(order))
 
-    def _dependencies(self, number: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    def _order(self, place: Numbers, issued_at: Floats) -> Integers:
+        """Nodes by their time of issue, without tasks that are communication; at the same time CPU segments first."""
+        tie = np.array([CPU, DEVICE, NETWORK], dtype=np.int8).argsort()[place]
+        order = np.lexsort((tie, issued_at))
+        is_kept = np.ones(len(place), dtype=np.bool_)
+        is_kept[list(self._executing)] = False
+        return order[is_kept[order]]
+
+    def _names(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """All names: of events, of a segment in which nothing was recorded, of communications; those of the latter."""
+        names = [*self._events.names, _NOTHING_RECORDED]
+        number_of: dict[str, int] = {}
+        for one in self._issued:
+            number_of.setdefault(one.operation.kind.label, len(names) + len(number_of))
+        labels = np.array([number_of[one.operation.kind.label] for one in self._issued], dtype=np.int32)
+        return [*names, *number_of], labels
+
+    def _dependencies(self, number: npt.NDArray[np.int32], nodes: int) -> tuple[Integers, npt.NDArray[np.int32]]:
         """Dependencies of all nodes by ascending ids: their ends, and the ids."""
-        before = number[np.frombuffer(self._edges.before, dtype=np.int32)].astype(np.int64)
-        after = number[np.frombuffer(self._edges.after, dtype=np.int32)].astype(np.int64)
+        before = number[np.frombuffer(self._edges.before, dtype=np.int32)]
+        after = number[np.frombuffer(self._edges.after, dtype=np.int32)]
         is_early = before < after
-        late = int(np.count_nonzero(~is_early))
+        late = len(before) - int(np.count_nonzero(is_early))
         self._losses.count(Fate.DROPPED, "dependencies on what was issued later", self._trace.name, number=late)
-        pairs = np.unique(after[is_early] << 32 | before[is_early])
-        ends = np.searchsorted(pairs >> 32, np.arange(1, nodes + 1), side="right")
-        return ends.astype(np.int64), (pairs & 0xFFFFFFFF).astype(np.int32)
+        pairs = after[is_early].astype(np.int64)
+        pairs <<= _HALF
+        pairs |= before[is_early]
+        pairs.sort()
+        pairs = pairs[np.concatenate(([True], pairs[1:] != pairs[:-1]))[: len(pairs)]]
+        ends = np.searchsorted(pairs, np.arange(2, nodes + 2, dtype=np.int64) << _HALF)
+        return ends.astype(np.int64), (pairs & ((1 << _HALF) - 1)).astype(np.int32)
+
+
+def _nanoseconds(micros: Floats) -> Integers:
+    return np.rint(micros * _NS_PER_US).astype(np.int64)
