@@ -181,7 +181,7 @@ def _decode_setup(message: Any) -> Setup:
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
-    flows = [_plain(FlowTask)(flow) for flow in message.flows]
+    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
     return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
 
 

@@ -59,6 +59,7 @@ class TwoRanks:
     """A catalogue of two ranks whose samples are what it is given."""
 
     ranks = 2
+    members: dict[int, int] = {}
 
     def samples(self, done: Any) -> Any:
         return {"rank": done.rank}
