@@ -49,8 +49,8 @@ class RecordingPlayer(RankPlayer):
         return super()._carried(serial, lanes, ranks) if record is None else (record, record.watched(lanes, ranks))
 
     def _send(self, node: Node, communication: PlannedCommunication, now: int) -> None:
-        record = self._record(self._serial(communication))
-        if record is not None and communication.size_bytes:
+        record = self._record(self._serial(communication)) if communication.size_bytes else None
+        if record is not None:
             record.begin(communication.peer, _PAIR_LANE, _PAIR_STEP, communication.size_bytes)
             record.posted(communication.peer, _PAIR_LANE)
         super()._send(node, communication, now)

@@ -161,7 +161,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         if rows >= ROW_GROUP_ROWS:
             yield to_table(held, schema)
             held, rows = [], 0
-    if held:
+    if rows:  # batches may have been emptied
         yield to_table(held, schema)
 
 

@@ -17,6 +17,7 @@ from emulator.statistics.network_traffic import hosts_of_ranks
 from emulator.statistics.steps import RecordedInstance, Steps
 from emulator.statistics.table_columns import UNKNOWN, to_ints
 from emulator.statistics.worst_flows import drops_next_to, ports_of_ranks
+from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import IntArray
 
 FEWEST = 3
@@ -135,7 +136,7 @@ def _costs(steps: Steps, one: RecordedInstance, hosts: Sequence[int]) -> Iterato
     if len(arrived):
         last = int(np.argmax(columns["acknowledged_ns"]))
         waited = int(columns["acknowledged_ns"][last] - columns["arrival_ns"][arrived].max())
-        if one.key.algorithm and waited > 0:  # a pair is done when its payload has arrived
+        if one.key.collective != SEND_RECV and waited > 0:  # a pair is done when its payload has arrived
             since = int(columns["acknowledged_ns"][last] - steps.ready_ns[one.rows[last]])
             yield _Cost(int(one.rows[last]), "ack", since, waited, None)
 

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from emulator.control import conversation as control
 from emulator.control.flows import FlowFigures, FlowReport, FlowTask
-from emulator.control.observations import Completions, ComputeSpans, FlowCounters, RankSummary
+from emulator.control.observations import (
+    Completions,
+    ComputeSpans,
+    FlowCounters,
+    FlowEvents,
+    RankSteps,
+    RankSummary,
+    StepRecords,
+)
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
@@ -49,6 +57,8 @@ play_settings = st.builds(
     instances=u63,
     algorithms=st.lists(texts, max_size=3).map(tuple),
     groups=st.lists(ranks.map(tuple), max_size=3).map(tuple),
+    record_steps=st.integers(-1, 2**31 - 1),
+    algorithm_files=st.dictionaries(texts, texts, max_size=2),
 )
 setups = st.builds(
     control.Setup,
@@ -59,7 +69,7 @@ setups = st.builds(
     play_settings,
     st.dictionaries(texts, texts, max_size=3),
     st.lists(texts, max_size=3).map(tuple),
-    st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2),
+    st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2).map(tuple),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
@@ -72,6 +82,18 @@ quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), text
 def compute_spans(draw: st.DrawFn) -> ComputeSpans:
     rows = draw(st.lists(st.tuples(u32, i64, i64), max_size=5))
     return ComputeSpans(draw(iterations), *np.array(rows, np.int64).reshape(-1, 3).T)
+
+
+@st.composite
+def step_records(draw: st.DrawFn) -> StepRecords:
+    iteration = draw(iterations)
+    blocks = []
+    for _ in range(draw(st.integers(0, 2))):
+        sent = draw(st.lists(st.tuples(u32, u32, u32, u63, i64, i64, i64), max_size=3))
+        received = draw(st.lists(st.tuples(u32, u32, i64), max_size=3))
+        columns = [[row[at] for row in sent] for at in range(7)] + [[row[at] for row in received] for at in range(3)]
+        blocks.append(RankSteps(iteration, draw(u63), draw(u32), draw(u64), *columns))
+    return StepRecords(iteration, blocks)
 
 
 @st.composite
@@ -155,6 +177,8 @@ agent_values = st.one_of(
     st.just(control.Ready()),
     completions(),
     compute_spans(),
+    st.builds(FlowEvents, iterations, st.lists(flows, max_size=3)),
+    step_records(),
     st.builds(control.IterationDone, iterations, st.lists(summaries, max_size=3)),
     st.builds(control.Progress, u63, u63, st.booleans(), texts, ranks.map(tuple), u63),
     st.builds(
@@ -164,6 +188,8 @@ agent_values = st.one_of(
         i64,
         st.dictionaries(texts, quantities, max_size=3),
         st.none() | st.floats(0, 1),
+        st.none() | st.floats(0, 1),
+        u63,
     ),
     st.builds(control.ClockReply, i64, i64, i64),
     st.builds(FlowReport, u31, st.booleans(), st.lists(figures, max_size=3)),
@@ -179,6 +205,7 @@ controller_values = st.one_of(
     st.just(control.Finish()),
     st.builds(control.ClockQuery, i64),
     st.builds(control.Wait, texts),
+    st.builds(control.WantSteps, iterations, st.lists(u63, max_size=3).map(tuple)),
     aborts,
 )
 

@@ -6,7 +6,7 @@ Chunks reach the players as they would in a run: cut by ProgramStream within the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -16,14 +16,16 @@ import numpy as np
 
 from agents.play import tags
 from agents.play.player import RankPlayer
+from agents.play.recording_player import RecordingPlayer
+from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
-from emulator.control.observations import Completion, RankSummary
+from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
-from emulator.planner.rank_program import PlaySettings
+from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
@@ -91,6 +93,7 @@ class Played:
     failures: list[tuple[int, str]] = field(default_factory=list)
     retired: list[tuple[int, int]] = field(default_factory=list)
     spans: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # by (iteration, rank)
+    steps: list[RankSteps] = field(default_factory=list)
 
     def at(self, rank: int, node_id: int, iteration: int = 0) -> Completion:
         """The completion of a node."""
@@ -193,6 +196,7 @@ def play(
     lateness_ns: tuple[int, int] | None = None,
     head_start_ns: Mapping[int, int] | None = None,
     seed: int = 0,
+    record_steps: int = NO_STEPS,
     **network: Any,
 ) -> Played:
     """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
@@ -204,6 +208,7 @@ def play(
         feed_ns: from a rank's report of room to the next chunk.
         lateness_ns: alarms of players come late by so much, least and most.
         head_start_ns: rank → how much later than the others it begins.
+        record_steps: see PlaySettings.
         network: of MemoryNetwork.
 
     Raises:
@@ -227,10 +232,14 @@ def play(
     player_clock: Clock = clock
     if lateness_ns is not None:
         player_clock = LateClock(clock, least_ns=lateness_ns[0], most_ns=lateness_ns[1], seed=seed)
+    make_player: Callable[..., RankPlayer] = RankPlayer
+    if record_steps:
+        keeper = StepKeeper(record_steps, send=lambda sent: stage.played.steps.extend(sent.blocks), waiting=lambda: 0)
+        make_player = partial(RecordingPlayer, keeper=keeper)
     ids = {trace.rank: trace.node_id for trace in traces}
     for program, endpoint in zip(workload.programs, endpoints, strict=True):
         held = len(program) if window is None else window
-        player = RankPlayer(
+        player = make_player(
             endpoint, player_clock, stage, settings=settings, nodes=len(program), retire_batch=retire_batch
         )
         stage.players.append(player)
@@ -255,6 +264,8 @@ def play(
     for iteration in iterations:
         _play_iteration(stage, clock, iteration, head_start_ns or {})
     clock.run()
+    if record_steps:
+        keeper.finish()
     return stage.played
 
 

@@ -41,7 +41,11 @@ def _repeat(text: str) -> int | str:
 
 
 def _steps(text: str) -> int | str:
-    return WORST if text == WORST else whole(1)(text)
+    if text == WORST:
+        return WORST
+    if not text.isdecimal():
+        raise ValueError(f"{text[:40]!r}: write worst, or a whole number of at least 1")
+    return whole(1)(text)
 
 
 def _sizes(text: str) -> list[int]:

@@ -59,7 +59,9 @@ class TwoRanks:
     """A catalogue of two ranks whose samples are what it is given."""
 
     ranks = 2
-    members: dict[int, int] = {}
+
+    def members(self, rank: int, node_id: int) -> int:
+        return 2
 
     def samples(self, done: Any) -> Any:
         return {"rank": done.rank}

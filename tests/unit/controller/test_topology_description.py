@@ -80,6 +80,13 @@ def test_the_way_between_two_ranks(topology: str, source: int, target: int, path
     assert describe_path(load_topology(TOPOLOGIES / f"{topology}.yaml", ranks=ranks), source, target) == path
 
 
+def test_the_way_is_one_where_the_links_are_known() -> None:
+    topology = load_topology(TOPOLOGIES / "leaf-spine-2x2.yaml", ranks=8)
+    chosen = [link for link in topology.network.links if "spine1" in (link.ends[0].node, link.ends[1].node)]
+    expected = "h0:eth0 - leaf0 (p0 to u1) - spine1 (d0 to d1) - leaf1 (u1 to p3) - h7:eth0"
+    assert describe_path(topology, 0, 7, among=chosen) == expected
+
+
 def test_ranks_of_one_host_have_no_way() -> None:
     topology = load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=4)
     assert describe_path(topology, 0, 1) is None

@@ -49,6 +49,17 @@ def test_without_a_word_it_is_the_first_transport() -> None:
     assert source(found, "transport") == source(found, "message_bytes") == "default"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant", "shown"),
+    [([], 0, "off"), (["--record-steps", "worst"], -1, "worst"), (["--record-steps", "7"], 7, "7")],
+)
+def test_steps_are_recorded_only_where_asked(arguments: list[str], meant: int, shown: str) -> None:
+    found = resolved(arguments, topology({}))
+    (setting,) = (one for one in found.settings if one.name == "record_steps")
+    assert (found.record_steps, setting.value) == (meant, shown)
+    assert setting.source == ("asked" if arguments else "default")
+
+
 def test_the_topology_names_transport_and_parameters() -> None:
     found = resolved([], topology({"name": "roce", "qps": 4, "message-bytes": "64K", "congestion": "dcqcn"}))
     assert (found.transport.name, found.message_bytes) == ("roce", 64 << 10)

@@ -1,10 +1,12 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 from emulator.run_folder.schema import COUNTERS_SCHEMA, to_batch
-from emulator.statistics.dut_counters import counter_series, describe_device, device_frames, sum_dut_counters
+from emulator.statistics.dut_counters import Readings, counter_series, describe_device, device_frames, sum_dut_counters
 from tests.support.runs import manifest
 
 
@@ -98,3 +100,12 @@ def test_nothing_passes_through_a_nic_that_ends_a_cable() -> None:
     nic = replace(manifest(), dut={"nodes": ["server"]}, topology={"hosts": [{"name": "tester"}, {"name": "server"}]})
     rows = frames(("server", "eth1", "rx_packets", 100), ("server", "eth1", "tx_packets", 40))
     assert device_frames(rows, nic) == ()
+
+
+@pytest.mark.parametrize(
+    ("begin_ns", "end_ns", "increase"),
+    [(10, 20, 3), (11, 19, 3), (9, 21, 9), (25, 30, 5), (0, 5, 1), (40, 50, 0), (0, 100, 9)],
+)
+def test_an_increase_is_from_the_reading_before_to_the_one_after(begin_ns: int, end_ns: int, increase: int) -> None:
+    readings = Readings(np.array([0, 10, 20, 30]), np.array([0, 1, 4, 9]))
+    assert readings.increase_around(begin_ns, end_ns) == increase

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from emulator.planner.network.fluid_simulation import fair_rates
+from emulator.planner.network.fluid_simulation import IdealTransfer, fair_rates, fluid_transfers
 from emulator.planner.network.header_overhead import WireOverhead
 from emulator.planner.network.plan import OperationPlan, make_plan
 from emulator.planner.network.routing import Router
@@ -93,3 +94,33 @@ def test_large_groups_and_unknown_rates_have_no_time(tmp_path: Path) -> None:
     text = "hosts: [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.2}]\n"
     assert planned(drawn(tmp_path, text, 2), CommKind.ALL_REDUCE, "ring", size_bytes=400).fair_ns is None
     assert planned(load_topology(EIGHT, ranks=48), CommKind.ALL_TO_ALL, "parallel", size_bytes=4800).fair_ns is None
+
+
+def transfers_of(topology: Topology, kind: CommKind, algorithm: str, *, size_bytes: int) -> Sequence[IdealTransfer]:
+    ranks = topology.ranks
+    traffic = traffic_of_collective(
+        kind, ranks=ranks, size_bytes=size_bytes, group_size=ranks, overrides={kind.label: algorithm}
+    )
+    byte_ns = np.full(2 * len(topology.network.links), float(BYTE_NS))
+    found = fluid_transfers(traffic.operations[0], 0, Router(topology), byte_ns)
+    assert found is not None
+    return found
+
+
+def test_every_transfer_of_a_ring_takes_its_time_after_the_one_before() -> None:
+    topology = load_topology(EIGHT, ranks=8)
+    found = transfers_of(topology, CommKind.ALL_REDUCE, "ring", size_bytes=8000)
+    step_ns = 1000 * BYTE_NS
+    assert len(found) == 8 * 14
+    for rank in range(8):
+        mine = [(one.receiver, one.post_ns, one.arrival_ns) for one in found if one.sender == rank]
+        assert mine == [((rank + 1) % 8, k * step_ns, (k + 1) * step_ns) for k in range(14)]
+
+
+@pytest.mark.parametrize("algorithm", ["pairwise", "parallel"])
+def test_the_last_transfer_arrives_when_the_collective_is_done(algorithm: str) -> None:
+    topology = load_topology(EIGHT, ranks=16)
+    found = transfers_of(topology, CommKind.ALL_TO_ALL, algorithm, size_bytes=16_000)
+    plan = planned(topology, CommKind.ALL_TO_ALL, algorithm, size_bytes=16_000)
+    assert max(one.arrival_ns for one in found) == plan.fair_ns
+    assert len(found) == 16 * 15

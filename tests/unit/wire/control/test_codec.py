@@ -94,6 +94,25 @@ def test_completions_with_a_short_column_are_the_peers_fault(column: str) -> Non
         decode_agent(completion_message(**{column: []}).SerializeToString())
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"step": []}, "columns of unequal length"),
+        ({"arrival_ns": [1, 2]}, "columns of unequal length"),
+        ({"size_bytes": [2**63]}, "numbers that no run reaches"),
+        ({"instance": 2**63}, "numbers that no run reaches"),
+    ],
+)
+def test_malformed_steps_are_the_peers_fault(changes: dict[str, Any], problem: str) -> None:
+    one = {"receiver": [1], "send_lane": [0], "step": [0], "size_bytes": [9], "start_ns": [1], "post_ns": [1]}
+    one |= {"acknowledged_ns": [2], "sender": [1], "receive_lane": [0], "arrival_ns": [3]}
+    right = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one)]))
+    assert decode_agent(right.SerializeToString()).blocks[0].arrival_ns == [3]
+    wrong = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one | changes)]))
+    with pytest.raises(RemoteProtocolError, match=f"malformed step_records message: {problem}"):
+        decode_agent(wrong.SerializeToString())
+
+
 @pytest.mark.parametrize("column", ["bytes_sent", "bytes_received"])
 def test_numbers_that_no_byte_count_reaches_are_the_peers_fault(column: str) -> None:
     with pytest.raises(RemoteProtocolError, match="malformed completions message"):

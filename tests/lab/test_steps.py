@@ -1,0 +1,86 @@
+"""One frame is lost once: the iteration, the flow and the step that it cost are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.schema import Part
+from emulator.statistics.summary import RunSummary, summarise
+from tests.support.command import COMMAND, ROOT
+from tests.support.machine import machine
+
+pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
+TOPOLOGY = ROOT / "topologies" / "two-hosts-switch.yaml"
+PROFILE = """
+name: last
+rules:
+  - {name: one, drop: {once: true}, opcode: last, port: "sw0:p1", start: 0.6}
+"""
+TIMEOUT_NS = 4096 << 16
+
+
+@pytest.fixture(scope="module")
+def run(lab_host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """All-to-alls between two hosts; the last packet of one transfer is lost, so only a timeout repeats it."""
+    with machine(tmp_path_factory.mktemp("steps")) as host:
+        (host.folder / "last.yaml").write_text(PROFILE)
+        host.run(*COMMAND, "lab", "up", TOPOLOGY, "--force")
+        bench = ("bench", "all_to_all", "-n", 4, "-b", "1M", "-e", "1M", "--iterations", 100, "--record-steps", "worst")
+        device = ("--topology", TOPOLOGY, "--profile", "last.yaml", "--counters-every", 0.02)
+        played = host.charkha(*bench, *device, "--qp-timeout", 16, "--out", "run", timeout_s=120)
+        assert played.code == 0, played.stderr
+        yield read_run(host.folder / "run")
+        assert host.charkha("lab", "down", "--all").code == 0
+
+
+@pytest.fixture(scope="module")
+def summary(run: Run) -> RunSummary:
+    return summarise(run)
+
+
+def lost(run: Run) -> dict[str, Any]:
+    """The row of the flow that lost a packet: its sender timed out."""
+    rows = [row for row in run.table(Part.FLOW_EVENTS).to_pylist() if row["timeouts"]]
+    (row,) = rows
+    return row
+
+
+def test_the_device_dropped_its_frame_in_the_iteration_that_the_flow_names(run: Run) -> None:
+    readings = [
+        (row["time_ns"], row["value"])
+        for row in run.table(Part.COUNTERS).to_pylist()
+        if (row["counter"], row["interface"]) == ("profile_drops", "p1")
+    ]
+    before, after = next((one, two) for one, two in pairwise(readings) if one[1] < two[1])
+    row = lost(run)
+    times = [one for one in run.table(Part.ITERATIONS).to_pylist() if one["iteration"] == row["iteration"]]
+    assert min(one["start_ns"] for one in times) <= after[0]
+    assert max(one["end_ns"] for one in times) >= before[0]
+    assert row["src"] in (0, 1)
+    assert row["dst"] in (2, 3)
+    assert row["retransmits"] >= 1
+
+
+def test_events_of_iterations_add_up_to_the_totals(run: Run) -> None:
+    names = ("retransmits", "timeouts", "duplicates", "out_of_order")
+    totals = {name: sum(run.table(Part.FLOWS)[name].to_pylist()) for name in names}
+    events = run.table(Part.FLOW_EVENTS)
+    assert {name: sum(filter(None, events[name].to_pylist())) for name in names} == totals
+
+
+def test_the_worst_step_is_that_of_the_rank_pair_and_says_what_it_cost(run: Run, summary: RunSummary) -> None:
+    row, worst = lost(run), summary.worst_steps[0]
+    assert (worst.iteration, worst.src, worst.dst, worst.qpn) == tuple(
+        row[name] for name in ("iteration", "src", "dst", "qpn")
+    )
+    assert worst.waited_for == "payload"
+    assert worst.above_median_ns is not None
+    assert worst.above_ideal_ns is not None
+    assert min(worst.above_median_ns, worst.above_ideal_ns) > TIMEOUT_NS / 2
+    assert worst.path == "h0:eth0 - sw0 (p0 to p1) - h1:eth0"
+    assert (worst.events["timeouts"], worst.device_drops) == (1, 1)

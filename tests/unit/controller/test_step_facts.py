@@ -1,0 +1,90 @@
+"""What steps get when a run is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.control.observations import FlowCounters
+from emulator.controller.step_facts import QueuePair, StepFacts, complete_steps
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.network.header_overhead import WireOverhead
+from emulator.run_folder.schema import Part
+from emulator.run_folder.writer import RunWriter
+from emulator.topology.model import Topology, default_loopback
+from emulator.trace.workload import build_workload
+from tests.support.playing import everyone
+from tests.support.runs import manifest
+from tests.support.topologies import shipped_topology
+from tests.support.traces import coll
+
+SIZE = 3_000_000
+STEP_NS = SIZE // 4 * 8  # at 1 Gbit/s without headers
+
+
+def facts(topology: Topology, flows: Sequence[FlowCounters] = (), *, size: int = SIZE) -> StepFacts:
+    """Of one all-reduce by a ring of all ranks."""
+    workload = build_workload(everyone(topology.ranks, [coll(1, "all_reduce", size)]))
+    choice = AlgorithmChoice(workload, {"all_reduce": "ring"})
+    return StepFacts(topology, workload, flows, algorithm_of=choice.name_of, overhead=WireOverhead(1, 1))
+
+
+def flow(src: int, dst: int, *, qpn: int, size: int = 1, port: int = 50_000) -> FlowCounters:
+    return FlowCounters(src, dst, bytes=size, messages=1, qpn=qpn, source_port=port)
+
+
+def test_a_queue_pair_is_named_if_it_alone_carried_the_payload() -> None:
+    flows = [flow(0, 1, qpn=16, size=0), flow(0, 1, qpn=17), flow(1, 0, qpn=17), flow(1, 0, qpn=18)]
+    found = facts(default_loopback(2), flows)
+    assert found.queue_pair(0, 1) == QueuePair(17, 50_000)
+    assert found.queue_pair(1, 0) == found.queue_pair(0, 5) == QueuePair()
+
+
+def test_a_network_without_rates_has_no_ideal() -> None:
+    assert facts(default_loopback(2)).ideal(0) == {}
+
+
+def test_transfers_in_a_host_are_ideal_at_once_and_between_hosts_at_the_rate() -> None:
+    ideal = facts(shipped_topology("two-hosts-switch", ranks=4)).ideal(0)
+    assert ideal[0, 1, 0, 0] == (0, 0)
+    assert ideal[1, 2, 0, 0][0] == 0
+    assert max(arrival_ns for _, arrival_ns in ideal.values()) == 6 * STEP_NS
+    assert {line[:2] for line in ideal} == {(0, 1), (1, 2), (2, 3), (3, 0)}
+
+
+@pytest.mark.parametrize("port", [49_200, 49_201, 50_000, 51_111])
+def test_where_routers_choose_the_path_is_one(port: int) -> None:
+    topology = shipped_topology("leaf-spine-2x2", ranks=8)
+    path = facts(topology, [flow(0, 7, qpn=17, port=port)]).path(0, 7)
+    assert path is not None
+    assert ("spine0" in path) + ("spine1" in path) == 1
+    everything = facts(topology).path(0, 7)
+    assert everything is not None
+    assert "spine0, spine1" in everything
+
+
+def write(folder: Path, found: StepFacts, instances: Sequence[int], kept: Any) -> list[dict[str, Any]]:
+    with RunWriter(folder, manifest()) as writer:
+        for instance in instances:
+            fixed = {"iteration": 0, "instance": instance, "lane": 0, "src": 1, "dst": 2}
+            writer.add_steps(fixed | {"step": [1, 0, 2], "start_ns": [3, 1, 5]})
+        complete_steps(writer, found, kept=kept)
+        return writer.run().table(Part.STEPS).to_pylist()
+
+
+def test_rows_are_completed_by_the_order_of_their_steps(tmp_path: Path) -> None:
+    found = facts(shipped_topology("two-hosts-switch", ranks=4), [flow(1, 2, qpn=19)])
+    rows = write(tmp_path / "run", found, [0], None)
+    assert [row["ideal_arrival_ns"] for row in rows] == [found.ideal(0)[1, 2, 0, k][1] for k in (1, 0, 2)]
+    assert {(row["qpn"], row["source_port"], row["path"]) for row in rows} == {
+        (19, 50_000, "h0:eth0 - sw0 (p0 to p1) - h1:eth0")
+    }
+
+
+def test_only_what_is_still_the_slowest_is_kept(tmp_path: Path) -> None:
+    loopback = facts(default_loopback(3))
+    rows = write(tmp_path / "run", loopback, [0], {(1, 0)})
+    assert rows == []
