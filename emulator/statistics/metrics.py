@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from itertools import starmap
+from typing import NamedTuple, TypeAlias
 
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.dut_counters import MARKS, dropped_frames
@@ -62,6 +63,7 @@ class Reading(NamedTuple):
 
 
 Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]
+_Value: TypeAlias = Callable[[RunSummary], int | None]
 STATISTICS = {"p50": "median", "p99": "99th percentile", "min": "smallest", "max": "largest"}
 _PUBLISHED_UNITS = {Unit.NS: ("s", "seconds"), Unit.BYTES_PER_S: ("By/s", "bytes_per_second"), Unit.COUNT: ("1", "")}
 
@@ -125,61 +127,118 @@ class Metric:
         return value / NS_PER_S if self.unit is Unit.NS else value
 
 
-def _of_iteration(
-    name: str, unit: Unit, field: str, what: str, *, title: str = "", family: str, statistic: str = ""
-) -> Metric:
+_NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
+_JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
+_BUSY = "of the slowest rank in the median iteration"
+_ITERATIONS = (  # name, unit, attribute of IterationSummary, family, statistic, what
+    ("jct", _NS, "jct_ns", "jct", "p50", _JCT),
+    ("jct_min", _NS, "jct_min_ns", "jct", "min", _JCT),
+    ("jct_max", _NS, "jct_max_ns", "jct", "max", _JCT),
+    ("jct_variation", _RATIO, "jct_variation", "jct.variation", "", "coefficient of variation of the JCT"),
+    (
+        "jct_to_ideal",
+        _RATIO,
+        "roofline_ratio",
+        "jct.to_ideal",
+        "",
+        "median JCT / JCT with ideal collectives",
+    ),
+    ("exposed", _NS, "exposed_ns", "communication.exposed", "", f"communication that no compute hides, {_BUSY}"),
+    ("overlapped", _NS, "overlap_ns", "communication.overlapped", "", f"communication during compute, {_BUSY}"),
+    ("exposed_fraction", _RATIO, "exposed_fraction", "communication.exposed_fraction", "", "exposed / JCT, as a share"),
+)
+_CLASSES = (  # the same of ClassSummary
+    ("cct_p50", _NS, "cct_p50_ns", "cct", "p50", _CCT),
+    ("cct_p99", _NS, "cct_p99_ns", "cct", "p99", _CCT),
+    ("cct_max", _NS, "cct_max_ns", "cct", "max", _CCT),
+    ("slowest_to_mean", _RATIO, "slowest_to_mean", "slowest_to_mean", "", "slowest rank / mean over the ranks, median"),
+    ("algbw", _RATE, "algbw_bytes_per_s", "algbw", "", "algorithm bandwidth at the median cct"),
+    ("busbw", _RATE, "busbw_bytes_per_s", "busbw", "", "bus bandwidth at the median cct"),
+    ("busbw_to_ideal", _PERCENT, "ideal_percent", "ideal", "", "bus bandwidth / what the rates of the ports allow"),
+)
+_TRANSFERS = {  # attribute of TransferSummary: family, what
+    "fct": ("flow.completion", "flow completion time: post of a send to its last byte"),
+    "kv_latency": ("request.kv_latency", "first send of a request's key-value cache to its last byte"),
+    "ttft": ("request.ttft", "time to first token of the fabric: arrival of a request to the last byte of its cache"),
+}
+_KINDS = dict.fromkeys(MAXIMA, Kind.LEVEL)
+_FLOWS = (  # name, counter, title, what
+    ("packets", "packets", "", "packets sent, repeated ones included"),
+    ("retransmissions", "retransmits", "", "packets sent again"),
+    ("timeouts", "timeouts", "", "times that a sender received no acknowledgement in time"),
+    ("naks", "naks", "NAKs", "PSN sequence errors reported by receivers"),
+    ("rnr_naks", "rnr_naks", "RNR NAKs", "times that a receiver was not ready"),
+    ("spurious_retransmissions", "duplicates", "", "packets sent again although they had arrived"),
+    ("out_of_order", "out_of_order", "", "packets received before their turn"),
+    ("largest_displacement", "largest_displacement", "", "most packets that one was received before its turn"),
+    ("ecn_marks", "ecn_marks", "ECN marks", "packets received with Congestion Experienced"),
+    ("cnps", "cnps_received", "CNPs", "congestion notification packets received"),
+    ("cnps_sent", "cnps_sent", "CNPs sent", "congestion notification packets sent"),
+    ("header_errors", "dropped_header", "", "packets refused because of an impossible header"),
+    ("icrc_errors", "dropped_icrc", "ICRC errors", "packets refused because of a wrong ICRC"),
+    ("payload_errors", "dropped_payload", "", "packets refused because of other bytes than were sent"),
+)
+_DEVICES = (  # name, attribute of DeviceFrames, what
+    ("frames_in", "frames_in", "frames that the device received"),
+    ("frames_lost", "lost", "frames that came into the device and did not leave it"),
+    ("frames_lost_unexplained", "unexplained", "lost frames that no drop counter of the device shows"),
+)
+
+
+def _of_iteration(name: str, unit: Unit, field: str, family: str, statistic: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, getattr(summary.iteration, field, None))
 
-    key = f"iteration.{field}"
-    return Metric(name, title or name, unit, Scope.RUN, what, key, Kind.TIMING, family, statistic, read)
+    return Metric(name, name, unit, Scope.RUN, what, f"iteration.{field}", Kind.TIMING, family, statistic, read)
 
 
-def _of_class(name: str, unit: Unit, field: str, what: str, *, family: str = "", statistic: str = "") -> Metric:
+def _of_class(name: str, unit: Unit, field: str, family: str, statistic: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.classes:
-            if one.size_bytes or field.startswith(("cct", "skew")):
+            if one.size_bytes or field.startswith("cct"):
                 yield Reading(one.key, getattr(one, field), bool(one.is_tester_limited))
 
-    key, title = f"classes[].{field}", name.replace("_", " ")
-    return Metric(name, title, unit, Scope.CLASS, what, key, Kind.TIMING, family or name, statistic, read)
+    return Metric(name, name, unit, Scope.CLASS, what, f"classes[].{field}", Kind.TIMING, family, statistic, read)
 
 
-def _of_transfers(name: str, family: str, what: str) -> Metric:
-    times, statistic = name.rpartition("_")[::2]
-
+def _of_transfers(times: str, statistic: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, getattr(getattr(summary.transfers, times), f"{statistic}_ns"))
 
-    key, title = f"transfers.{times}.{statistic}_ns", name.replace("_", " ")
-    return Metric(name, title, Unit.NS, Scope.RUN, what, key, Kind.TIMING, family, statistic, read)
+    (family, what), name, key = _TRANSFERS[times], f"{times}_{statistic}", f"transfers.{times}.{statistic}_ns"
+    return Metric(name, name, Unit.NS, Scope.RUN, what, key, Kind.TIMING, family, statistic, read)
 
 
-def _of_flows(name: str, counter: str, what: str, *, title: str = "") -> Metric:
+def _of_flows(name: str, counter: str, title: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         yield Reading(None, summary.totals.counters.get(counter))
 
-    kind = Kind.LEVEL if counter in MAXIMA else Kind.COUNTER
-    key, title = f"totals.counters.{counter}", title or name.replace("_", " ")
-    return Metric(name, title, Unit.COUNT, Scope.RUN, what, key, kind, f"flow.{counter}", "", read)
+    kind, key, family = _KINDS.get(counter, Kind.COUNTER), f"totals.counters.{counter}", f"flow.{counter}"
+    return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, kind, family, "", read)
 
 
-def _total(name: str, what: str, key: str, value: Callable[[RunSummary], Any], *, family: str, title: str) -> Metric:
-    def read(summary: RunSummary) -> Iterator[Reading]:
-        yield Reading(None, value(summary))
-
-    return Metric(name, title, Unit.COUNT, Scope.RUN, what, key, Kind.COUNTER, family, "", read)
-
-
-def _of_device(name: str, field: str, what: str, *, title: str) -> Metric:
+def _of_device(name: str, field: str, what: str) -> Metric:
     def read(summary: RunSummary) -> Iterator[Reading]:
         for one in summary.totals.device_frames:
             yield Reading(one.device, getattr(one, field))
         if not summary.totals.device_frames:
             yield Reading(None, None)
 
-    key = f"totals.device_frames[].{field}"
-    return Metric(name, title, Unit.COUNT, Scope.DEVICE, what, key, Kind.LEVEL, f"device.{name}", "", read)
+    key, family = f"totals.device_frames[].{field}", f"device.{name}"
+    return Metric(name, name, Unit.COUNT, Scope.DEVICE, what, key, Kind.LEVEL, family, "", read)
+
+
+def _total(
+    name: str, title: str, key: str, family: str, what: str, value: Callable[[RunSummary], int | None]
+) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        yield Reading(None, value(summary))
+
+    return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, Kind.COUNTER, family, "", read)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _device_drops(summary: RunSummary) -> int | None:
@@ -190,120 +249,40 @@ def _device_marks(summary: RunSummary) -> int | None:
     return summary.totals.dut.get(MARKS, 0) if summary.totals.is_dut_monitored else None
 
 
-_JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
-_FCT = "flow completion time: post of a send to its last byte"
-_KV_LATENCY = "key-value latency: first send of a request's key-value cache to its last byte"
-_TTFT = "time to first token of the fabric: arrival of a request to the last byte of its key-value cache"
-_TIMES = ("p50", "p99", "max")
-_ALL = (
-    _of_iteration("jct", Unit.NS, "jct_ns", _JCT, family="jct", statistic="p50"),
-    _of_iteration("jct_min", Unit.NS, "jct_min_ns", _JCT, family="jct", statistic="min"),
-    _of_iteration("jct_max", Unit.NS, "jct_max_ns", _JCT, family="jct", statistic="max"),
-    _of_iteration(
-        "jct_variation", Unit.RATIO, "jct_variation", "coefficient of variation of the JCT", family="jct.variation"
-    ),
-    _of_iteration(
-        "jct_to_ideal",
-        Unit.RATIO,
-        "roofline_ratio",
-        "median JCT / JCT with every collective at its ideal",
-        title="JCT / ideal",
-        family="jct.to_ideal",
-    ),
-    _of_iteration(
-        "exposed",
-        Unit.NS,
-        "exposed_ns",
-        "communication that no compute hides, of the slowest rank in the median iteration",
-        family="communication.exposed",
-    ),
-    _of_iteration(
-        "overlapped",
-        Unit.NS,
-        "overlap_ns",
-        "communication during compute, of the slowest rank in the median iteration",
-        family="communication.overlapped",
-    ),
-    _of_iteration(
-        "exposed_fraction",
-        Unit.RATIO,
-        "exposed_fraction",
-        "share of the JCT in communication not overlapped",
-        family="communication.exposed_fraction",
-    ),
-    _of_class("cct_p50", Unit.NS, "cct_p50_ns", _CCT, family="cct", statistic="p50"),
-    _of_class("cct_p99", Unit.NS, "cct_p99_ns", _CCT, family="cct", statistic="p99"),
-    _of_class("cct_max", Unit.NS, "cct_max_ns", _CCT, family="cct", statistic="max"),
-    _of_class(
-        "slowest_to_mean", Unit.RATIO, "slowest_to_mean", "time of the slowest rank / mean over the ranks, median"
-    ),
-    _of_class("algbw", Unit.BYTES_PER_S, "algbw_bytes_per_s", "algorithm bandwidth at the median cct"),
-    _of_class("busbw", Unit.BYTES_PER_S, "busbw_bytes_per_s", "bus bandwidth at the median cct"),
-    _of_class(
-        "busbw_to_ideal",
-        Unit.PERCENT,
-        "ideal_percent",
-        "bus bandwidth / what the rates of the ports allow",
-        family="ideal",
-    ),
-    *(_of_transfers(f"fct_{one}", "flow.completion", _FCT) for one in _TIMES),
-    *(_of_transfers(f"kv_latency_{one}", "request.kv_latency", _KV_LATENCY) for one in _TIMES),
-    *(_of_transfers(f"ttft_{one}", "request.ttft", _TTFT) for one in _TIMES),
-    _of_flows("packets", "packets", "packets sent, repeated ones included"),
-    _of_flows("retransmissions", "retransmits", "packets sent again"),
-    _of_flows("timeouts", "timeouts", "times that a sender received no acknowledgement in time"),
-    _of_flows("naks", "naks", "PSN sequence errors reported by receivers", title="NAKs"),
-    _of_flows("rnr_naks", "rnr_naks", "times that a receiver was not ready", title="RNR NAKs"),
-    _of_flows("spurious_retransmissions", "duplicates", "packets sent again although they had arrived"),
-    _of_flows("out_of_order", "out_of_order", "packets received before their turn"),
-    _of_flows("largest_displacement", "largest_displacement", "most packets that one was received before its turn"),
-    _of_flows("ecn_marks", "ecn_marks", "packets received with Congestion Experienced", title="ECN marks"),
-    _of_flows("cnps", "cnps_received", "congestion notification packets received", title="CNPs"),
-    _of_flows("cnps_sent", "cnps_sent", "congestion notification packets sent", title="CNPs sent"),
-    _of_flows("header_errors", "dropped_header", "packets refused because of an impossible header"),
-    _of_flows("icrc_errors", "dropped_icrc", "packets refused because of a wrong ICRC", title="ICRC errors"),
-    _of_flows("payload_errors", "dropped_payload", "packets refused because of other bytes than were sent"),
-    _total(
-        "device_drops",
-        "frames that the device counted as dropped",
-        "totals.dut",
-        _device_drops,
-        family="device.drops",
-        title="dropped by the device",
-    ),
-    _of_device("frames_in", "frames_in", "frames that the device received", title="frames in"),
-    _of_device("frames_lost", "lost", "frames that came into the device and did not leave it", title="frames lost"),
-    _of_device(
-        "frames_lost_unexplained",
-        "unexplained",
-        "lost frames that no drop counter of the device shows",
-        title="frames lost, not counted",
-    ),
-    _total(
-        "device_marks",
-        "frames that the device marked (ECN)",
-        "totals.dut.ecn_marked",
-        _device_marks,
-        family="device.marks",
-        title="marked by the device (ECN)",
-    ),
-    _total(
-        "unexplained_retransmissions",
-        "packets sent again that were neither spurious nor dropped by the device or the receiving host",
-        "totals.unexplained_retransmissions",
-        lambda summary: summary.totals.unexplained_retransmissions,
-        family="flow.unexplained_retransmissions",
-        title="unexplained retransmissions",
-    ),
-    _total(
-        "incomplete",
-        "measurements that a member did not report",
-        "totals.incomplete",
-        lambda summary: summary.totals.incomplete,
-        family="incomplete",
-        title="incomplete measurements",
-    ),
+_DROPS = _total(
+    "device_drops",
+    "dropped by the device",
+    "totals.dut",
+    "device.drops",
+    "frames that the device counted as dropped",
+    _device_drops,
 )
-
+_MARKS = _total(
+    "device_marks",
+    "marked by the device (ECN)",
+    "totals.dut.ecn_marked",
+    "device.marks",
+    "frames that the device marked (ECN)",
+    _device_marks,
+)
+_UNEXPLAINED = _total(
+    "unexplained_retransmissions",
+    "",
+    "totals.unexplained_retransmissions",
+    "flow.unexplained_retransmissions",
+    "packets sent again that were neither spurious nor dropped by the device or the receiving host",
+    lambda summary: summary.totals.unexplained_retransmissions,
+)
+_INCOMPLETE = _total(
+    "incomplete",
+    "",
+    "totals.incomplete",
+    "incomplete",
+    "measurements that a member did not report",
+    lambda summary: summary.totals.incomplete,
+)
+_TIMED = (_of_transfers(times, statistic) for times in _TRANSFERS for statistic in ("p50", "p99", "max"))
+_READ = (*starmap(_of_iteration, _ITERATIONS), *starmap(_of_class, _CLASSES), *_TIMED, *starmap(_of_flows, _FLOWS))
+_ALL = (*_READ, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE)
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""
