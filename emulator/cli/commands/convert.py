@@ -20,10 +20,10 @@ _EPILOG = """examples:
   charkha convert traces/resnet-json traces/resnet
   charkha convert my-pytorch-traces traces/my-job
 
-SRC is a trace in any format that Charkha reads: PyTorch execution traces, Kineto traces or both;
-protobuf JSON, workload_graph JSON, or .et compressed with gzip or zstandard. The format is told
-from the content. Writes plain .et, which every Chakra reader accepts, the group file, and for an
-imported trace import.json: what was mapped, merged, dropped and guessed. docs/pytorch.md says how.
+SRC is in any format that Charkha reads, told from the content: chakra (.et, compressed or not,
+JSON), pytorch, flight-recorder, nccl-inspector, nccl-log, aicb, kvbench (docs/importers.md).
+Writes plain .et, which every Chakra reader accepts, the group file, and for an imported trace
+import.json: what was mapped, merged, dropped and guessed.
 """
 
 
@@ -36,7 +36,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("source", metavar="SRC", type=Path, help="a folder, an archive, a prefix, or one file")
     parser.add_argument("target", metavar="DST", type=Path, help="folder for the files, new or empty")
-    parser.add_argument("--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra or pytorch")
+    parser.add_argument(
+        "--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra, pytorch, nccl-log …"
+    )
     parser.add_argument("--strict", action="store_true", help="refuse an import that needs a guess or lacks a rank")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
