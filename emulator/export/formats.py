@@ -56,10 +56,10 @@ FORMATS: Mapping[str, Format] = {
         Format(
             "perfetto", ".perfetto-trace", "a time line for ui.perfetto.dev", perfetto.write, False, perfetto.require
         ),
-        Format("nccl-tests", ".txt", "the table of nccl-tests", _text(nccl_tests.to_text)),
+        Format("nccl-tests", ".txt", "the table of nccl-tests, or what it writes with -J", _text(nccl_tests.to_text)),
         Format("nccl-tests-json", ".json", "what nccl-tests writes with -J", _text(nccl_tests.to_json)),
         Format("nccl-inspector", ".inspector.log", "JSON lines as NCCL's Inspector writes them", nccl_inspector.write),
-        Format("kvbench", ".kvbench.txt", "the table of NIXL's KVBench: a row per pattern", _text(kvbench.to_text)),
+        Format("kvbench", ".kvbench.txt", "the table of NIXL's KVBench, or its JSON", _text(kvbench.to_text)),
         Format("kvbench-json", ".kvbench.json", "what KVBench writes as JSON", _text(kvbench.to_json)),
         Format("astra-sim", ".astra-sim", "a folder for ASTRA-sim: workload, network", astra_sim.write, is_folder=True),
         Format("csv", ".csv.d", "a folder with a CSV file per table", tables.write, is_folder=True),

@@ -92,12 +92,14 @@ def align_messages(
 def _check_whole(
     sequences: Mapping[int, list[RecordedCall]], numbers: Mapping[int, set[int | None]], common: set[int | None]
 ) -> None:
-    known = [number for number in common if number is not None]
+    known = sorted(number for number in common if number is not None)
+    seen = sorted({one for own in numbers.values() for one in own if one is not None and known[0] < one < known[-1]})
     for rank, own in numbers.items():
-        missing = next((one for one in range(min(known), max(known)) if one not in own), None)
+        missing = next((one for one in seen if one not in own), None)
         if missing is not None:
-            where = sequences[rank][0].operation.where
-            raise TraceError(f"{where}: collective {missing} of its process group is missing after this one", rank=rank)
+            before = [call for call in sequences[rank] if call.number is not None and call.number < missing]
+            problem = f"collective {missing} of its process group, which other ranks have, is missing after this one"
+            raise TraceError(f"{before[-1].operation.where}: {problem}", rank=rank)
     for number in known:
         counts = Counter({rank: sum(call.number == number for call in sequences[rank]) for rank in numbers})
         if len(set(counts.values())) > 1:

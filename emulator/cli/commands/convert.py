@@ -25,10 +25,10 @@ _EPILOG = """examples:
   charkha convert my-pytorch-traces traces/my-job
   charkha convert --to master my-pytorch-traces my-job.parquet
 
-SRC is in any format that Charkha reads, told from its content: PyTorch execution or Kineto traces,
-JSON, compressed .et, or a master file: the communication of all ranks in one Parquet table
-(docs/sharing.md). Writes plain .et, the group file, and for an imported trace import.json: what
-was mapped, merged, dropped and guessed (docs/pytorch.md).
+SRC is in any format that Charkha reads, told from its content: chakra (.et, compressed or not,
+JSON), pytorch, flight-recorder, nccl-inspector, nccl-log, aicb, kvbench (docs/importers.md), or a
+master file: the communication of all ranks in one Parquet table (docs/sharing.md). Writes plain
+.et, the group file, and for an import import.json: what was mapped, dropped and guessed.
 """
 
 
@@ -41,7 +41,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("source", metavar="SRC", type=Path, help="a folder, an archive, a prefix, or one file")
     parser.add_argument("target", metavar="DST", type=Path, help="folder, new or empty; of a master file its name")
-    parser.add_argument("--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra or pytorch")
+    parser.add_argument(
+        "--from", metavar="FORMAT", dest="source_format", help="format of SRC: chakra, pytorch, nccl-log …"
+    )
     parser.add_argument("--to", choices=(_ET, _MASTER), default=_ET, help="what to write (default: et)")
     parser.add_argument("--strict", action="store_true", help="refuse an import that needs a guess or lacks a rank")
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")

@@ -15,7 +15,12 @@ from emulator.run_folder.reader import read_run
 
 _OTEL = "otel"
 _FORMATS = {one.name: one.summary for one in FORMATS.values()} | {_OTEL: "metrics to an OpenTelemetry collector"}
-_LISTED = "\n".join(f"  {name:<16}{summary}" for name, summary in _FORMATS.items())
+_JSON = "-json"
+_LISTED = "\n".join(
+    f"  {name + (f'[{_JSON}]' if name + _JSON in _FORMATS else ''):<19}{summary}"
+    for name, summary in _FORMATS.items()
+    if not name.endswith(_JSON)
+)
 _EPILOG = f"""example:
   charkha export runs/20261121-101500-transformer-8r --to perfetto
 formats:

@@ -176,7 +176,7 @@ NETWORK = (
 ALGORITHM = Option(
     "--algorithm",
     "job.algorithms",
-    "algorithm of a collective: all_reduce=ring or all_reduce=FILE.xml of MSCCL (repeatable)",
+    "algorithm: all_reduce=ring, or all_reduce=FILE.xml (repeatable)",
     metavar="KIND=NAME",
     is_mapping=True,
     is_common=True,
