@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
+from emulator.planner.workloads.moe import MixtureOfExperts
+from emulator.planner.workloads.moe_routing import Routing
+from emulator.planner.workloads.moe_workload import moe_workload
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
 from emulator.planner.workloads.synthetic import SyntheticWorkload
-from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer import ContextExchange, Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind, Resource, Workload
 from emulator.trace.workload import build_workload
@@ -61,6 +65,33 @@ def test_a_transformer_is_proven_to_finish(
         shard_optimizer=is_lean,
     )
     workload = transformer_workload(model)
+    _assert_same(_read_back(workload, tmp_path), workload)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"context": 4, "pipeline": 2},
+        {"context": 2, "context_exchange": ContextExchange.ALL_GATHER, "data": 2},
+        {"tensor": 2, "sequence_parallel": True, "pipeline": 2},
+        {"tensor": 2, "sequence_parallel": True, "experts": 4, "top_k": 2, "expert": 4, "data": 2, "context": 2},
+        {"pipeline": 4, "virtual_stages": 2, "micro_batches": 8, "data": 2},
+        {"pipeline": 2, "virtual_stages": 4, "micro_batches": 2},
+    ],
+)
+def test_every_kind_of_parallelism_is_proven_to_finish(change: dict[str, Any], tmp_path: Path) -> None:
+    base: dict[str, Any] = {"layers": 8, "hidden": 8, "sequence": 16, "batch": 32, "micro_batches": 4, "vocabulary": 32}
+    workload = transformer_workload(Transformer(**base | change))
+    _assert_same(_read_back(workload, tmp_path), workload)
+
+
+@pytest.mark.parametrize("routing", Routing)
+def test_a_mixture_of_experts_is_proven_to_finish(routing: Routing, tmp_path: Path) -> None:
+    model = MixtureOfExperts(
+        expert=4, data=2, layers=2, tokens=50, micro_batches=2, hidden=16, experts=8, top_k=2, expert_groups=4,
+        groups_per_token=2, routing=routing, shard_optimizer=True,
+    )  # fmt: skip
+    workload = moe_workload(model)
     _assert_same(_read_back(workload, tmp_path), workload)
 
 

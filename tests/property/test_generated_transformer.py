@@ -4,58 +4,70 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
+from math import prod
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.planner.traffic.from_transformer import traffic_of_transformer
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
-from emulator.planner.workloads.synthetic import WORLD_GROUP, GroupRole, SyntheticWorkload, WorkNode
-from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, WorkNode
+from emulator.planner.workloads.transformer import ContextExchange, Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
 from emulator.trace.model import CommKind
 from tests.support.full import examples
 from tests.support.virtual_world import stuck_nodes
 
+MOST_RANKS = 12
+DEGREES = [degrees for degrees in product((1, 2, 3), repeat=4) if prod(degrees) <= MOST_RANKS]
+
 
 @st.composite
 def transformers(draw: st.DrawFn) -> Transformer:
     small = st.integers(1, 3)
-    tensor, pipeline, data, micro_batches = draw(small), draw(small), draw(small), draw(st.integers(1, 5))
+    tensor, pipeline, data, context = draw(st.sampled_from(DEGREES))
+    virtual_stages = draw(small) if pipeline > 1 else 1
+    micro_batches = draw(st.integers(1, 2)) * pipeline if virtual_stages > 1 else draw(st.integers(1, 5))
+    expert = draw(st.sampled_from([degree for degree in range(1, 10) if data * context % degree == 0]))
+    experts = expert * draw(small)
     return Transformer(
-        layers=pipeline * draw(small),
+        layers=pipeline * virtual_stages * draw(st.integers(1, 2)),
         hidden=tensor * draw(st.integers(1, 50)),
-        sequence=draw(st.integers(1, 100)),
+        sequence=context * tensor * draw(st.integers(1, 20)),
         batch=data * micro_batches * draw(small),
         micro_batches=micro_batches,
         vocabulary=tensor * draw(st.integers(1, 1000)),
         ffn_multiplier=draw(small),
         dtype_bytes=draw(st.sampled_from([1, 2, 4])),
+        experts=experts,
+        top_k=draw(st.integers(1, experts)),
         tensor=tensor,
+        context=context,
         pipeline=pipeline,
         data=data,
-        schedule=draw(st.sampled_from(PipelineSchedule)),
+        expert=expert,
+        sequence_parallel=experts > 1 or draw(st.booleans()),
+        context_exchange=draw(st.sampled_from(ContextExchange)),
+        schedule=PipelineSchedule.ONE_F_ONE_B if virtual_stages > 1 else draw(st.sampled_from(PipelineSchedule)),
+        virtual_stages=virtual_stages,
         recompute=draw(st.booleans()),
         shard_optimizer=draw(st.booleans()),
         device_tflops=draw(st.floats(1e-6, 1e-3)),
     )
 
 
-def _role(workload: SyntheticWorkload, model: Transformer, node: WorkNode) -> GroupRole:
-    """By the ranks of the group alone, not by the numbers the generator gave."""
+def _role(model: Transformer, rank: int, node: WorkNode) -> GroupRole:
     assert node.kind is not None
-    if not node.kind.is_collective:
-        return GroupRole.PIPELINE
-    if node.group == WORLD_GROUP:
-        return GroupRole.WORLD
-    members = [model.layout.coordinates(rank) for rank in workload.groups[node.group]]
-    differing = [axis for axis in ("tensor", "data", "pipeline") if len({getattr(at, axis) for at in members}) > 1]
-    return {"tensor": GroupRole.TENSOR, "data": GroupRole.DATA, "pipeline": GroupRole.EMBEDDING}["".join(differing)]
+    if node.kind.is_collective:
+        return model.layout.role(node.group)
+    is_in_stage = model.layout.coordinates(rank).pipeline == model.layout.coordinates(node.peer).pipeline
+    return GroupRole.CONTEXT if is_in_stage else GroupRole.PIPELINE
 
 
-def _all_nodes(workload: SyntheticWorkload) -> Iterator[WorkNode]:
+def _all_nodes(workload: SyntheticWorkload) -> Iterator[tuple[int, WorkNode]]:
     for rank in range(workload.ranks):
-        yield from workload.nodes(rank)
+        yield from ((rank, node) for node in workload.nodes(rank))
 
 
 @given(transformers())
@@ -64,12 +76,12 @@ def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
     workload = transformer_workload(model)
     counted: Counter[tuple[GroupRole, CommKind, int]] = Counter()
     compute_nodes = compute_micros = 0
-    for node in _all_nodes(workload):
+    for rank, node in _all_nodes(workload):
         if node.kind is None:
             compute_nodes += 1
             compute_micros += node.duration_micros
         else:
-            counted[_role(workload, model, node), node.kind, node.size_bytes] += 1
+            counted[_role(model, rank, node), node.kind, node.size_bytes] += 1
     expected: Counter[tuple[GroupRole, CommKind, int]] = Counter()
     for entry in workload.totals.traffic:
         expected[entry.role, entry.kind, entry.size_bytes] += entry.nodes
@@ -77,6 +89,28 @@ def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
     assert counted == expected
     assert (compute_nodes, compute_micros) == (totals.compute_nodes, totals.compute_micros)
     assert totals.nodes == compute_nodes + counted.total()
+
+
+@given(transformers())
+@settings(max_examples=examples(60), deadline=None)
+def test_a_plan_from_the_description_has_the_traffic_of_the_nodes(model: Transformer) -> None:
+    """One rank of each stage stands for all of them: the same operations between the same ranks, as often."""
+    workload = transformer_workload(model)
+    expected: Counter[tuple[CommKind, int, tuple[int, ...]]] = Counter()
+    for rank, node in _all_nodes(workload):
+        if node.kind is CommKind.SEND:
+            expected[node.kind, node.size_bytes, (rank, node.peer)] += 1
+        elif node.kind is not None and node.kind.is_collective:
+            ranks = workload.groups.get(node.group, tuple(range(workload.ranks)))
+            expected[node.kind, node.size_bytes, ranks] += rank == ranks[0]
+    planned: Counter[tuple[CommKind, int, tuple[int, ...]]] = Counter()
+    traffic = traffic_of_transformer(model, overrides={})
+    for one in traffic.operations:
+        for group, count in zip(one.ranks.tolist(), one.counts.tolist(), strict=True):
+            planned[one.kind, one.size_bytes, tuple(group)] += count
+    assert planned == expected
+    of_stage = model.layout.ranks // model.pipeline
+    assert of_stage * sum(traffic.compute_ns) == 1000 * workload.totals.compute_micros
 
 
 @given(transformers())

@@ -56,10 +56,11 @@ _TRANSFORMER_EXAMPLE = """example:
 _WORKLOADS = (
     _Workload(
         name="transformer",
-        help="one training iteration of a dense transformer",
-        description="Make one training iteration of a dense transformer with tensor, pipeline and data parallelism.",
+        help="one training iteration of a transformer",
+        description="Make one training iteration of a transformer, with parallelism of every kind.",
         epilog=f"""{_TRANSFORMER_EXAMPLE}
-Rank = (pipeline * D + data) * T + tensor, with D and T the sizes of data and tensor parallelism.
+Rank = ((pipeline * D + data) * C + context) * T + tensor, with D, C and T the sizes of data, context and tensor
+parallelism.
 docs/generate.md derives sizes and times.
 """,
         parameters=Transformer,

@@ -11,7 +11,7 @@ import numpy as np
 from emulator.planner.algorithms import POINT_TO_POINT, choose
 from emulator.planner.traffic.operation import Operation, Traffic
 from emulator.planner.workloads.layout import Coordinates
-from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
+from emulator.planner.workloads.synthetic import GroupRole, WorkNode
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_stage import transformer_nodes
 from emulator.trace.model import CommKind, IntArray
@@ -57,21 +57,19 @@ class _TransformerTraffic:
         for node in transformer_nodes(self._model, self._layout.rank(at)):
             micros += node.duration_micros
             if node.kind is not None and node.kind is not CommKind.RECV:
-                used[_Use(self._role(node, at), node.kind, node.size_bytes)] += 1
+                used[_Use(self._role(node), node.kind, node.size_bytes)] += 1
         return micros * NS_PER_US, used
 
-    def _role(self, node: WorkNode, at: Coordinates) -> str:
-        if node.kind is CommKind.SEND:
-            return "forward" if self._layout.coordinates(node.peer).pipeline > at.pipeline else "backward"
-        if node.group == WORLD_GROUP:
-            return "world"
-        if node.group == self._layout.tensor_group(at) and self._layout.tensor > 1:
-            return "tensor"
-        return "data" if node.group == self._layout.data_group(at) and self._layout.data > 1 else "embedding"
+    def _role(self, node: WorkNode) -> str:
+        if node.kind is not CommKind.SEND:
+            return self._layout.role(node.group).value
+        if self._layout.coordinates(node.peer).context:  # the first rank of a stage sends to the second one of its ring
+            return GroupRole.CONTEXT.value
+        return node.name.partition(".")[0]  # forward or backward
 
     def _operation(self, use: _Use, counts: Mapping[int, int]) -> Operation:
         """The groups of a role, of all stages that take part."""
-        ranks, stage_of = self._groups(use.role, sorted(counts))
+        ranks, stage_of = (self._groups if use.kind.is_collective else self._pairs)(use.role, sorted(counts))
         repeated = np.array([counts[stage] for stage in stage_of], dtype=np.int64)
         name = POINT_TO_POINT
         if use.kind.is_collective:
@@ -79,18 +77,20 @@ class _TransformerTraffic:
         return Operation(use.role, use.kind, name, use.size_bytes, ranks, repeated)
 
     def _groups(self, role: str, stages: Sequence[int]) -> tuple[IntArray, Sequence[int]]:
-        """(ranks by group, stage of each group)."""
-        layout = self._layout
-        every = np.arange(layout.ranks, dtype=np.int64).reshape(layout.pipeline, layout.data, layout.tensor)
-        if role == "world":
-            return every.reshape(1, -1), [0]
-        if role == "embedding":
-            return every[[0, -1]].reshape(2, -1).T, [0] * (layout.data * layout.tensor)
-        if role in ("forward", "backward"):
-            peers = [stage + 1 if role == "forward" else stage - 1 for stage in stages]
-            pairs = np.stack([every[list(stages)], every[peers]], axis=-1)
-            return pairs.reshape(-1, 2), np.repeat(stages, layout.data * layout.tensor).tolist()
-        chosen = every[list(stages)]
-        if role == "tensor":
-            return chosen.reshape(-1, layout.tensor), np.repeat(stages, layout.data).tolist()
-        return chosen.transpose(0, 2, 1).reshape(-1, layout.data), np.repeat(stages, layout.tensor).tolist()
+        """(ranks by group, stage of each group); groups of several stages count with the first one."""
+        members = self._layout.members(GroupRole(role))
+        chosen = members[list(stages)] if len(members) == self._layout.pipeline else members
+        return chosen.reshape(-1, members.shape[2]), np.repeat(stages[: len(chosen)], members.shape[1]).tolist()
+
+    def _pairs(self, role: str, stages: Sequence[int]) -> tuple[IntArray, Sequence[int]]:
+        """(sender and receiver of each pair, stage of the sender)."""
+        if role == GroupRole.CONTEXT.value:
+            senders = self._layout.members(GroupRole.CONTEXT)[list(stages)]
+            receivers = np.roll(senders, -1, axis=2)
+        else:
+            every = np.arange(self._layout.ranks, dtype=np.int64).reshape(self._layout.pipeline, -1)
+            distance = 1 if role == "forward" else -1
+            senders = every[list(stages)]
+            receivers = every[[(stage + distance) % self._layout.pipeline for stage in stages]]
+        pairs = np.stack([senders.reshape(-1), receivers.reshape(-1)], axis=-1)
+        return pairs, np.repeat(stages, senders[0].size).tolist()

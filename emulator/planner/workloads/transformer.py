@@ -1,24 +1,20 @@
-"""Model of a dense transformer in training: message sizes and compute times that follow from its dimensions.
+"""Model of a transformer in training: message sizes that follow from its dimensions.
 
 Sizes are those of Megatron-LM (Shoeybi et al., arXiv 1909.08053; Narayanan et al., SC'21, arXiv 2104.04473): tensor
 parallelism splits the matrices of attention and MLP and the vocabulary. Biases of the second matrices and layer norms
-are replicated. Position embeddings are on the first stage, and the output layer shares the word embedding. The final
-layer norm (2h parameters) is left out, as in the parameter count of SC'21.
+are replicated. With experts, every layer has them in place of its MLP, and a replicated router. Position embeddings are
+on the first stage, and the output layer shares the word embedding. The final layer norm (2h parameters) is left out, as
+in the parameter count of SC'21.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from enum import Enum
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.device import (
-    ADAM_STATE_BYTES,
-    compute_micros,
-    memory_micros,
-    memory_option,
-    tflops_option,
-)
+from emulator.planner.workloads.device import memory_option, tflops_option
 from emulator.planner.workloads.layout import Layout
 from emulator.planner.workloads.options import described, option
 from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
@@ -26,6 +22,13 @@ from emulator.planner.workloads.synthetic import MAX_COMM_SIZE
 
 LOSS_BYTES = 4
 """Losses, gradient norms and the softmax of the loss are float32 for any data type of the model."""
+
+
+class ContextExchange(Enum):
+    """How the ranks of a context-parallel group exchange keys and values."""
+
+    RING = "ring"
+    ALL_GATHER = "all-gather"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,14 @@ class Transformer:
         micro_batches: number of micro-batches per replica.
         ffn_multiplier: width of the MLP as a multiple of hidden.
         dtype_bytes: bytes of an activation, a parameter and a gradient.
-        tensor, pipeline, data: degrees of parallelism; their product is the number of ranks.
+        experts, top_k: experts of every layer, 1: none; how many of them a token uses. All get equally many tokens.
+        tensor, context, pipeline, data: degrees of parallelism; their product is the number of ranks.
+        expert: ranks along data and context that share the experts.
+        context_exchange: of keys and values between context-parallel ranks.
+        sequence_parallel: tensor-parallel ranks split activations outside of matrices by tokens: reduce-scatter and
+            all-gather in place of all-reduce.
         schedule: pipeline schedule.
+        virtual_stages: chunks of layers that a stage holds; more than one: 1F1B, interleaved.
         recompute: repeat the forward pass of each layer before its backward pass (full activation recomputation).
         shard_optimizer: reduce-scatter gradients and all-gather parameters, in place of all-reducing gradients.
         device_tflops: compute rate that a device achieves, 10¹² floating-point operations per second.
@@ -59,14 +68,27 @@ class Transformer:
     dtype_bytes: int = option(
         "bytes per activation, parameter and gradient", default=2, group="model", is_advanced=True
     )
+    experts: int = option("experts of a layer", default=1, group="model", is_advanced=True)
+    top_k: int = option("with experts: how many a token uses", default=1, group="model", is_advanced=True)
     tensor: int = option("tensor parallelism", default=1, group="parallelism")
+    context: int = option("context parallelism", default=1, group="parallelism")
     pipeline: int = option("pipeline parallelism", default=1, group="parallelism")
     data: int = option("data parallelism", default=1, group="parallelism")
+    expert: int = option("expert parallelism", default=1, group="parallelism")
+    sequence_parallel: bool = option(
+        "split activations over tensor ranks", default=False, group="parallelism", is_advanced=True
+    )
+    context_exchange: ContextExchange = option(
+        "of keys and values between context ranks", default=ContextExchange.RING, group="parallelism", is_advanced=True
+    )
     schedule: PipelineSchedule = option(
         "order of micro-batches in a pipeline stage",
         default=PipelineSchedule.ONE_F_ONE_B,
         group="parallelism",
         is_advanced=True,
+    )
+    virtual_stages: int = option(
+        "chunks of layers that a stage holds, interleaved", default=1, group="parallelism", is_advanced=True
     )
     recompute: bool = option(
         "recompute all activations in the backward pass", default=False, group="model", is_advanced=True
@@ -85,23 +107,49 @@ class Transformer:
         self._check_divides("layers", self.layers, "pipeline", self.pipeline)
         self._check_divides("hidden", self.hidden, "tensor", self.tensor)
         self._check_divides("vocabulary", self.vocabulary, "tensor", self.tensor)
+        self._check_divides("sequence", self.sequence, "context", self.context)
         self._check_divides("batch", self.batch, "data x micro_batches", self.data * self.micro_batches)
+        if self.sequence_parallel:
+            self._check_divides("sequence", self.sequence, "context x tensor", self.context * self.tensor)
+        if self.virtual_stages > 1:
+            self._check_virtual_stages()
+        self._check_experts()
         self._check_sizes()
 
     @property
     def layout(self) -> Layout:
         """Layout of the ranks."""
-        return Layout(self.tensor, self.data, self.pipeline)
+        return Layout(self.tensor, self.data, self.pipeline, self.context, self.expert)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether tensor ranks split activations: there are at least two, and sequence parallelism is on."""
+        return self.sequence_parallel and self.tensor > 1
 
     @property
     def micro_batch_tokens(self) -> int:
-        """Number of tokens of a micro-batch."""
-        return self.batch // (self.data * self.micro_batches) * self.sequence
+        """Number of tokens of a micro-batch on a context-parallel rank."""
+        return self.batch // (self.data * self.micro_batches) * self.sequence // self.context
 
     @property
     def activation_bytes(self) -> int:
-        """Output of a layer for one micro-batch, which tensor ranks all-reduce and stages send."""
+        """Output of a layer for one micro-batch, which tensor ranks reduce."""
         return self.micro_batch_tokens * self.hidden * self.dtype_bytes
+
+    @property
+    def held_activation_bytes(self) -> int:
+        """What one tensor rank holds of it between layers, which stages send."""
+        return self.activation_bytes // (self.tensor if self.is_split else 1)
+
+    @property
+    def key_value_bytes(self) -> int:
+        """Keys and values of one rank for one micro-batch and layer, which context ranks exchange."""
+        return 2 * self.activation_bytes // self.tensor
+
+    @property
+    def dispatch_bytes(self) -> int:
+        """What one rank sends to experts for one micro-batch and layer, and gets back."""
+        return self.top_k * self.held_activation_bytes
 
     @property
     def softmax_bytes(self) -> int:
@@ -109,10 +157,26 @@ class Transformer:
         return self.micro_batch_tokens * LOSS_BYTES
 
     @property
+    def replicated_parameters(self) -> int:
+        """Parameters of a layer that every tensor rank holds: two layer norms, two biases, and the router: 6h, 5h + hE.
+
+        The second bias of an MLP goes with its expert.
+        """
+        return 6 * self.hidden if self.experts == 1 else (5 + self.experts) * self.hidden
+
+    @property
     def layer_parameters(self) -> int:
-        """Parameters of a layer on one tensor rank; 12h² + 13h with tensor 1 and an MLP of 4h."""
+        """Parameters of a layer on one tensor rank without experts; 12h² + 13h with tensor 1 and an MLP of 4h."""
         h, f = self.hidden, self.ffn_multiplier
-        return ((4 + 2 * f) * h * h + (3 + f) * h) // self.tensor + 6 * h
+        mlp = 2 * f * h * h + f * h if self.experts == 1 else 0
+        return (4 * h * h + 3 * h + mlp) // self.tensor + self.replicated_parameters
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of the experts of a layer on one rank; 0 without experts."""
+        h, f = self.hidden, self.ffn_multiplier
+        held = self.experts // self.expert if self.experts > 1 else 0
+        return held * ((2 * f * h * h + f * h) // self.tensor + h)
 
     @property
     def word_embedding_parameters(self) -> int:
@@ -124,16 +188,26 @@ class Transformer:
         """Parameters of word and position embeddings on one tensor rank of the first stage: Vh / t + sh."""
         return self.word_embedding_parameters + self.sequence * self.hidden
 
-    def bucket_bytes(self, parameters: int) -> int:
-        """Bytes of the gradients of `parameters` parameters; with a sharded optimizer padded to equal shards."""
-        shards = self.data if self.shard_optimizer else 1
+    def bucket_bytes(self, parameters: int, *, replicas: int | None = None) -> int:
+        """Bytes of the gradients of `parameters` parameters; with a sharded optimizer padded to equal shards.
+
+        Args:
+            parameters: on one rank.
+            replicas: ranks that hold the same; None: data · context.
+        """
+        shards = (self.layout.replicas if replicas is None else replicas) if self.shard_optimizer else 1
         return math.ceil(parameters / shards) * shards * self.dtype_bytes
 
     def stage_parameters(self, stage: int) -> int:
-        """Parameters on one tensor rank of a stage, including the copy of the word embedding on the last stage."""
+        """Parameters on one tensor rank of a stage without experts; the last one has a copy of the word embedding."""
         held = self.layers // self.pipeline * self.layer_parameters
         held += self.embedding_parameters if stage == 0 else 0
         return held + (self.word_embedding_parameters if 0 < stage == self.pipeline - 1 else 0)
+
+    @property
+    def stage_expert_parameters(self) -> int:
+        """Parameters of experts on one rank."""
+        return self.layers // self.pipeline * self.expert_parameters
 
     def described(self) -> dict[str, int | str]:
         """All parameters as names and plain values."""
@@ -145,81 +219,30 @@ class Transformer:
             if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
                 raise PlanError(f"{field.name} is {value}: it must be greater than 0")
 
+    def _check_virtual_stages(self) -> None:
+        if self.pipeline == 1:
+            raise PlanError(f"virtual_stages {self.virtual_stages} needs pipeline of at least 2")
+        if self.schedule is not PipelineSchedule.ONE_F_ONE_B:
+            raise PlanError(f"virtual_stages {self.virtual_stages} needs schedule 1f1b, not {self.schedule.value}")
+        stages = self.pipeline * self.virtual_stages
+        self._check_divides("layers", self.layers, "pipeline x virtual_stages", stages)
+        self._check_divides("micro_batches", self.micro_batches, "pipeline", self.pipeline)
+
+    def _check_experts(self) -> None:
+        self._check_divides("experts", self.experts, "expert", self.expert)
+        self._check_divides("data x context", self.data * self.context, "expert", self.expert)
+        if self.top_k > self.experts:
+            raise PlanError(f"top_k {self.top_k} is more than experts {self.experts}")
+        if self.experts > 1 and self.tensor > 1 and not self.sequence_parallel:
+            raise PlanError("experts with tensor parallelism need sequence_parallel, as in Megatron-LM")
+
     def _check_sizes(self) -> None:
-        largest = max(self.activation_bytes, self.bucket_bytes(max(self.layer_parameters, self.embedding_parameters)))
-        if largest > MAX_COMM_SIZE:
-            raise PlanError(f"a collective would have {largest} bytes; the limit of a trace is {MAX_COMM_SIZE}")
+        parameters = max(self.layer_parameters, self.embedding_parameters, self.expert_parameters)
+        sizes = (self.activation_bytes * self.top_k, self.key_value_bytes * self.context, self.bucket_bytes(parameters))
+        if max(sizes) > MAX_COMM_SIZE:
+            raise PlanError(f"a collective would have {max(sizes)} bytes; the limit of a trace is {MAX_COMM_SIZE}")
 
     @staticmethod
     def _check_divides(name: str, value: int, divisor_name: str, divisor: int) -> None:
         if value % divisor:
             raise PlanError(f"{name} {value} is not divisible by {divisor_name} {divisor}")
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeTimes:
-    """Durations of a rank's compute nodes for one micro-batch, µs, each at least 1.
-
-    Attributes:
-        attention, mlp: forward pass of half a layer; the backward pass takes twice as long.
-        head: forward pass of the output layer; the backward pass takes twice as long.
-        embedding: looking up the embeddings; accumulating their gradients takes as long.
-    """
-
-    attention: int
-    mlp: int
-    head: int
-    embedding: int
-
-
-def compute_times(model: Transformer) -> ComputeTimes:
-    """Durations of the compute nodes, from their operations and the rates that the device achieves.
-
-    A matrix of p parameters takes 2p operations per token forward and 4p backward. Per token and layer, that is 8h² for
-    the four matrices of attention, 4sh for the scores and their use, and 4fh² for an MLP of width fh; 2hV for the
-    output layer. With f = 4, the sums are the 24Bsh² + 4Bs²h per layer and 2BshV of Narayanan et al., SC'21, appendix.
-    Embedding lookups are bound by memory: every activation is read once and written once.
-    """
-    h, tokens = model.hidden, model.micro_batch_tokens
-    return ComputeTimes(
-        attention=_compute_micros(model, tokens * (8 * h * h + 4 * model.sequence * h)),
-        mlp=_compute_micros(model, tokens * 4 * model.ffn_multiplier * h * h),
-        head=_compute_micros(model, tokens * 2 * h * model.vocabulary),
-        embedding=_memory_micros(model, 2 * model.activation_bytes),
-    )
-
-
-def optimizer_micros(model: Transformer, stage: int) -> int:
-    """Duration of the optimizer step of a stage, µs. It is bound by memory: ADAM_STATE_BYTES, gradient, parameter."""
-    parameters = model.stage_parameters(stage) // (model.data if model.shard_optimizer else 1)
-    return _memory_micros(model, parameters * (ADAM_STATE_BYTES + 2 * model.dtype_bytes))
-
-
-def iteration_flops(model: Transformer) -> int:
-    """Floating-point operations of one iteration over all ranks.
-
-    72Blsh²(1 + s/6h) + 6BshV for an MLP of 4h; with recomputation, 96 in place of 72.
-
-    Source: Narayanan et al., SC'21, equation 3 and appendix.
-    """
-    h, s, tokens = model.hidden, model.sequence, model.batch * model.sequence
-    layer = (8 + 4 * model.ffn_multiplier) * h * h + 4 * s * h
-    passes = 4 if model.recompute else 3
-    return tokens * (passes * model.layers * layer + 6 * h * model.vocabulary)
-
-
-def parameter_count(model: Transformer) -> int:
-    """Parameters of the whole model: 12lh²(1 + 13/12h + (V + s)/12lh) for an MLP of 4h.
-
-    Source: Narayanan et al., SC'21, equation 2.
-    """
-    h, f = model.hidden, model.ffn_multiplier
-    return model.layers * ((4 + 2 * f) * h * h + (9 + f) * h) + (model.vocabulary + model.sequence) * h
-
-
-def _compute_micros(model: Transformer, flops: int) -> int:
-    return compute_micros(flops / model.tensor, tflops=model.device_tflops)
-
-
-def _memory_micros(model: Transformer, size_bytes: int) -> int:
-    return memory_micros(size_bytes, gbytes_per_s=model.device_gbytes_per_s)

@@ -7,236 +7,138 @@ gradients are reduced while the backward pass continues.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from emulator.planner.workloads.device import BACKWARD_TO_FORWARD
-from emulator.planner.workloads.pipeline_schedule import pipeline_steps
-from emulator.planner.workloads.synthetic import WORLD_GROUP, WorkNode
-from emulator.planner.workloads.transformer import LOSS_BYTES, Transformer, compute_times, optimizer_micros
+from emulator.planner.workloads.node_chain import Emission
+from emulator.planner.workloads.pipeline_schedule import PipelineStep, pipeline_steps
+from emulator.planner.workloads.synthetic import GroupRole, WorkNode
+from emulator.planner.workloads.transformer import Transformer
+from emulator.planner.workloads.transformer_gradients import Gradients
+from emulator.planner.workloads.transformer_layer import Layer
+from emulator.planner.workloads.transformer_rank import TransformerRank
 from emulator.trace.model import CommKind
-
-Emission: TypeAlias = Generator[WorkNode, None, int]
-"""Yields nodes; returns the id of the node after which the result is available, 0 if from the start."""
 
 
 def transformer_nodes(model: Transformer, rank: int) -> Iterator[WorkNode]:
     """Nodes of one rank for one iteration, in file order. Memory does not grow with the number of nodes."""
-    return _Stage(model, rank).nodes()
+    return _Stage(TransformerRank(model, rank)).nodes()
 
 
 class _Stage:
-    """State while the nodes of one rank are generated: the last id, the last compute node, what is pending."""
+    """The passes of a rank: the losses that are pending, and the last send of gradients."""
 
-    def __init__(self, model: Transformer, rank: int) -> None:
-        self._model = model
-        self._layout = model.layout
-        self._at = self._layout.coordinates(rank)
-        self._stage = self._at.pipeline
-        self._times = compute_times(model)
-        self._last_id = 0
-        self._device = 0
+    def __init__(self, rank: TransformerRank) -> None:
+        self._rank, self._model, self._stage = rank, rank.model, rank.at.pipeline
+        self._layer, self._gradients = Layer(rank), Gradients(rank)
         self._losses: dict[int, int] = {}
-        self._buckets: list[tuple[str, int]] = []
-        self._gradients: list[int] = []
         self._flushed = 0
 
-    @property
-    def _is_first(self) -> bool:
-        return self._stage == 0
-
-    @property
-    def _is_last(self) -> bool:
-        return self._stage == self._model.pipeline - 1
-
-    @property
-    def _layers(self) -> range:
-        count = self._model.layers // self._model.pipeline
-        return range(self._stage * count, (self._stage + 1) * count)
-
     def nodes(self) -> Iterator[WorkNode]:
+        model = self._model
         steps = pipeline_steps(
-            self._model.schedule,
+            model.schedule,
             stage=self._stage,
-            stages=self._model.pipeline,
-            micro_batches=self._model.micro_batches,
+            stages=model.pipeline,
+            micro_batches=model.micro_batches,
+            virtual_stages=model.virtual_stages,
         )
         for step in steps:
-            if step.is_forward:
-                yield from self._forward(step.micro_batch)
-            else:
-                yield from self._backward(step.micro_batch, is_last=step.is_last)
-        yield from self._optimizer_step()
+            yield from self._forward(step) if step.is_forward else self._backward(step)
+        yield from self._gradients.optimizer_step(flushed=self._flushed)
+
+    # Where a pass is in the model.
+
+    def _place(self, step: PipelineStep) -> int:
+        """Number of the chunk of layers in the whole model: virtual stages are dealt out to the stages in turn."""
+        return step.chunk * self._model.pipeline + self._stage
+
+    def _is_first(self, step: PipelineStep) -> bool:
+        return self._place(step) == 0
+
+    def _is_last(self, step: PipelineStep) -> bool:
+        return self._place(step) == self._model.pipeline * self._model.virtual_stages - 1
+
+    def _layers(self, step: PipelineStep) -> range:
+        count = self._model.layers // (self._model.pipeline * self._model.virtual_stages)
+        return range(self._place(step) * count, (self._place(step) + 1) * count)
+
+    def _name(self, step: PipelineStep) -> str:
+        chunk = f".chunk{step.chunk}" if self._model.virtual_stages > 1 else ""
+        return f"{'forward' if step.is_forward else 'backward'}.{step.micro_batch}{chunk}"
 
     # Forward and backward pass of a micro-batch.
 
-    def _forward(self, k: int) -> Iterator[WorkNode]:
-        ready = yield from self._forward_input(k)
-        for layer in self._layers:
-            ready = yield from self._layer_forward(f"forward.{k}.layer{layer}", ready)
-        if self._is_last:
+    def _forward(self, step: PipelineStep) -> Iterator[WorkNode]:
+        k, ready = step.micro_batch, (yield from self._forward_input(step))
+        for layer in self._layers(step):
+            ready = yield from self._layer.forward(f"forward.{k}.layer{layer}", ready)
+        if self._is_last(step):
             self._losses[k] = yield from self._head_forward(f"forward.{k}.head", ready)
         else:
-            yield from self._send(f"forward.{k}.send", self._stage + 1, k, ready)
+            yield from self._message(step, CommKind.SEND, ready)
 
-    def _forward_input(self, k: int) -> Emission:
-        if not self._is_first:
-            return (yield from self._receive(f"forward.{k}.recv", self._stage - 1, k))
-        ready = yield from self._compute(f"forward.{k}.embedding", self._times.embedding, 0)
-        return (yield from self._tensor_all_reduce(f"forward.{k}.embedding.all_reduce", ready))
-
-    def _layer_forward(self, name: str, ready: int) -> Emission:
-        ready = yield from self._compute(f"{name}.attention", self._times.attention, ready)
-        ready = yield from self._tensor_all_reduce(f"{name}.attention.all_reduce", ready)
-        ready = yield from self._compute(f"{name}.mlp", self._times.mlp, ready)
-        return (yield from self._tensor_all_reduce(f"{name}.mlp.all_reduce", ready))
+    def _forward_input(self, step: PipelineStep) -> Emission:
+        if not self._is_first(step):
+            return (yield from self._message(step, CommKind.RECV, self._rank.device))
+        name = f"forward.{step.micro_batch}.embedding"
+        ready = yield from self._rank.compute(name, self._rank.times.embedding, 0)
+        return (yield from self._layer.leave(name, ready))
 
     def _head_forward(self, name: str, ready: int) -> Emission:
         # Megatron-LM's vocabulary-parallel loss reduces three numbers per token over the split vocabulary.
-        ready = yield from self._compute(name, self._times.head, ready)
+        ready = yield from self._layer.enter(name, ready)
+        ready = yield from self._rank.compute(name, self._rank.times.head, ready)
         for number in ("maximum", "target", "sum"):
-            ready = yield from self._tensor_all_reduce(f"{name}.{number}.all_reduce", ready, self._model.softmax_bytes)
+            size_bytes, kind = self._model.softmax_bytes, CommKind.ALL_REDUCE
+            ready = yield from self._rank.collective(f"{name}.{number}", GroupRole.TENSOR, kind, size_bytes, ready)
         return ready
 
-    def _backward(self, k: int, *, is_last: bool) -> Iterator[WorkNode]:
-        ready = yield from self._backward_input(k, is_last=is_last)
-        for layer in reversed(self._layers):
-            name = f"backward.{k}.layer{layer}"
+    def _backward(self, step: PipelineStep) -> Iterator[WorkNode]:
+        ready = yield from self._backward_input(step)
+        for layer in reversed(self._layers(step)):
+            name = f"backward.{step.micro_batch}.layer{layer}"
             if self._model.recompute:
-                ready = yield from self._layer_forward(f"{name}.again", ready)
-            ready = yield from self._layer_backward(name, ready)
-            if is_last:
-                yield from self._reduce_gradients(f"layer{layer}", self._model.layer_parameters)
-        yield from self._backward_output(k, ready, is_last=is_last)
+                ready = yield from self._layer.forward(f"{name}.again", ready)
+            ready = yield from self._layer.backward(name, ready)
+            if step.is_last:
+                yield from self._gradients.reduce_layer(layer)
+        yield from self._backward_output(step, ready)
 
-    def _backward_input(self, k: int, *, is_last: bool) -> Emission:
-        if not self._is_last:
-            return (yield from self._receive(f"backward.{k}.recv", self._stage + 1, k))
-        name = f"backward.{k}.head"
-        micros = self._times.head * BACKWARD_TO_FORWARD
-        ready = yield from self._compute(name, micros, self._losses.pop(k))
-        ready = yield from self._tensor_all_reduce(f"{name}.all_reduce", ready)
-        if is_last and not self._is_first:
-            yield from self._reduce_gradients("head", self._model.word_embedding_parameters)
+    def _backward_input(self, step: PipelineStep) -> Emission:
+        if not self._is_last(step):
+            return (yield from self._message(step, CommKind.RECV, self._rank.device))
+        name = f"backward.{step.micro_batch}.head"
+        ready = yield from self._layer.gather_input(name, self._losses.pop(step.micro_batch))
+        ready = yield from self._rank.compute(name, self._rank.times.head * BACKWARD_TO_FORWARD, ready)
+        ready = yield from self._layer.enter_backward(name, ready)
+        if step.is_last and self._model.pipeline > 1:
+            yield from self._gradients.reduce("head", self._model.word_embedding_parameters)
         return ready
 
-    def _layer_backward(self, name: str, ready: int) -> Emission:
-        ready = yield from self._compute(f"{name}.mlp", self._times.mlp * BACKWARD_TO_FORWARD, ready)
-        ready = yield from self._tensor_all_reduce(f"{name}.mlp.all_reduce", ready)
-        ready = yield from self._compute(f"{name}.attention", self._times.attention * BACKWARD_TO_FORWARD, ready)
-        return (yield from self._tensor_all_reduce(f"{name}.attention.all_reduce", ready))
-
-    def _backward_output(self, k: int, ready: int, *, is_last: bool) -> Iterator[WorkNode]:
-        if not self._is_first:
-            self._flushed = yield from self._send(f"backward.{k}.send", self._stage - 1, k, ready)
+    def _backward_output(self, step: PipelineStep, ready: int) -> Iterator[WorkNode]:
+        if not self._is_first(step):
+            self._flushed = yield from self._message(step, CommKind.SEND, ready)
             return
-        yield from self._compute(f"backward.{k}.embedding", self._times.embedding, ready)
-        if is_last:
-            yield from self._reduce_gradients("embedding", self._model.embedding_parameters)
+        name = f"backward.{step.micro_batch}.embedding"
+        ready = yield from self._layer.leave_backward(name, ready, weights=False)
+        yield from self._rank.compute(name, self._rank.times.embedding, ready)
+        if step.is_last:
+            yield from self._gradients.reduce("embedding", self._model.embedding_parameters)
 
-    # Gradients and the optimizer step.
+    # Between stages.
 
-    def _reduce_gradients(self, name: str, parameters: int) -> Iterator[WorkNode]:
-        if self._model.data == 1:
-            return
-        sharded = self._model.shard_optimizer
-        kind = CommKind.REDUCE_SCATTER if sharded else CommKind.ALL_REDUCE
-        size_bytes = self._model.bucket_bytes(parameters)
-        self._buckets.append((name, size_bytes))
-        node = self._node(
-            f"gradients.{name}.{kind.label}",
-            self._device,
-            kind=kind,
-            size_bytes=size_bytes,
-            group=self._layout.data_group(self._at),
-        )
-        self._gradients.append(node.node_id)
-        yield node
+    def _message(self, step: PipelineStep, kind: CommKind, ready: int) -> Emission:
+        """From or to the chunk before or after this one."""
+        distance = 1 if step.is_forward == (kind is CommKind.SEND) else -1
+        at, stages = self._rank.at, self._model.pipeline
+        peer = self._rank.layout.rank(at._replace(pipeline=(self._stage + distance) % stages))
+        size_bytes, tag = self._model.held_activation_bytes, self._tag(step, distance)
+        return (yield from self._rank.message(self._name(step), kind, peer, tag, size_bytes, ready))
 
-    def _optimizer_step(self) -> Iterator[WorkNode]:
-        if self._model.pipeline > 1 and (self._is_first or self._is_last):
-            yield from self._reduce_shared_embedding()
-        ready = self._device
-        if self._layout.ranks > 1:
-            norm = self._all_reduce("gradient_norm.all_reduce", WORLD_GROUP, LOSS_BYTES, self._device, *self._gradients)
-            ready = yield from norm
-        ready = yield from self._compute("optimizer", optimizer_micros(self._model, self._stage), ready)
-        if self._model.shard_optimizer:
-            yield from self._gather_parameters(ready)
-
-    def _reduce_shared_embedding(self) -> Iterator[WorkNode]:
-        # After the pipeline flush: the last stage has its gradient long before the first. A player with one
-        # communication in flight would deadlock here, waiting for a stage that waits for this one.
-        size_bytes = self._model.word_embedding_parameters * self._model.dtype_bytes
-        group = self._layout.embedding_group(self._at)
-        after = (self._device, self._flushed, *self._gradients)
-        self._gradients.append((yield from self._all_reduce("embedding.all_reduce", group, size_bytes, *after)))
-
-    def _gather_parameters(self, ready: int) -> Iterator[WorkNode]:
-        # The first layers come first, because the next iteration needs them first.
-        group = self._layout.data_group(self._at)
-        for name, size_bytes in reversed(self._buckets):
-            shard = size_bytes // self._model.data
-            name = f"parameters.{name}.all_gather"
-            yield self._node(name, ready, kind=CommKind.ALL_GATHER, size_bytes=shard, group=group)
-
-    # Single nodes.
-
-    def _compute(self, name: str, micros: int, ready: int) -> Emission:
-        node = self._node(name, self._device, ready, duration_micros=micros)
-        self._device = node.node_id
-        yield node
-        return node.node_id
-
-    def _tensor_all_reduce(self, name: str, ready: int, size_bytes: int | None = None) -> Emission:
-        if self._model.tensor == 1:
-            return ready
-        size = self._model.activation_bytes if size_bytes is None else size_bytes
-        return (yield from self._all_reduce(name, self._layout.tensor_group(self._at), size, ready))
-
-    def _all_reduce(self, name: str, group: int, size_bytes: int, *after: int) -> Emission:
-        node = self._node(name, *after, kind=CommKind.ALL_REDUCE, size_bytes=size_bytes, group=group)
-        yield node
-        return node.node_id
-
-    def _send(self, name: str, stage: int, tag: int, ready: int) -> Emission:
-        return (yield from self._point_to_point(name, CommKind.SEND, stage, tag, ready))
-
-    def _receive(self, name: str, stage: int, tag: int) -> Emission:
-        return (yield from self._point_to_point(name, CommKind.RECV, stage, tag, self._device))
-
-    def _point_to_point(self, name: str, kind: CommKind, stage: int, tag: int, ready: int) -> Emission:
-        node = self._node(
-            name,
-            ready,
-            kind=kind,
-            size_bytes=self._model.activation_bytes,
-            peer=self._layout.rank(self._at._replace(pipeline=stage)),
-            tag=tag,
-        )
-        yield node
-        return node.node_id
-
-    def _node(
-        self,
-        name: str,
-        *after: int,
-        duration_micros: int = 0,
-        kind: CommKind | None = None,
-        size_bytes: int = 0,
-        group: int = WORLD_GROUP,
-        peer: int = -1,
-        tag: int = 0,
-    ) -> WorkNode:
-        self._last_id += 1
-        return WorkNode(
-            node_id=self._last_id,
-            name=name,
-            deps=tuple(sorted({dep for dep in after if dep})),
-            duration_micros=duration_micros,
-            kind=kind,
-            size_bytes=size_bytes,
-            group=group,
-            peer=peer,
-            tag=tag,
-        )
+    def _tag(self, step: PipelineStep, distance: int) -> int:
+        """Number of the micro-batch; with virtual stages, also of the way that it takes: two stages share several."""
+        if self._model.virtual_stages == 1:
+            return step.micro_batch
+        way = 2 * min(self._place(step), self._place(step) + distance) + step.is_forward
+        return way * self._model.micro_batches + step.micro_batch

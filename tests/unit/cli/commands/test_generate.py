@@ -47,6 +47,8 @@ def test_every_option_reaches_the_model(tmp_path: Path, capsys: pytest.CaptureFi
         **{"layers": 2, "hidden": 8, "sequence": 4, "batch": 4, "micro_batches": 2, "vocabulary": 16},
         **{"ffn_multiplier": 3, "dtype_bytes": 4, "tensor": 1, "pipeline": 1, "data": 2, "schedule": "gpipe"},
         **{"recompute": 0, "shard_optimizer": 1, "device_tflops": "12.5", "device_gbytes_per_s": "7"},
+        **{"experts": 1, "top_k": 1, "context": 1, "expert": 1, "sequence_parallel": 0, "context_exchange": "ring"},
+        **{"virtual_stages": 1},
     }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from emulator.planner.workloads.layout import Coordinates, Layout
+import pytest
+
+from emulator.planner.workloads.layout import NUMBERED, Coordinates, Layout
+from emulator.planner.workloads.synthetic import GroupRole
 
 
 def test_tensor_ranks_are_consecutive_and_stages_are_far_apart() -> None:
@@ -32,7 +35,40 @@ def test_a_rank_is_a_member_of_its_groups() -> None:
     groups = layout.groups()
     for rank in range(layout.ranks):
         at = layout.coordinates(rank)
-        assert rank in groups[layout.tensor_group(at)]
-        assert rank in groups[layout.data_group(at)]
+        assert rank in groups[layout.group(GroupRole.TENSOR, at)]
+        assert rank in groups[layout.group(GroupRole.DATA, at)]
         if at.pipeline in (0, 3):
-            assert rank in groups[layout.embedding_group(at)]
+            assert rank in groups[layout.group(GroupRole.EMBEDDING, at)]
+
+
+def test_context_ranks_are_next_to_tensor_ranks_and_experts_span_both() -> None:
+    layout = Layout(tensor=2, data=2, pipeline=1, context=2, expert=2)
+    assert layout.rank(Coordinates(tensor=1, data=1, pipeline=0, context=0)) == 5
+    groups = layout.groups()
+
+    def ranks(role: GroupRole, rank: int) -> tuple[int, ...]:
+        return groups[layout.group(role, layout.coordinates(rank))]
+
+    assert ranks(GroupRole.CONTEXT, 5) == (5, 7)
+    assert ranks(GroupRole.DATA, 5) == (1, 3, 5, 7)
+    assert ranks(GroupRole.EXPERT, 5) == (5, 7)
+    assert ranks(GroupRole.EXPERT_DATA, 5) == (1, 5)
+    wide = Layout(tensor=1, data=2, pipeline=1, context=2, expert=4)
+    assert wide.groups()[wide.group(GroupRole.EXPERT, wide.coordinates(3))] == (0, 1, 2, 3)
+    assert wide.group_size(GroupRole.EXPERT_DATA) == 1
+
+
+@pytest.mark.parametrize("degrees", [(2, 3, 4, 2, 3), (1, 2, 2, 2, 4), (3, 1, 1, 2, 1), (1, 4, 3, 1, 2)])
+def test_numbers_members_and_roles_of_groups_agree(degrees: tuple[int, int, int, int, int]) -> None:
+    layout = Layout(*degrees)
+    groups = layout.groups()
+    for rank in range(layout.ranks):
+        at = layout.coordinates(rank)
+        assert layout.rank(at) == rank
+        for role in NUMBERED:
+            if layout.group_size(role) > 1 and (role is not GroupRole.EMBEDDING or at.pipeline in (0, degrees[2] - 1)):
+                number = layout.group(role, at)
+                assert rank in groups[number]
+                assert len(groups[number]) == layout.group_size(role)
+                assert layout.role(number) is role
+    assert layout.role(0) is GroupRole.WORLD

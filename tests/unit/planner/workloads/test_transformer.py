@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.transformer import (
-    Transformer,
+from emulator.planner.workloads.pipeline_schedule import PipelineSchedule
+from emulator.planner.workloads.transformer import ContextExchange, Transformer
+from emulator.planner.workloads.transformer_stage import transformer_nodes
+from emulator.planner.workloads.transformer_times import (
     compute_times,
     iteration_flops,
     optimizer_micros,
     parameter_count,
 )
-from emulator.planner.workloads.transformer_stage import transformer_nodes
 
 GPT3 = Transformer(layers=96, hidden=12288, sequence=2048, batch=1536, vocabulary=51200)
 SMALL = Transformer(layers=4, hidden=512, sequence=1024, batch=8, micro_batches=4, vocabulary=4096)
@@ -62,6 +63,34 @@ def test_compute_nodes_do_the_published_work(degrees: tuple[int, int, int], reco
         if node.name != "optimizer" and not node.name.endswith("embedding")
     )
     assert micros * model.device_tflops * 1e6 == pytest.approx(iteration_flops(model), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"context": 4},
+        {"context": 4, "context_exchange": ContextExchange.ALL_GATHER},
+        {"experts": 6, "top_k": 2, "expert": 2, "data": 2},
+        {"tensor": 2, "sequence_parallel": True, "experts": 4, "top_k": 3},
+        {"pipeline": 2, "virtual_stages": 2},
+    ],
+)
+def test_every_kind_of_parallelism_does_the_same_work(change: dict[str, object]) -> None:
+    model = replace(SMALL, device_tflops=0.001, **change)  # type: ignore[arg-type]
+    micros = sum(
+        node.duration_micros
+        for rank in range(model.layout.ranks)
+        for node in transformer_nodes(model, rank)
+        if node.name != "optimizer" and not node.name.endswith("embedding")
+    )
+    assert micros * model.device_tflops * 1e6 == pytest.approx(iteration_flops(model), rel=1e-5)
+
+
+def test_experts_are_held_once_and_the_rest_by_every_replica() -> None:
+    model = replace(SMALL, experts=6, expert=2, data=2)
+    held = sum(model.stage_parameters(stage) for stage in range(model.pipeline))
+    assert held + 2 * model.stage_expert_parameters == parameter_count(model)
+    assert replace(SMALL, experts=1).expert_parameters == 0
 
 
 def test_compute_is_divided_by_the_tensor_ranks() -> None:
@@ -116,6 +145,16 @@ def test_optimizer_step_reads_and_writes_its_share_of_the_state() -> None:
         ({"device_tflops": float("nan")}, "device_tflops is nan"),
         ({"device_gbytes_per_s": float("inf")}, "device_gbytes_per_s is inf"),
         ({"hidden": 2**40}, "the limit of a trace is"),
+        ({"context": 3}, "sequence 1024 is not divisible by context 3"),
+        ({"context": 1024, "tensor": 2, "sequence_parallel": True}, "not divisible by context x tensor 2048"),
+        ({"virtual_stages": 2}, "virtual_stages 2 needs pipeline of at least 2"),
+        ({"virtual_stages": 2, "pipeline": 4}, "layers 4 is not divisible by pipeline x virtual_stages 8"),
+        ({"virtual_stages": 2, "pipeline": 2, "micro_batches": 1}, "micro_batches 1 is not divisible by pipeline 2"),
+        ({"virtual_stages": 2, "pipeline": 2, "schedule": PipelineSchedule.GPIPE}, "needs schedule 1f1b, not gpipe"),
+        ({"experts": 4, "expert": 3}, "experts 4 is not divisible by expert 3"),
+        ({"experts": 4, "expert": 2}, "data x context 1 is not divisible by expert 2"),
+        ({"top_k": 2}, "top_k 2 is more than experts 1"),
+        ({"experts": 4, "tensor": 2}, "need sequence_parallel"),
     ],
 )
 def test_numbers_that_contradict_each_other_are_refused_by_name(change: dict[str, float], message: str) -> None:
