@@ -5,7 +5,7 @@ from __future__ import annotations
 DONE = 0
 """The command did what it was called for."""
 FAILED = 1
-"""The run failed after it had begun, an audit found a violation, or Charkha has a bug."""
+"""The run failed after it had begun, an audit found a violation, `diff --gate` a difference, or Charkha has a bug."""
 BAD_INPUT = 2
 """An option, a trace, a topology or a run folder cannot be used. Nothing was started."""
 HOST_LACKS = 3
