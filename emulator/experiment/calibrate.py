@@ -133,7 +133,7 @@ def _cost(transport: str, ranks: int, network: Network, scratch: Path) -> Transp
     experiment = _experiment(Pairs(ranks=ranks, counts=tuple(COUNTS.items())), network, transport=transport)
     with load_job(experiment.job) as job, prepare(experiment, job) as prepared:
         run = prepared.play(scratch / f"run-{transport}")
-        parameters = deciding_parameters(prepared.resolved)
+        parameters = deciding_parameters(prepared.settled.resolved)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "bytes_sent"])
     merged = merge(samples)
     step_bytes = {size: size // RING_STEPS for size in COUNTS}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator import shipped
+from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.document import read_experiment
-from emulator.experiment.play import with_absolute_paths
 from emulator.experiment.spec import Experiment, Network
 from emulator.shipped import PAGES, PROFILES, TOPOLOGIES, TRACES, Shipped, first_line
 from emulator.topology.load import load_topology

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
+from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.document import experiment_of_run, read_experiment, to_yaml
-from emulator.experiment.play import with_absolute_paths
 from emulator.experiment.spec import Agents, Campaign, Experiment, Job, Network, Observe, Trace
 from emulator.run_folder.manifest import TraceFacts
 from emulator.wire.trace.files import find_trace

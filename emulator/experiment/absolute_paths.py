@@ -1,0 +1,41 @@
+"""A run spec with absolute paths: as it is stored, so that it can be played again from any working directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from emulator.experiment.spec import Experiment
+from emulator.shipped import TOPOLOGIES, TRACES
+from emulator.verdict.rules import EXAMPLE
+
+_FILES_OF_OBSERVE = {False: ("calibration", "expect"), True: ("calibration",)}
+"""Paths of that section, by whether `expect` is the name of shipped rules."""
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def with_absolute_paths(experiment: Experiment) -> Experiment:
+    """One run that can be played from any working directory: paths are absolute, and it belongs to no campaign."""
+    trace = experiment.job.trace
+    job, network = experiment.job, experiment.network
+    if trace is not None:
+        trace = replace(trace, path=str(TRACES.find(trace.path)))
+        job = replace(job, trace=_absolute(trace, "path", "groups"))
+    if network.topology is not None:
+        network = replace(network, topology=str(TOPOLOGIES.find(network.topology)))
+    return replace(
+        experiment,
+        jobs=(job,),
+        campaign=None,
+        network=_absolute(network, "topology"),
+        agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
+        observe=_absolute(experiment.observe, *_FILES_OF_OBSERVE[experiment.observe.expect == EXAMPLE]),
+    )
+
+
+def _absolute(section: S, *names: str) -> S:
+    paths = {name: str(Path(path).absolute()) for name in names if (path := getattr(section, name)) is not None}
+    return replace(section, **paths)

@@ -1,0 +1,85 @@
+"""What the controller is given of a settled run, and what its errors mean to a user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emulator.controller.assignment import networks_beside
+from emulator.controller.run_plan import RunPlan
+from emulator.controller.topology_description import describe_path
+from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
+from emulator.experiment.flows import assign_flows
+from emulator.experiment.settled import Settled
+from emulator.planner.network.port_shares import PortShare, port_shares
+from emulator.topology.model import Topology
+
+
+def run_plan(settled: Settled) -> RunPlan:
+    """What the session carries out."""
+    resolved, workload, topology = settled.resolved, settled.workload, settled.topology
+    endpoints = range(topology.endpoints)
+    ranks_of, remote = settled.assignment.ranks_of, settled.assignment.remote
+    return RunPlan(
+        run_id=settled.identity.run_id,
+        workload=workload,
+        node_ids=[
+            trace.node_id[program.order]
+            for trace, program in zip(settled.job.loaded.traces, workload.programs, strict=True)
+        ],
+        choice=settled.choice,
+        hosts=[topology.address_of(endpoint) for endpoint in endpoints],
+        ranks_of=ranks_of,
+        iterations=range(-resolved.warmup, resolved.iterations),
+        transport=resolved.transport.name,
+        message_bytes=resolved.message_bytes,
+        credits=resolved.credits,
+        seed=resolved.seed,
+        silence_timeout_s=resolved.timeout_s,
+        transport_options=resolved.options,
+        local=settled.assignment.local,
+        exec_prefixes=settled.exec_prefixes,
+        port_shares=_port_shares(settled),
+        interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
+        networks={name: [*networks_beside(topology, ranks_of[name]), *_peers_of(settled, name)] for name in remote},
+        flows=assign_flows(settled.flows, settled.assignment, topology),
+        listening=settled.listening,
+        join_timeout_s=resolved.join_timeout_s,
+        record_steps=resolved.record_steps,
+    )
+
+
+def explained(error: AgentLost | TransferFailed | RunTimeout, topology: Topology) -> EmulatorError:
+    """The error with the path between the two ranks that it names, and with storage endpoints by name."""
+    if isinstance(error, AgentLost):
+        ranks = [one for one in error.ranks if one < topology.ranks]
+        storage = [topology.label_of(one) for one in error.ranks if one >= topology.ranks]
+        return AgentLost(error.agent, ranks=ranks, reason=error.reason, storage=storage)
+    between = error.between
+    if between is None or max(between) >= topology.endpoints:
+        return error
+    path = describe_path(topology, *between)
+    if isinstance(error, TransferFailed):
+        return TransferFailed(error.reason, agent=error.agent, between=between, path=path)
+    return RunTimeout(
+        error.waiting_on,
+        seconds=error.seconds,
+        between=between,
+        silent_s=error.silent_s,
+        path=path,
+        silent=topology.label_of(between[1]),
+    )
+
+
+def _peers_of(settled: Settled, agent: str) -> list[str]:
+    """Addresses of the peers of an agent's flows, on the same link unless there is a router."""
+    if any(switch.kind == "router" for switch in settled.topology.network.switches):
+        return []
+    flows = assign_flows(settled.flows, settled.assignment, settled.topology).get(agent, ())
+    numbers = {flow.number for flow in flows}
+    return [flow.peer_address for flow in settled.flows if flow.task.number in numbers]
+
+
+def _port_shares(settled: Settled) -> Mapping[int, PortShare]:
+    if settled.resolved.roce is None or not settled.resolved.transport.is_paced:
+        return {}
+    return port_shares(settled.topology, settled.assignment.ranks_of, asked_bps=settled.resolved.roce.rate_cap_bps)

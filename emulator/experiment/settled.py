@@ -1,0 +1,203 @@
+"""A run before any traffic, as a value: every setting, address, agent and algorithm."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from emulator.controller.assignment import Assignment, agents_at, assign_ranks
+from emulator.controller.listen_address import ListenAddress
+from emulator.errors import PlanError
+from emulator.experiment.flows import PlannedFlow, plan_flows, require_flow_egress
+from emulator.experiment.resolve import Resolved, resolve
+from emulator.experiment.spec import Agents, Experiment
+from emulator.experiment.testbed import Testbed
+from emulator.experiment.workload import LoadedJob
+from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.forecast import Forecast, forecast
+from emulator.planner.network.ideal_times import ideal_per_instance
+from emulator.roce.options import RoceOptions
+from emulator.topology.model import Topology
+from emulator.trace.model import IntArray, RankProgram, Workload
+from emulator.trace.storage import play_on_storage_hosts
+from emulator.units import NS_PER_S
+from emulator.wire.control.credentials import read_token, tls_files
+
+LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identifies a run.
+
+    Attributes:
+        created: ISO 8601 with zone.
+    """
+
+    run_id: str
+    created: str
+    command_line: tuple[str, ...]
+
+    @classmethod
+    def new(cls, command_line: Sequence[str]) -> Identity:
+        """That of a run which is made now."""
+        now = datetime.datetime.now(datetime.UTC).astimezone()
+        run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        return cls(run_id, now.isoformat(timespec="milliseconds"), tuple(command_line))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A run that can begin.
+
+    Attributes:
+        resolved: every setting.
+        job: what was loaded.
+        workload: as it is played: with storage hosts, and compute scaled.
+        choice: the algorithm of every collective.
+        listening: where agents of other machines connect; None if all are local.
+        flows: traffic beside the job.
+        assignment: which agent plays which ranks.
+        ideal_ns: int64, shape (workload.instances,), see `ideal_per_instance`.
+        forecast: what the run will move.
+    """
+
+    identity: Identity
+    experiment: Experiment
+    testbed: Testbed
+    resolved: Resolved
+    job: LoadedJob
+    workload: Workload
+    choice: AlgorithmChoice
+    listening: ListenAddress | None
+    flows: Sequence[PlannedFlow]
+    assignment: Assignment
+    ideal_ns: IntArray
+    forecast: Forecast
+
+    @property
+    def topology(self) -> Topology:
+        """Hosts, ranks and network."""
+        return self.testbed.topology
+
+    @property
+    def exec_prefixes(self) -> Mapping[str, Sequence[str]]:
+        """Local agent -> words before its command, which enter a namespace of the lab."""
+        return _exec_prefixes(self.testbed)
+
+
+def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_line: Sequence[str]) -> Settled:
+    """Settle everything about a run.
+
+    Raises:
+        PlanError: an algorithm that does not exist, compute stretched beyond a year, agents without an address to
+            connect to.
+        InputError: a token that cannot be used.
+    """
+    topology = testbed.topology
+    resolved = resolve(experiment, topology, in_lab=testbed.lab is not None)
+    played = play_on_storage_hosts(
+        job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
+    )
+    workload = _scale_compute(played, resolved.compute_factor)
+    choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
+    flows = _flows(experiment, topology, resolved)
+    assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
+    hosts = [flow.host for flow in flows]
+    elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
+    require_flow_egress(flows, testbed, remote=elsewhere)
+    ideal_ns = ideal_per_instance(workload, topology, algorithm_of=choice.name_of, overhead=resolved.overhead)
+    return Settled(
+        identity=Identity.new(command_line),
+        experiment=experiment,
+        testbed=testbed,
+        resolved=resolved,
+        job=job,
+        workload=workload,
+        choice=choice,
+        listening=address,
+        flows=flows,
+        assignment=assignment,
+        ideal_ns=ideal_ns,
+        forecast=forecast(
+            workload,
+            algorithm_of=choice.name_of,
+            ideal_ns=ideal_ns,
+            iterations=resolved.iterations,
+            warmup=resolved.warmup,
+        ),
+    )
+
+
+def listening(agents: Agents) -> ListenAddress | None:
+    """Where agents connect; None if all are local.
+
+    Raises:
+        InputError: the token is missing or cannot be used.
+        PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
+    """
+    files = {
+        "token-file": agents.token_file,
+        "tls-cert": agents.tls_cert,
+        "tls-key": agents.tls_key,
+        "tls-ca": agents.tls_ca,
+    }
+    if agents.listen is None:
+        if agents.by_hand:
+            raise PlanError("agents started by hand need an address to connect to: --listen HOST:PORT or unix:PATH")
+        for name, file in files.items():
+            if file is not None:
+                raise PlanError(f"--{name} is for --listen")
+        return None
+    token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
+    return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+
+
+def _flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+    return plan_flows(
+        experiment.flows,
+        topology,
+        is_rocev2=resolved.transport.is_rocev2,
+        mtu=experiment.network.mtu or topology.link_mtu,
+        options=RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0),
+    )
+
+
+def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:
+    return testbed.lab.exec_prefixes if testbed.lab is not None else {}
+
+
+def _assign(
+    experiment: Experiment, testbed: Testbed, address: ListenAddress | None, flow_hosts: Sequence[str]
+) -> Assignment:
+    assignment = assign_ranks(
+        testbed.topology,
+        local_agents=experiment.agents.count,
+        is_by_hand=experiment.agents.by_hand,
+        apart=_exec_prefixes(testbed),
+        others=flow_hosts,
+    )
+    if address is not None:
+        address.check(testbed.topology)
+    elif assignment.remote:
+        names = ", ".join(assignment.remote)
+        raise PlanError(f"agents {names} connect from their hosts: give the address with --listen HOST:PORT")
+    return assignment
+
+
+def _scale_compute(workload: Workload, factor: float) -> Workload:
+    if factor == 1:
+        return workload
+    return replace(workload, programs=[replace(one, duration_ns=_scaled(one, factor)) for one in workload.programs])
+
+
+def _scaled(program: RankProgram, factor: float) -> IntArray:
+    if float(program.duration_ns.sum()) * factor > LONGEST_COMPUTE_NS:
+        raise PlanError(f"--compute {factor:g} makes the compute of rank {program.rank} take more than a year")
+    scaled: IntArray = np.rint(program.duration_ns * factor).astype(np.int64)
+    return scaled
