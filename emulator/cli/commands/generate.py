@@ -86,10 +86,9 @@ with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.m
         description="Make a training job that writes checkpoints to storage, and may start from one. Where the\n"
         "topology has storage hosts, `run` plays the files as traffic with them, else as time.",
         epilog="""example:
-  charkha generate checkpoint --model llama-3.1-8b --data 8 --zero-stage 3 --restart --out traces/checkpoint-8r
+  charkha generate checkpoint --model llama-3.1-8b --data 8 --restart --out traces/checkpoint-8r
 
-Rank = (pipeline * D + data) * T + tensor, with D and T the sizes of data and tensor parallelism. A checkpoint of
-Llama 3.1 8B has 112 GB: 2 bytes of weights and 12 of optimizer states per parameter. docs/generate.md derives sizes.
+A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md derives sizes.
 """,
         parameters=Checkpointing,
         make=checkpoint_workload,

@@ -71,7 +71,7 @@ class Checkpointing:
     """
 
     parameters: int = option(
-        f"published model ({', '.join(MODELS)}), or its number of parameters",
+        f"{', '.join(MODELS)}, or a number of parameters",
         flags=("--model",),
         metavar="MODEL",
         group="model",
@@ -89,11 +89,7 @@ class Checkpointing:
     tensor: int = option("tensor parallelism", default=1, group="parallelism")
     pipeline: int = option("pipeline parallelism", default=1, group="parallelism")
     data: int = option("data parallelism", default=1, group="parallelism")
-    zero_stage: int = option(
-        "ZeRO: 0 replicates, 1 and 2 split optimizer states over data ranks, 3 weights too",
-        default=1,
-        group="parallelism",
-    )
+    zero_stage: int = option("ZeRO: what data ranks split, 0 to 3", default=1, group="parallelism")
     steps: int = option("training steps", default=1, group="checkpoints")
     every: int = option("steps from one checkpoint to the next", default=1, group="checkpoints", metavar="K")
     step_micros: int = option("compute of a step, µs", default=0, group="checkpoints", metavar="US")
@@ -106,6 +102,7 @@ class Checkpointing:
         metavar="SIZE",
         read=parse_size,
         unset="64M",
+        is_advanced=True,
     )
 
     def __post_init__(self) -> None:
