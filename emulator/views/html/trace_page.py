@@ -27,7 +27,7 @@ def trace_page(facts: TraceFacts) -> Page:
         labels=[count_of(summary.ranks, "rank"), count_of(summary.nodes, "node"), *summary.schemas],
         warnings=[describe_warning(name, count) for name, count in summary.warnings.items()],
         sections=[_overview(facts), lines(facts), traffic(facts), critical_path(facts), graph(facts)],
-        footer="Written by charkha view from the trace. Nothing was measured; `charkha run` plays it.",
+        footer="Written by charkha view from the trace. Nothing was measured: charkha run plays it.",
     )
 
 

@@ -13,11 +13,12 @@ from emulator.views.figures import count_of
 from emulator.views.html.page.document import Drawing, Section, Table, Text
 from emulator.views.html.trace_facts import TraceFacts, WindowFacts
 
-WIDTH, HEIGHT, GAP, ROW = 148, 46, 18, 92
+WIDTH, HEIGHT, GAP, ROW = 168, 46, 18, 92
 SWEEPS = 4
 """Passes that move each node towards the middle of its neighbours."""
 _STYLES = {Resource.CPU: "cpu", Resource.DEVICE: "device", Resource.NETWORK: "network", Resource.NONE: "free"}
-_LONGEST = 20
+_LONGEST, _HEAD = 21, 9
+"""Characters of a name in its box; of a longer one those at its beginning, the rest at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _middle(position: int, beside: Mapping[int, Sequence[int]], at: Mapping[int,
 
 def _box(shown: WindowFacts, program: RankProgram, position: int, place: tuple[float, float]) -> Box:
     name, resource = shown.names[position], Resource(int(program.resource[position]))
-    short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    short = name if len(name) <= _LONGEST else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}"
     facts = _facts(program, position)
     about = f"node {int(shown.ids[position])}: {name}, {facts}"
     return Box(*place, _STYLES[resource], short or "–", facts, about, position == shown.window.centre)  # noqa: RUF001

@@ -18,7 +18,7 @@ from emulator.views.html.trace_facts import TraceFacts
 
 ROWS = 24
 MOST_BARS = 2_000
-_COMPUTE = {Resource.CPU: "CPU", Resource.DEVICE: "device"}
+_COMPUTE = {Resource.CPU: "compute, CPU", Resource.DEVICE: "compute, device"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _stretches(facts: TraceFacts) -> Iterator[Stretch]:
             yield _communication(of_instance[step.instance], step.start_ns, step.end_ns)
             continue
         resource = Resource(int(facts.workload.programs[step.rank].resource[step.position]))
-        kind = _COMPUTE.get(resource, "compute")
+        kind = _COMPUTE[resource]
         if held is not None and (held.lane, held.kind, held.end_ns) == (step.rank, kind, step.start_ns):
             held = replace(held, end_ns=step.end_ns, nodes=held.nodes + 1, name=f"{held.nodes + 1:,} nodes")
             continue
@@ -99,7 +99,7 @@ def _communication(nodes: Sequence[Member], start_ns: int, end_ns: int) -> Stret
 def _shares(facts: TraceFacts, stretches: Sequence[Stretch]) -> Bar:
     spent: dict[str, int] = defaultdict(int)
     for one in stretches:
-        spent["compute" if one.kind in (*_COMPUTE.values(), "compute") else "communication"] += one.duration_ns
+        spent["compute" if one.kind in _COMPUTE.values() else "communication"] += one.duration_ns
     total = max(facts.path_ns, 1)
     styles = {"compute": "compute", "communication": "exposed"}
     return Bar(

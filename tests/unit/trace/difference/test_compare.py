@@ -111,6 +111,8 @@ def test_splits_count_where_sizes_are_equal() -> None:
 def test_tolerance_is_of_the_first_duration() -> None:
     slower = [replace(BASE[0], duration=11), *BASE[1:]]
     assert compared(BASE, slower, tolerance=0.1).is_same
+    finding = compared(BASE, [replace(one, duration=2 * one.duration) for one in BASE]).findings[Aspect.DURATIONS]
+    assert (finding.differing, finding.compared) == (4, 6)
     assert compared(BASE, slower, tolerance=0.09).aspects == [Aspect.DURATIONS]
     assert compared(BASE, slower).duration_ratio == (1.0, pytest.approx(1.05), pytest.approx(1.1))
 

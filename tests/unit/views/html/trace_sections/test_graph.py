@@ -9,7 +9,7 @@ from tests.support.viewed import viewed
 
 NODES = [
     node(10, duration=3, name="gemm <b>"),
-    coll(20, "all_reduce", 64, name="x" * 40, deps=[10]),
+    coll(20, "all_reduce", 64, name="layers.0.attention.query.all_reduce", deps=[10]),
     node(30, METADATA, deps=[10]),
     node(40, duration=2, cpu=True, deps=[20, 30], name="done"),
 ]
@@ -19,7 +19,7 @@ def test_dependencies_stand_above_what_waits_for_them() -> None:
     plan = block_of(graph(viewed(NODES)), "graph-window", Drawing).drawing
     assert [(box.style, box.name, box.below, box.is_centre) for box in plan.boxes] == [
         ("device", "gemm <b>", "device, 3 µs", True),
-        ("network", "x" * 19 + "…", "all_reduce 64 B", False),
+        ("network", "layers.0.….all_reduce", "all_reduce 64 B", False),
         ("free", NONE, "takes no time", False),
         ("cpu", "done", "CPU, 2 µs", False),
     ]

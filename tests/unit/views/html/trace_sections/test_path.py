@@ -14,15 +14,15 @@ def test_the_path_is_told_in_stretches() -> None:
     )
     rows = records(block_of(section, "path-parts", Table))
     assert [tuple(row.values()) for row in rows] == [
-        ("0 ns", "11 µs", "device", "2 nodes", "0"),
+        ("0 ns", "11 µs", "compute, device", "2 nodes", "0"),
         ("11 µs", "10 µs", "all_reduce", "grads", "0-1"),
-        ("21 µs", "2 µs", "CPU", "1 node", "1"),
+        ("21 µs", "2 µs", "compute, CPU", "1 node", "1"),
     ]
     bars = drawn(block_of(section, "path-line", Chart), "bars")
     assert [(bar["rank"], bar["kind"], bar["end_ns"] - bar["begin_ns"]) for bar in bars] == [
-        ("0", "device", 11_000),
+        ("0", "compute, device", 11_000),
         ("0", "all_reduce", 10_000),
-        ("1", "CPU", 2_000),
+        ("1", "compute, CPU", 2_000),
     ]
     shares = block_of(section, "path-shares", Bar)
     assert shares.title == "Critical path: 23 µs"
@@ -35,7 +35,7 @@ def test_the_path_is_told_in_stretches() -> None:
 def test_a_message_stands_for_both_its_nodes() -> None:
     section = critical_path(viewed([send(1, 1)], [recv(1, 0), node(2, duration=1, deps=[1])]))
     rows = records(block_of(section, "path-parts", Table))
-    assert [(row["what"], row["ranks"]) for row in rows] == [("send + recv", "0-1"), ("device", "1")]
+    assert [(row["what"], row["ranks"]) for row in rows] == [("send + recv", "0-1"), ("compute, device", "1")]
 
 
 def test_nothing_takes_time() -> None:
