@@ -23,7 +23,7 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
-from emulator.importers.text_files import file_head, of_line, read_lines, read_whole, source_files
+from emulator.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.schema import SchemaProblem, decode
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
@@ -78,15 +78,18 @@ class _Pattern:
 
 def is_kvbench(head: bytes) -> bool:
     """Whether a file that begins so is a matrix, or a YAML file that names some."""
-    if _PATTERNS.search(head) and _YAML.search(head):
-        return True
-    lines = [line.split() for line in head.split(b"\n") if line.strip()]
-    first = lines[0] if lines else []
-    return (
-        len(first) > 1
-        and all(_CELL.match(cell) for line in lines[:-1] or lines for cell in line)
-        and len({len(line) for line in lines[:-1]} | {len(first)}) == 1
-    )
+    return bool(_PATTERNS.search(head) and _YAML.search(head)) or _is_matrix(head)
+
+
+def _is_matrix(head: bytes) -> bool:
+    """Whether these are rows of a square matrix; of one that is cut off, its whole rows."""
+    rows = [line.split() for line in head.split(b"\n") if line.strip()]
+    columns = len(rows[0]) if rows else 0
+    if len(head) >= HEAD_BYTES:
+        rows = rows[:-1]
+    elif len(rows) != columns:
+        return False
+    return columns > 1 and all(len(row) == columns and all(map(_CELL.match, row)) for row in rows)
 
 
 def read_kvbench(
@@ -123,6 +126,8 @@ def read_kvbench(
 
 
 def _main_file(path: Path) -> Path:
+    if path.is_file():
+        return path
     files = [file for file in source_files(path) if is_kvbench(file_head(file))]
     configs = [file for file in files if _PATTERNS.search(file_head(file))]
     chosen = configs or files
