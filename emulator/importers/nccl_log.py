@@ -16,11 +16,12 @@ from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.assembly import assemble
 from emulator.importers.communicators import Membership, World, find_world, natural_order
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.model import ImportedTrace
 from emulator.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
-from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.recorded_calls import RecordedCall
 from emulator.importers.text_files import file_head, of_line, read_lines, source_files
 
 NAME = "nccl-log"
@@ -96,24 +97,19 @@ def read_nccl_log(
         raise TraceError(problem, path=path)
     world = _world(reading)
     calls, losses = _calls(reading, world), reading.losses
-    present = sorted(calls)
     align_collectives(calls, range(world.size), losses)
     align_messages(calls, range(world.size), losses)
-    names = {rank: reading.files[process] for process, rank in world.rank_of.items() if process in reading.files}
-    imported = []
-    for number, rank in enumerate(present, 1):
-        own = Losses()
-        for call in calls[rank]:
-            own.count(Fate.MAPPED, call.operation.kind.label)
-        nodes = issue_nodes(calls[rank], own)
-        groups = {str(name): members for name, members in world.ranks_of.items()}
-        imported.append(ImportedRank(rank, names[rank], "log", world.size, groups, nodes, own))
-        losses.add(own)
-        if on_rank is not None:
-            on_rank(number, len(present))
-    if not any(one.nodes for one in imported):
-        raise TraceError("no call is in the logs of all ranks: there is nothing to play", path=path)
-    return ImportedTrace(path, NAME, imported, [one for one in range(world.size) if one not in calls], losses)
+    files = {world.rank_of[process]: names for process, names in reading.files.items()}
+    return assemble(
+        path,
+        calls,
+        source_format=NAME,
+        mode="log",
+        world_size=world.size,
+        files=files,
+        losses=losses,
+        on_rank=on_rank,
+    )
 
 
 def _read_file(path: Path, reading: _Reading) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from emulator.errors import TraceError
 from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.assembly import assemble
 from emulator.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedRank, ImportedTrace, Operation
+from emulator.importers.model import ImportedTrace, Operation
 from emulator.importers.pytorch.names import LARGEST_WORLD
-from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.recorded_calls import RecordedCall
 from emulator.importers.text_files import file_head, source_files
 from emulator.trace.model import CommKind
 
@@ -44,24 +45,16 @@ def read_flight_recorder(
     world = range(world_size)
     align_collectives(calls, world, losses)
     align_messages(calls, world, losses, without_beginning=job.without_beginning)
-    imported = []
-    for number, (rank, own) in enumerate(calls.items(), 1):
-        imported.append(_rank(by_rank[rank], rank, own, world_size))
-        if on_rank is not None:
-            on_rank(number, len(calls))
-    for one in imported:
-        losses.add(one.losses)
-    if not any(one.nodes for one in imported):
-        raise TraceError("no collective is in the dumps of all ranks: there is nothing to play", path=path)
-    return ImportedTrace(path, NAME, imported, [rank for rank in world if rank not in by_rank], losses)
-
-
-def _rank(dump: Dump, rank: int, calls: Sequence[RecordedCall], world_size: int) -> ImportedRank:
-    losses = Losses()
-    for call in calls:
-        losses.count(Fate.MAPPED, call.operation.kind.label)
-    nodes = issue_nodes(calls, losses)
-    return ImportedRank(rank, [dump.name], "flight recorder", world_size, dump.groups, nodes, losses)
+    return assemble(
+        path,
+        calls,
+        source_format=NAME,
+        mode="flight recorder",
+        world_size=world_size,
+        files={rank: [dump.name] for rank, dump in by_rank.items()},
+        losses=losses,
+        on_rank=on_rank,
+    )
 
 
 def _by_rank(dumps: Sequence[Dump]) -> dict[int, Dump]:
