@@ -30,7 +30,7 @@ _PREFIX = rb"(?P<host>[\w.-]+):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\
 _CALL = re.compile(
     rb"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?" + _PREFIX + rb"(?P<name>\w+): opCount (?P<op>[0-9a-f]{1,16}) "
     rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
-    rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)\s*$"
+    rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)(?: .*)?$"
 )
 _INIT_END = re.compile(rb"- Init (START|COMPLETE)\s*$")
 _INIT = re.compile(
