@@ -48,6 +48,7 @@ play_settings = st.builds(
     instances=u63,
     algorithms=st.lists(texts, max_size=3).map(tuple),
     groups=st.lists(ranks.map(tuple), max_size=3).map(tuple),
+    algorithm_files=st.dictionaries(texts, texts, max_size=3),
 )
 setups = st.builds(
     control.Setup,
