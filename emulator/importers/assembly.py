@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import Calls
+from emulator.importers.alignment import Calls, LossesOfRanks
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedRank, ImportedTrace
 from emulator.importers.recorded_calls import issue_nodes
@@ -21,6 +21,7 @@ def assemble(
     world_size: int,
     files: Mapping[int, Sequence[str]],
     losses: Losses,
+    losses_of: LossesOfRanks,
     on_rank: Callable[[int, int], None] | None,
 ) -> ImportedTrace:
     """The trace of a job whose calls have been aligned.
@@ -30,7 +31,8 @@ def assemble(
         source_format: name of the importer.
         mode: what the ranks were read from, for the report.
         files: of each rank.
-        losses: what was counted so far.
+        losses: what was counted so far of the whole source.
+        losses_of: what was counted so far of each rank.
         on_rank: called with (ranks done, ranks in all).
 
     Raises:
@@ -38,7 +40,7 @@ def assemble(
     """
     ranks = []
     for number, rank in enumerate(sorted(calls), 1):
-        own = Losses()
+        own = losses_of[rank]
         for call in calls[rank]:
             own.count(Fate.MAPPED, call.operation.kind.label)
         nodes = issue_nodes(calls[rank], own)

@@ -113,13 +113,14 @@ def read_kvbench(
         raise TraceError(f"has more than {MAX_CELLS:,} transfers: play fewer patterns", path=path)
     builders = [_Builder(rank) for rank in range(size)]
     for pattern in patterns:
-        _add(pattern, builders, losses)
+        _add(pattern, builders)
     if not any(builder.nodes for builder in builders):
         raise TraceError("sends nothing: all cells are 0", path=path)
     imported = []
     files = [str(path)]
     for builder in builders:
-        imported.append(ImportedRank(builder.rank, files, "matrices", size, {}, builder.nodes, Losses()))
+        imported.append(ImportedRank(builder.rank, files, "matrices", size, {}, builder.nodes, builder.losses))
+        losses.add(builder.losses)
         if on_rank is not None:
             on_rank(builder.rank + 1, size)
     return ImportedTrace(path, NAME, imported, [], losses)
@@ -238,6 +239,7 @@ class _Builder:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.nodes: list[ImportedNode] = []
+        self.losses = Losses()
         self.last: tuple[int, ...] = ()
         """What the next pattern waits for."""
 
@@ -255,7 +257,7 @@ class _Builder:
         return number
 
 
-def _add(pattern: _Pattern, builders: Sequence[_Builder], losses: Losses) -> None:
+def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
     senders = pattern.senders
     for rank in senders:
         builder = builders[rank]
@@ -269,21 +271,19 @@ def _add(pattern: _Pattern, builders: Sequence[_Builder], losses: Losses) -> Non
                 group="senders",
                 ranks=() if whole else tuple(senders),
             )
-            losses.count(Fate.MAPPED, CommKind.BARRIER.label, pattern.where)
+            builder.losses.count(Fate.MAPPED, CommKind.BARRIER.label, pattern.where)
             builder.last = (builder.add(barrier.name, builder.last, operation=barrier),)
         if pattern.before_ns:
-            losses.count(Fate.MAPPED, "sleeps", pattern.where)
+            builder.losses.count(Fate.MAPPED, "sleeps", pattern.where)
             builder.last = (builder.add("sleep", builder.last, place=Place.CPU, ns=pattern.before_ns),)
     sent: dict[int, list[int]] = {rank: [] for rank in senders}
     for (sender, receiver), size in pattern.cells.items():
         sent[sender].append(_message(pattern, builders[sender], CommKind.SEND, receiver, size, builders[sender].last))
         _message(pattern, builders[receiver], CommKind.RECV, sender, size, ())
-        losses.count(Fate.MAPPED, CommKind.SEND.label, pattern.where)
-        losses.count(Fate.MAPPED, CommKind.RECV.label, pattern.where)
     for rank in senders:
         builders[rank].last = tuple(sent[rank])
         if pattern.after_ns:
-            losses.count(Fate.MAPPED, "sleeps", pattern.where)
+            builders[rank].losses.count(Fate.MAPPED, "sleeps", pattern.where)
             after = builders[rank].add("sleep", builders[rank].last, place=Place.CPU, ns=pattern.after_ns)
             builders[rank].last = (after,)
 
@@ -292,4 +292,5 @@ def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, si
     operation = Operation(
         where=pattern.where, name=pattern.name, kind=kind, size_bytes=size, ranks=(), peer=peer, tag=pattern.number
     )
+    builder.losses.count(Fate.MAPPED, kind.label, pattern.where)
     return builder.add(pattern.name, deps, operation=operation)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
 from emulator.importers.assembly import assemble
 from emulator.importers.communicators import Membership, World, find_world
 from emulator.importers.losses import Fate, Losses
@@ -112,15 +112,16 @@ def read_nccl_inspector(
     world = find_world(memberships, losses)
     calls: defaultdict[int, list[RecordedCall]] = defaultdict(list)
     files: defaultdict[int, list[str]] = defaultdict(list)
+    losses_of: LossesOfRanks = defaultdict(Losses)
     for line in lines:
         rank = world.rank_of[process_of(line)]
         if line.file not in files[rank]:
             files[rank].append(line.file)
-        call = _call(line, rank, world, losses)
+        call = _call(line, rank, world, losses_of[rank])
         calls[rank].extend([call] if call is not None else [])
     aligned = dict(calls)
-    align_collectives(aligned, range(world.size), losses, key={kind: kind for kind in CommKind})
-    align_messages(aligned, range(world.size), losses)
+    align_collectives(aligned, range(world.size), losses_of, key={kind: kind for kind in CommKind})
+    align_messages(aligned, range(world.size), losses_of)
     return assemble(
         path,
         aligned,
@@ -129,6 +130,7 @@ def read_nccl_inspector(
         world_size=world.size,
         files=files,
         losses=losses,
+        losses_of=losses_of,
         on_rank=on_rank,
     )
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
 from emulator.importers.assembly import assemble
 from emulator.importers.communicators import Membership, World, find_world, natural_order
 from emulator.importers.losses import Fate, Losses
@@ -96,9 +96,10 @@ def read_nccl_log(
         problem = "holds no call of NCCL: record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
         raise TraceError(problem, path=path)
     world = _world(reading)
-    calls, losses = _calls(reading, world), reading.losses
-    align_collectives(calls, range(world.size), losses)
-    align_messages(calls, range(world.size), losses)
+    losses_of: LossesOfRanks = defaultdict(Losses)
+    calls = _calls(reading, world, losses_of)
+    align_collectives(calls, range(world.size), losses_of)
+    align_messages(calls, range(world.size), losses_of)
     files = {world.rank_of[process]: names for process, names in reading.files.items()}
     return assemble(
         path,
@@ -107,7 +108,8 @@ def read_nccl_log(
         mode="log",
         world_size=world.size,
         files=files,
-        losses=losses,
+        losses=reading.losses,
+        losses_of=losses_of,
         on_rank=on_rank,
     )
 
@@ -206,12 +208,12 @@ def _world(reading: _Reading) -> World:
     return World(len(processes), {process: rank for rank, process in enumerate(processes)}, {None: ()})
 
 
-def _calls(reading: _Reading, world: World) -> dict[int, list[RecordedCall]]:
+def _calls(reading: _Reading, world: World, losses_of: LossesOfRanks) -> dict[int, list[RecordedCall]]:
     calls: dict[int, list[RecordedCall]] = {world.rank_of[process]: [] for process in reading.files}
     counts: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
     for line in reading.lines:
         rank = world.rank_of[line.process]
-        call = _call(line, rank, world, reading.losses)
+        call = _call(line, rank, world, losses_of[rank])
         if call is not None:
             if call.operation.kind.is_collective:
                 call.number = counts[rank, line.communicator] = counts[rank, line.communicator] + 1
