@@ -16,15 +16,17 @@ from emulator.trace.model import CommKind
 
 Calls = dict[int, list[RecordedCall]]
 """By rank, in the order in which they were issued."""
+LossesOfRanks = defaultdict[int, Losses]
 
 
 def align_collectives(
-    calls: Calls, world: Sequence[int], losses: Losses, *, key: Mapping[CommKind, Hashable] | None = None
+    calls: Calls, world: Sequence[int], losses: LossesOfRanks, *, key: Mapping[CommKind, Hashable] | None = None
 ) -> None:
     """Leave out the collectives that not all ranks of their process group recorded.
 
     Args:
         world: all ranks.
+        losses: what is left out is counted there.
         key: kinds that are numbered apart; None: all collectives of a process group are numbered together, without
             gaps.
 
@@ -47,21 +49,23 @@ def align_collectives(
         common = set.intersection(*numbers.values()) if numbers else set()
         if key is None and common:
             _check_whole(sequences, numbers, common)
-        for own in sequences.values():
+        for rank, own in sequences.items():
             for call in own:
                 if call.number not in common:
                     left_out.add(id(call))
                     what = f"{call.operation.kind.label} that not every rank of its process group recorded"
-                    losses.count(Fate.DROPPED, what, call.operation.where)
+                    losses[rank].count(Fate.DROPPED, what, call.operation.where)
     _remove(calls, left_out)
 
 
 def align_messages(
-    calls: Calls, world: Sequence[int], losses: Losses, *, without_beginning: Collection[int] = ()
+    calls: Calls, world: Sequence[int], losses: LossesOfRanks, *, without_beginning: Collection[int] = ()
 ) -> None:
     """Leave out sends without a receive, and receives without a send.
 
     Args:
+        world: all ranks.
+        losses: what is left out is counted there.
         without_beginning: ranks whose first calls are lost: their messages are paired from the end.
     """
     ends: defaultdict[tuple[int, int, int], dict[CommKind, list[RecordedCall]]] = defaultdict(dict)
@@ -80,12 +84,13 @@ def align_messages(
         fewer = min(len(both.get(kind, ())) for kind in (CommKind.SEND, CommKind.RECV))
         is_cut = source in without_beginning or target in without_beginning
         for kind, own in both.items():
+            mine = losses[source if kind is CommKind.SEND else target]
             if is_cut and fewer:
                 what = "messages paired from the end: a rank lost its first calls"
-                losses.count(Fate.GUESSED, what, own[-1].operation.where, number=fewer)
+                mine.count(Fate.GUESSED, what, own[-1].operation.where, number=fewer)
             for call in own[: len(own) - fewer] if is_cut else own[fewer:]:
                 left_out.add(id(call))
-                losses.count(Fate.DROPPED, f"{kind.label} without its other end", call.operation.where)
+                mine.count(Fate.DROPPED, f"{kind.label} without its other end", call.operation.where)
     _remove(calls, left_out)
 
 

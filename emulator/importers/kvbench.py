@@ -23,7 +23,7 @@ from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
-from emulator.importers.text_files import file_head, of_line, read_lines, read_whole, source_files
+from emulator.importers.text_files import HEAD_BYTES, file_head, of_line, read_lines, read_whole, source_files
 from emulator.schema import SchemaProblem, decode
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
@@ -78,15 +78,18 @@ class _Pattern:
 
 def is_kvbench(head: bytes) -> bool:
     """Whether a file that begins so is a matrix, or a YAML file that names some."""
-    if _PATTERNS.search(head) and _YAML.search(head):
-        return True
-    lines = [line.split() for line in head.split(b"\n") if line.strip()]
-    first = lines[0] if lines else []
-    return (
-        len(first) > 1
-        and all(_CELL.match(cell) for line in lines[:-1] or lines for cell in line)
-        and len({len(line) for line in lines[:-1]} | {len(first)}) == 1
-    )
+    return bool(_PATTERNS.search(head) and _YAML.search(head)) or _is_matrix(head)
+
+
+def _is_matrix(head: bytes) -> bool:
+    """Whether these are rows of a square matrix; of one that is cut off, its whole rows."""
+    rows = [line.split() for line in head.split(b"\n") if line.strip()]
+    columns = len(rows[0]) if rows else 0
+    if len(head) >= HEAD_BYTES:
+        rows = rows[:-1]
+    elif len(rows) != columns:
+        return False
+    return columns > 1 and all(len(row) == columns and all(map(_CELL.match, row)) for row in rows)
 
 
 def read_kvbench(
@@ -110,19 +113,22 @@ def read_kvbench(
         raise TraceError(f"has more than {MAX_CELLS:,} transfers: play fewer patterns", path=path)
     builders = [_Builder(rank) for rank in range(size)]
     for pattern in patterns:
-        _add(pattern, builders, losses)
+        _add(pattern, builders)
     if not any(builder.nodes for builder in builders):
         raise TraceError("sends nothing: all cells are 0", path=path)
     imported = []
     files = [str(path)]
     for builder in builders:
-        imported.append(ImportedRank(builder.rank, files, "matrices", size, {}, builder.nodes, Losses()))
+        imported.append(ImportedRank(builder.rank, files, "matrices", size, {}, builder.nodes, builder.losses))
+        losses.add(builder.losses)
         if on_rank is not None:
             on_rank(builder.rank + 1, size)
     return ImportedTrace(path, NAME, imported, [], losses)
 
 
 def _main_file(path: Path) -> Path:
+    if path.is_file():
+        return path
     files = [file for file in source_files(path) if is_kvbench(file_head(file))]
     configs = [file for file in files if _PATTERNS.search(file_head(file))]
     chosen = configs or files
@@ -233,6 +239,7 @@ class _Builder:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.nodes: list[ImportedNode] = []
+        self.losses = Losses()
         self.last: tuple[int, ...] = ()
         """What the next pattern waits for."""
 
@@ -250,7 +257,7 @@ class _Builder:
         return number
 
 
-def _add(pattern: _Pattern, builders: Sequence[_Builder], losses: Losses) -> None:
+def _add(pattern: _Pattern, builders: Sequence[_Builder]) -> None:
     senders = pattern.senders
     for rank in senders:
         builder = builders[rank]
@@ -264,21 +271,19 @@ def _add(pattern: _Pattern, builders: Sequence[_Builder], losses: Losses) -> Non
                 group="senders",
                 ranks=() if whole else tuple(senders),
             )
-            losses.count(Fate.MAPPED, CommKind.BARRIER.label, pattern.where)
+            builder.losses.count(Fate.MAPPED, CommKind.BARRIER.label, pattern.where)
             builder.last = (builder.add(barrier.name, builder.last, operation=barrier),)
         if pattern.before_ns:
-            losses.count(Fate.MAPPED, "sleeps", pattern.where)
+            builder.losses.count(Fate.MAPPED, "sleeps", pattern.where)
             builder.last = (builder.add("sleep", builder.last, place=Place.CPU, ns=pattern.before_ns),)
     sent: dict[int, list[int]] = {rank: [] for rank in senders}
     for (sender, receiver), size in pattern.cells.items():
         sent[sender].append(_message(pattern, builders[sender], CommKind.SEND, receiver, size, builders[sender].last))
         _message(pattern, builders[receiver], CommKind.RECV, sender, size, ())
-        losses.count(Fate.MAPPED, CommKind.SEND.label, pattern.where)
-        losses.count(Fate.MAPPED, CommKind.RECV.label, pattern.where)
     for rank in senders:
         builders[rank].last = tuple(sent[rank])
         if pattern.after_ns:
-            losses.count(Fate.MAPPED, "sleeps", pattern.where)
+            builders[rank].losses.count(Fate.MAPPED, "sleeps", pattern.where)
             after = builders[rank].add("sleep", builders[rank].last, place=Place.CPU, ns=pattern.after_ns)
             builders[rank].last = (after,)
 
@@ -287,4 +292,5 @@ def _message(pattern: _Pattern, builder: _Builder, kind: CommKind, peer: int, si
     operation = Operation(
         where=pattern.where, name=pattern.name, kind=kind, size_bytes=size, ranks=(), peer=peer, tag=pattern.number
     )
+    builder.losses.count(Fate.MAPPED, kind.label, pattern.where)
     return builder.add(pattern.name, deps, operation=operation)

@@ -15,12 +15,13 @@ from pathlib import Path
 import msgspec
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
+from emulator.importers.assembly import assemble
 from emulator.importers.communicators import Membership, World, find_world
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.model import ImportedTrace
 from emulator.importers.nccl_calls import KINDS, ROOTED, nccl_operation
-from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.recorded_calls import RecordedCall
 from emulator.importers.text_files import file_head, of_line, read_lines, source_files
 from emulator.trace.model import CommKind
 from emulator.units import NS_PER_US
@@ -111,39 +112,27 @@ def read_nccl_inspector(
     world = find_world(memberships, losses)
     calls: defaultdict[int, list[RecordedCall]] = defaultdict(list)
     files: defaultdict[int, list[str]] = defaultdict(list)
+    losses_of: LossesOfRanks = defaultdict(Losses)
     for line in lines:
         rank = world.rank_of[process_of(line)]
         if line.file not in files[rank]:
             files[rank].append(line.file)
-        call = _call(line, rank, world, losses)
+        call = _call(line, rank, world, losses_of[rank])
         calls[rank].extend([call] if call is not None else [])
-    return _trace(path, dict(calls), files, world, losses, on_rank)
-
-
-def _trace(
-    path: Path,
-    calls: dict[int, list[RecordedCall]],
-    files: dict[int, list[str]],
-    world: World,
-    losses: Losses,
-    on_rank: Callable[[int, int], None] | None,
-) -> ImportedTrace:
-    align_collectives(calls, range(world.size), losses, key={kind: kind for kind in CommKind})
-    align_messages(calls, range(world.size), losses)
-    imported = []
-    for number, rank in enumerate(sorted(calls), 1):
-        own = Losses()
-        for call in calls[rank]:
-            own.count(Fate.MAPPED, call.operation.kind.label)
-        nodes = issue_nodes(calls[rank], own)
-        groups = {str(name): members for name, members in world.ranks_of.items()}
-        imported.append(ImportedRank(rank, files[rank], "inspector", world.size, groups, nodes, own))
-        losses.add(own)
-        if on_rank is not None:
-            on_rank(number, len(calls))
-    if not any(one.nodes for one in imported):
-        raise TraceError("no collective is in the records of all ranks: there is nothing to play", path=path)
-    return ImportedTrace(path, NAME, imported, [one for one in range(world.size) if one not in calls], losses)
+    aligned = dict(calls)
+    align_collectives(aligned, range(world.size), losses_of, key={kind: kind for kind in CommKind})
+    align_messages(aligned, range(world.size), losses_of)
+    return assemble(
+        path,
+        aligned,
+        source_format=NAME,
+        mode="inspector",
+        world_size=world.size,
+        files=files,
+        losses=losses,
+        losses_of=losses_of,
+        on_rank=on_rank,
+    )
 
 
 def _read_file(path: Path, lines: list[_Line], losses: Losses) -> None:

@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
+from emulator.importers.assembly import assemble
 from emulator.importers.communicators import Membership, World, find_world, natural_order
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedRank, ImportedTrace
+from emulator.importers.model import ImportedTrace
 from emulator.importers.nccl_calls import DATATYPE_BYTES, KINDS, nccl_operation
-from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.recorded_calls import RecordedCall
 from emulator.importers.text_files import file_head, of_line, read_lines, source_files
 
 NAME = "nccl-log"
@@ -29,7 +30,7 @@ _PREFIX = rb"(?P<host>[\w.-]+):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>\d{1,4})\
 _CALL = re.compile(
     rb"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T][\d:.]+)\] )?" + _PREFIX + rb"(?P<name>\w+): opCount (?P<op>[0-9a-f]{1,16}) "
     rb"sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,19}) datatype (?P<type>\d{1,3}) op \d+ root (?P<root>-?\d{1,9}) "
-    rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)\s*$"
+    rb"comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<ranks>\d{1,9})\] stream (?P<stream>\S+)(?: .*)?$"
 )
 _INIT_END = re.compile(rb"- Init (START|COMPLETE)\s*$")
 _INIT = re.compile(
@@ -95,25 +96,22 @@ def read_nccl_log(
         problem = "holds no call of NCCL: record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
         raise TraceError(problem, path=path)
     world = _world(reading)
-    calls, losses = _calls(reading, world), reading.losses
-    present = sorted(calls)
-    align_collectives(calls, range(world.size), losses)
-    align_messages(calls, range(world.size), losses)
-    names = {rank: reading.files[process] for process, rank in world.rank_of.items() if process in reading.files}
-    imported = []
-    for number, rank in enumerate(present, 1):
-        own = Losses()
-        for call in calls[rank]:
-            own.count(Fate.MAPPED, call.operation.kind.label)
-        nodes = issue_nodes(calls[rank], own)
-        groups = {str(name): members for name, members in world.ranks_of.items()}
-        imported.append(ImportedRank(rank, names[rank], "log", world.size, groups, nodes, own))
-        losses.add(own)
-        if on_rank is not None:
-            on_rank(number, len(present))
-    if not any(one.nodes for one in imported):
-        raise TraceError("no call is in the logs of all ranks: there is nothing to play", path=path)
-    return ImportedTrace(path, NAME, imported, [one for one in range(world.size) if one not in calls], losses)
+    losses_of: LossesOfRanks = defaultdict(Losses)
+    calls = _calls(reading, world, losses_of)
+    align_collectives(calls, range(world.size), losses_of)
+    align_messages(calls, range(world.size), losses_of)
+    files = {world.rank_of[process]: names for process, names in reading.files.items()}
+    return assemble(
+        path,
+        calls,
+        source_format=NAME,
+        mode="log",
+        world_size=world.size,
+        files=files,
+        losses=reading.losses,
+        losses_of=losses_of,
+        on_rank=on_rank,
+    )
 
 
 def _read_file(path: Path, reading: _Reading) -> None:
@@ -210,12 +208,12 @@ def _world(reading: _Reading) -> World:
     return World(len(processes), {process: rank for rank, process in enumerate(processes)}, {None: ()})
 
 
-def _calls(reading: _Reading, world: World) -> dict[int, list[RecordedCall]]:
+def _calls(reading: _Reading, world: World, losses_of: LossesOfRanks) -> dict[int, list[RecordedCall]]:
     calls: dict[int, list[RecordedCall]] = {world.rank_of[process]: [] for process in reading.files}
     counts: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
     for line in reading.lines:
         rank = world.rank_of[line.process]
-        call = _call(line, rank, world, reading.losses)
+        call = _call(line, rank, world, losses_of[rank])
         if call is not None:
             if call.operation.kind.is_collective:
                 call.number = counts[rank, line.communicator] = counts[rank, line.communicator] + 1

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import TraceError
-from emulator.importers.alignment import align_collectives, align_messages
+from emulator.importers.alignment import LossesOfRanks, align_collectives, align_messages
+from emulator.importers.assembly import assemble
 from emulator.importers.flight_recorder.dumps import Dump, Entry, is_flight_recorder, read_dump
 from emulator.importers.flight_recorder.entry_operation import is_root, operation_of, own_rank
 from emulator.importers.losses import Fate, Losses
-from emulator.importers.model import ImportedRank, ImportedTrace, Operation
+from emulator.importers.model import ImportedTrace, Operation
 from emulator.importers.pytorch.names import LARGEST_WORLD
-from emulator.importers.recorded_calls import RecordedCall, issue_nodes
+from emulator.importers.recorded_calls import RecordedCall
 from emulator.importers.text_files import file_head, source_files
 from emulator.trace.model import CommKind
 
@@ -36,7 +38,7 @@ def read_flight_recorder(
     dumps = [read_dump(file) for file in source_files(path) if is_flight_recorder(file_head(file))]
     if not dumps:
         raise TraceError("holds no dump of PyTorch's Flight Recorder", path=path)
-    losses = Losses()
+    losses: LossesOfRanks = defaultdict(Losses)
     by_rank = _by_rank(dumps)
     world_size = max(max(one.world_size for one in dumps), max(by_rank) + 1)
     job = _Job(by_rank, world_size, losses)
@@ -44,24 +46,17 @@ def read_flight_recorder(
     world = range(world_size)
     align_collectives(calls, world, losses)
     align_messages(calls, world, losses, without_beginning=job.without_beginning)
-    imported = []
-    for number, (rank, own) in enumerate(calls.items(), 1):
-        imported.append(_rank(by_rank[rank], rank, own, world_size))
-        if on_rank is not None:
-            on_rank(number, len(calls))
-    for one in imported:
-        losses.add(one.losses)
-    if not any(one.nodes for one in imported):
-        raise TraceError("no collective is in the dumps of all ranks: there is nothing to play", path=path)
-    return ImportedTrace(path, NAME, imported, [rank for rank in world if rank not in by_rank], losses)
-
-
-def _rank(dump: Dump, rank: int, calls: Sequence[RecordedCall], world_size: int) -> ImportedRank:
-    losses = Losses()
-    for call in calls:
-        losses.count(Fate.MAPPED, call.operation.kind.label)
-    nodes = issue_nodes(calls, losses)
-    return ImportedRank(rank, [dump.name], "flight recorder", world_size, dump.groups, nodes, losses)
+    return assemble(
+        path,
+        calls,
+        source_format=NAME,
+        mode="flight recorder",
+        world_size=world_size,
+        files={rank: [dump.name] for rank, dump in by_rank.items()},
+        losses=Losses(),
+        losses_of=losses,
+        on_rank=on_rank,
+    )
 
 
 def _by_rank(dumps: Sequence[Dump]) -> dict[int, Dump]:
@@ -101,7 +96,7 @@ class _Job:
 
     dumps: Mapping[int, Dump]
     world_size: int
-    losses: Losses
+    losses: LossesOfRanks
 
     @property
     def without_beginning(self) -> set[int]:
@@ -117,35 +112,35 @@ class _Job:
         dump = self.dumps[rank]
         calls = []
         for entry in dump.entries:
-            operation = operation_of(dump, entry, self.losses)
+            operation = operation_of(dump, entry, self.losses[rank])
             if operation is None:
                 continue
-            operation.ranks = self._ranks(entry, operation.where)
+            operation.ranks = self._ranks(entry, operation.where, self.losses[rank])
             self._settle(operation, entry, rank)
             calls.append(_call(operation, entry))
         return calls
 
     def _settle(self, operation: Operation, entry: Entry, rank: int) -> None:
         """Root, splits and state: what the recorder does not say is counted."""
-        kind = operation.kind
+        kind, losses = operation.kind, self.losses[rank]
         members = operation.ranks or range(self.world_size)
         if is_root(entry, kind) and rank in members:
             operation.root = members.index(rank)
         elif kind in (CommKind.BROADCAST, CommKind.REDUCE):
-            self.losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", operation.where)
+            losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", operation.where)
         if kind is CommKind.ALL_TO_ALL and operation.send_splits is None and len(entry.input_sizes) <= 1:
-            self.losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", operation.where)
+            losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", operation.where)
         if not entry.retired and entry.state in ("scheduled", "started"):
-            self.losses.count(Fate.INFERRED, "calls that had not ended: played like the others", operation.where)
+            losses.count(Fate.INFERRED, "calls that had not ended: played like the others", operation.where)
 
-    def _ranks(self, entry: Entry, where: str) -> tuple[int, ...]:
+    def _ranks(self, entry: Entry, where: str, losses: Losses) -> tuple[int, ...]:
         """World ranks of the process group; () stands for all."""
         name, description = entry.process_group
         known = next((dump.groups[name] for dump in self.dumps.values() if name in dump.groups), None)
         if known is None and (name == _DEFAULT_GROUP[0] or description == _DEFAULT_GROUP[1]):
             return ()
         if known is None:
-            self.losses.count(Fate.GUESSED, "ranks of a process group are not recorded: those that call in it", where)
+            losses.count(Fate.GUESSED, "ranks of a process group are not recorded: those that call in it", where)
             known = tuple(rank for rank, dump in self.dumps.items() if _calls_in(dump, name))
         return () if len(known) == self.world_size and list(known) == list(range(self.world_size)) else known
 

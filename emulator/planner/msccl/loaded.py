@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulator.planner.msccl.document import parse_program
 from emulator.planner.msccl.lanes import ProgramLanes, lanes_of
@@ -59,7 +59,8 @@ def load_algorithm(text: str, path: str) -> LoadedAlgorithm:
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     known = next((one for one in _LOADED.values() if one.text == text), None)
     if known is not None:
-        return known
+        _LOADED[known.name] = replace(known, path=path)
+        return _LOADED[known.name]
     program = parse_program(text, path)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", program.name)[:_NAME_LENGTH] or "algorithm"
     run = lanes_of(program, prove(program, path), path)

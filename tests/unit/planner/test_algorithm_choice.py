@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from emulator.errors import PlanError
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import POINT_TO_POINT, parse_overrides
 from emulator.planner.default_algorithms import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
+from emulator.planner.msccl.loaded import load_algorithm
 from emulator.trace.model import CommKind, Workload
 from emulator.trace.workload import build_workload
+from tests.support.msccl_files import all_pairs_all_to_all, ring_all_reduce
 from tests.support.playing import everyone
 from tests.support.traces import coll, rank_trace, recv, send
 
@@ -62,3 +67,25 @@ def test_members_of_an_uneven_all_to_all_choose_alike() -> None:
     alone = [default_algorithm(CommKind.ALL_TO_ALL, members=ranks, size_bytes=size) for size in (0, ranks * share)]
     assert alone == ["parallel", "pairwise"]
     assert {tuple(names(workload, rank=rank)) for rank in range(ranks)} == {("pairwise",)}
+
+
+def test_an_algorithm_from_a_file_plays_where_it_fits() -> None:
+    name = load_algorithm(ring_all_reduce(3), "ring.xml").name
+    groups = {"1": (0, 1, 2)}
+    nodes = [coll(1, "all_reduce", 8, pg_name="1"), coll(2, "all_reduce", 8)]
+    traces = [rank_trace(rank, nodes if rank < 3 else nodes[1:]) for rank in range(4)]
+    choice = AlgorithmChoice(build_workload(traces, groups=groups), {"all_reduce": name})
+    assert list(choice.files) == [name]
+    assert "nchunksperloop" in choice.files[name]
+    assert len(choice.names) == 2
+
+
+def test_an_algorithm_from_a_file_that_fits_nothing_is_refused() -> None:
+    name = load_algorithm(all_pairs_all_to_all(2), "pairs.xml").name
+    even = build_workload(everyone(2, [coll(1, "all_to_all", 8)]))
+    assert AlgorithmChoice(even, {"all_to_all": name}).names == [name]
+    splits = {"in_splits": (5, 3), "out_splits": (5, 5)}
+    other = {"in_splits": (5, 1), "out_splits": (3, 1)}
+    uneven = [rank_trace(0, [coll(1, "all_to_all", 8, **splits)]), rank_trace(1, [coll(1, "all_to_all", 6, **other)])]
+    with pytest.raises(PlanError, match=r"--algorithm all_to_all=pairs.xml: is for all_to_all of 2 ranks"):
+        AlgorithmChoice(build_workload(uneven), {"all_to_all": name})
