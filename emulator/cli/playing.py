@@ -145,7 +145,8 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
         print_json(outcome.to_json())
     elif outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
-        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder))
+        worst, answer = outcome.summary.worst_steps, headline(verdict)
+        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=answer, folder=folder, worst_steps=worst))
     elif outcome.pairs is not None:
         print_tables(render_headline(verdict), *render_pairs(outcome.pairs), f"Run folder: {folder}")
     else:
