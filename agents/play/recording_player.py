@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents.play import tags
 from agents.play.execution import Poster
 from agents.play.player import RankPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.step_record import StepRecord
+from agents.play.tags import CREDIT, LANE_MASK, LANE_SHIFT, PAIR, SERIAL_MASK
 from agents.play.window import Node
 from emulator.planner.rank_program import PlannedCommunication
 from emulator.planner.schedule import Lane
@@ -32,16 +32,14 @@ class RecordingPlayer(RankPlayer):
 
     def arrived(self, peer: int, tag: int, size: int, now: int, count: int = 1) -> None:
         """See EndpointEvents."""
-        kind, lane, serial = tags.split(tag)
-        if kind != tags.CREDIT and (record := self._record(serial)) is not None:
-            record.arrived(peer, lane, self._endpoint.stamp_ns or now, count)
+        if not CREDIT <= tag < PAIR and (record := self._record(tag & SERIAL_MASK)) is not None:
+            record.arrived(peer, tag >> LANE_SHIFT & LANE_MASK, self._endpoint.stamp_ns or now, count)
         super().arrived(peer, tag, size, now, count)
 
     def acknowledged(self, peer: int, tag: int, now: int) -> None:
         """See EndpointEvents."""
-        kind, lane, serial = tags.split(tag)
-        if kind != tags.CREDIT and (record := self._records.get(serial)) is not None:
-            record.acknowledged(peer, lane, self._endpoint.stamp_ns or now)
+        if not CREDIT <= tag < PAIR and (record := self._records.get(tag & SERIAL_MASK)) is not None:
+            record.acknowledged(peer, tag >> LANE_SHIFT & LANE_MASK, self._endpoint.stamp_ns or now)
         super().acknowledged(peer, tag, now)
 
     def _carried(self, serial: int, lanes: Sequence[Lane], ranks: Sequence[int]) -> tuple[Poster, Sequence[Lane]]:

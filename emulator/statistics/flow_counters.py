@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from emulator.control.observations import EVENTS
 from emulator.statistics.table_columns import to_ints
 
-SUMMED = (
-    "packets",
-    "retransmits",
-    "timeouts",
-    "naks",
-    "rnr_naks",
-    "out_of_order",
-    "duplicates",
-    "ecn_marks",
-    "cnps_sent",
-    "cnps_received",
-    "dropped_header",
-    "dropped_icrc",
-    "dropped_payload",
-)
+SUMMED = ("packets", *EVENTS)
 MAXIMA = ("largest_displacement",)
 
 

@@ -21,7 +21,17 @@ def _collective(one: WorstStep) -> str:
 
 
 def _events(one: WorstStep) -> str:
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.events.items()) or "none"
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in one.events.items()) or "none"
+
+
+def describe_worst_step(one: WorstStep) -> str:
+    """`rank 1 to 2, iteration 6, step 0.2 of all_to_all 1 MiB, 4 ranks: 55 ms, 43 ms above the median; naks 1`."""
+    above = ((one.above_median_ns, "median"), (one.above_ideal_ns, "ideal"))
+    cost = next(f"{duration_cell(value)} above the {what}" for value, what in above if value is not None)
+    what = "its ACK" if one.waited_for == "ack" else f"step {one.lane}.{one.step}"
+    where = f"rank {one.src} to {one.dst}, iteration {one.iteration}, {what} of {_collective(one)}"
+    happened = f"; {_events(one)}" if one.events else ""
+    return f"{where}: {duration_cell(one.time_ns)}, {cost}{happened}"
 
 
 WORST_STEP_COLUMNS: tuple[Column[WorstStep], ...] = (

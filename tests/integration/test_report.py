@@ -22,6 +22,8 @@ from tests.data.make_run_v1 import FOLDER
 from tests.support.browser import DESKTOP, PHONE, Browser, chromium
 from tests.support.command import EXAMPLE, charkha, started, wait_for
 from tests.support.runs import collective, manifest, ranks, write_run
+from tests.support.steps import run as steps_run
+from tests.support.steps import step
 
 HOSTILE = "<img src=x onerror=\"document.documentElement.dataset.hacked='yes'\">"
 
@@ -49,6 +51,19 @@ def test_a_report_draws_every_picture_and_asks_for_nothing(browser: Browser, rep
     drawn = browser.run(f"return [...document.querySelectorAll('[data-chart]')].map({paths})")
     assert len(drawn) >= 7
     assert all(paths > 0 for _, paths in drawn), drawn
+
+
+def test_a_collective_in_space_and_time_is_drawn_with_its_ideal(browser: Browser, tmp_path: Path) -> None:
+    ideal = {"ideal_post_ns": 0, "ideal_arrival_ns": 40}
+    transfers = [step(rank, (rank + 1) % 4, 100, 150 + 700 * (rank == 3), **ideal) for rank in range(4)]
+    page = write_report(steps_run(tmp_path / "run", transfers)).as_uri()
+    for size in (DESKTOP, PHONE):
+        browser.show(*size)
+        browser.open(page)
+        assert browser.complaints() == []
+        labels = browser.run("return [...document.querySelectorAll('#space-time svg text')].map(t => t.textContent)")
+        assert {"rank 0", "rank 3", "ideal 0", "ideal 3", "late", "ideal payload"} <= set(labels)
+        assert browser.run("return document.documentElement.scrollWidth") <= size[0]
 
 
 def test_light_and_dark_follow_the_system_until_the_reader_chooses(browser: Browser, report: str) -> None:

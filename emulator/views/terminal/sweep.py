@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
 from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.sweep import SweepRow, SweepTable
+from emulator.statistics.worst_steps import WorstStep
 from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
 from emulator.views.columns import Column, Header, bold, explain
@@ -15,6 +16,7 @@ from emulator.views.figures import describe_warning, duration_cell, number_cell,
 from emulator.views.nccl_table import NcclRow, nccl_table
 from emulator.views.network_text import describe_flows
 from emulator.views.terminal.table import FittedTable
+from emulator.views.worst_step_columns import describe_worst_step
 
 NCCL_TESTS, CHARKHA = "nccl-tests", "charkha"
 LAYOUTS = (NCCL_TESTS, CHARKHA)
@@ -59,7 +61,9 @@ EXPLAIN = "\n\n".join(
 )
 
 
-def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) -> Iterator[RenderableType]:
+def render_sweep(
+    table: SweepTable, *, layout: str, headline: str, folder: str, worst_steps: Sequence[WorstStep] = ()
+) -> Iterator[RenderableType]:
     """Tables and lines, to be printed one below the other.
 
     Args:
@@ -67,6 +71,7 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) 
         layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
         headline: the verdict.
         folder: where the run is.
+        worst_steps: of the recorded ones; the first is shown.
     """
     mark = "# " if layout == NCCL_TESTS else ""
     yield mark + headline
@@ -76,7 +81,8 @@ def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) 
         yield "\n".join(_as_nccl_tests(table))
     else:
         yield FittedTable(_COLUMNS, table.rows)
-    yield from (mark + note for note in (*_notes(table), f"Run folder: {folder}"))
+    worst = [f"Worst step: {describe_worst_step(one)}" for one in worst_steps[:1]]
+    yield from (mark + note for note in (*_notes(table), *worst, f"Run folder: {folder}"))
 
 
 def _as_nccl_tests(table: SweepTable) -> Iterator[str]:

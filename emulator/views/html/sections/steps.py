@@ -55,8 +55,8 @@ def _space_time(steps: Steps, worst: Sequence[WorstStep]) -> Chart:
     for one in shown:
         _draw(lines, lanes, steps, one, worst)
     has_ideal = bool((steps.columns["ideal_arrival_ns"] != UNKNOWN).any())
-    largest = max(len(one.rows) for one in shown)
-    part = f" At most {LINES:,} transfers and {LANES} ranks of a collective are drawn." if largest > LINES else ""
+    is_large = any(len(one.rows) > LINES or len(one.ranks) > LANES for one in shown)
+    part = f" At most {LINES:,} transfers and {LANES} ranks are drawn, and all late ones." if is_large else ""
     hidden = len(steps.instances) - len(shown)
     more = f" {len(shown)} of {len(steps.instances):,} recorded collectives." if hidden else ""
     return Chart(
@@ -164,9 +164,10 @@ def _add(
 
 
 def _fitting(values: Sequence[dict[str, int]], one: RecordedInstance, late: Collection[_Place]) -> list[dict[str, int]]:
-    """Transfers between ranks spread evenly, and of these as many as fit; late ones always."""
+    """Late ones, and as many as fit between the ranks of these and others spread evenly."""
     named = {rank for src, dst, _, _ in late for rank in (src, dst)}
-    ranks = {*spread_evenly(one.ranks, LANES), *named}
+    others = [rank for rank in one.ranks if rank not in named]
+    ranks = {*named, *spread_evenly(others, max(0, LANES - len(named)))}
     within = [value for value in values if value["src"] in ranks and value["dst"] in ranks]
     kept = set(spread_evenly(range(len(within)), LINES))
     return [value for at, value in enumerate(within) if at in kept or _place(value) in late]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agents.transports.roce.connection_id import ConnectionId, qp_facts
-from agents.transports.roce.counters import HEADER_DROPS, received, sent
+from agents.transports.roce.counters import HEADER_DROPS, has_events, received, sent
 from emulator.roce.headers import Syndrome
 from emulator.roce.messages import Arrival, ConnectionSettings, Message, Verb
 from emulator.roce.opcodes import Opcode
@@ -59,3 +62,32 @@ def test_the_receiving_end_counts_packets_and_drops_by_reason() -> None:
     counted = {reason: number for number, reason in enumerate(HEADER_DROPS, start=1) if reason != "refused"}
     assert row.dropped_header == sum(counted.values())
     assert (row.dropped_icrc, row.dropped_payload) == (len(HEADER_DROPS) + 1, len(HEADER_DROPS) + 2)
+
+
+def test_only_a_queue_pair_on_which_something_happened_has_events() -> None:
+    pair = QueuePair(ConnectionSettings(path_mtu=1024))
+    pair.requester.post(Message(Verb.WRITE, 4000))
+    while pair.next_run(0, 10) is not None:
+        pass
+    pair.responder.receive(Arrival(Opcode.RC_WRITE_FIRST, Psn(0), size=1024, length=1 << 20))
+    assert not has_events(channel(pair))
+    pair.acknowledge(Psn(2), Syndrome.SEQUENCE_ERROR, 100)
+    assert has_events(channel(pair))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda pair: pair.responder.receive(Arrival(Opcode.RC_WRITE_MIDDLE, Psn(9), size=1024)),
+        lambda pair: pair.notified(400),
+        lambda pair: pair.marked(1, 0),
+        lambda pair: pair.drop("icrc", 1),
+    ],
+    ids=["out of order", "CNP", "mark", "drop"],
+)
+def test_every_kind_of_event_is_seen_at_its_end(happens: Callable[[QueuePair], object]) -> None:
+    pair = QueuePair(ConnectionSettings(path_mtu=1024))
+    happens(pair)
+    both = (sent(channel(pair), 1, 4), received(channel(pair), 1, 4))
+    assert any(row.has_events for row in both)
+    assert has_events(channel(pair))

@@ -13,7 +13,7 @@ from emulator.views.html.sections import steps as section_of
 from emulator.views.html.sections.steps import recorded_steps
 from tests.support.report import block_of, drawn, records
 from tests.support.runs import collective, columns, manifest
-from tests.unit.statistics.test_worst_steps import Step, run, step
+from tests.support.steps import Step, run, step
 
 USUAL: list[Step] = [step(rank, (rank + 1) % 4, 100, 150) for rank in range(3)]
 IDEAL = {"ideal_post_ns": 0, "ideal_arrival_ns": 40}

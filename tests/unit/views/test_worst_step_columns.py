@@ -1,0 +1,71 @@
+"""The worst steps in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from emulator.statistics.worst_steps import WorstStep
+from emulator.views.worst_step_columns import WORST_STEP_COLUMNS, describe_worst_step
+
+STEP = WorstStep(
+    iteration=16,
+    instance=3,
+    collective="all_to_all",
+    members=4,
+    collective_bytes=1 << 20,
+    lane=0,
+    step=2,
+    src=1,
+    dst=2,
+    source="h0:eth0",
+    destination="h1:eth0",
+    size_bytes=1 << 18,
+    waited_for="payload",
+    time_ns=551_000_000,
+    above_median_ns=543_000_000,
+    above_ideal_ns=541_000_000,
+    qpn=19,
+    source_port=49551,
+    path="h0:eth0 - sw0 (p0 to p1) - h1:eth0",
+    events={"retransmits": 1009, "timeouts": 1},
+    device_drops=None,
+)
+
+
+def cells(step: WorstStep) -> dict[str, str]:
+    return {column.name: column.cell(step) for column in WORST_STEP_COLUMNS}
+
+
+def test_a_row_says_where_how_long_and_what_happened() -> None:
+    assert cells(STEP) == {
+        "from": "1",
+        "to": "2",
+        "iteration": "16",
+        "of": "all_to_all 1 MiB, 4 ranks",
+        "step": "0.2",
+        "size": "256 KiB",
+        "late": "payload",
+        "time": "551 ms",
+        "above median": "543 ms",
+        "above ideal": "541 ms",
+        "QP, UDP port": "19, 49551",
+        "events": "retransmits 1,009, timeouts 1",
+        "device drops": "–",  # noqa: RUF001
+        "path": "h0:eth0 - sw0 (p0 to p1) - h1:eth0",
+    }
+
+
+def test_ports_are_named_where_no_path_does() -> None:
+    found = cells(replace(STEP, path="", qpn=None, source_port=None, events={}, device_drops=0))
+    assert (found["from"], found["to"]) == ("1 (h0:eth0)", "2 (h1:eth0)")
+    assert (found["QP, UDP port"], found["events"], found["device drops"]) == ("–", "none", "0")  # noqa: RUF001
+
+
+def test_one_line_names_the_cost_and_its_measure() -> None:
+    where = "rank 1 to 2, iteration 16"
+    of = "of all_to_all 1 MiB, 4 ranks"
+    assert describe_worst_step(STEP) == (
+        f"{where}, step 0.2 {of}: 551 ms, 543 ms above the median; retransmits 1,009, timeouts 1"
+    )
+    bare = replace(STEP, above_median_ns=None, events={}, waited_for="ack")
+    assert describe_worst_step(bare) == f"{where}, its ACK {of}: 551 ms, 541 ms above the ideal"
