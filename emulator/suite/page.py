@@ -92,7 +92,7 @@ def _trials(one: CaseRecord) -> Table:
         [
             load_text(run.load, one.unit),
             run.outcome.value,
-            run.checks[0].text if run.checks else run.problem,
+            run.why,
             run.folder,
         ]
         for run in one.runs

@@ -21,13 +21,15 @@ from emulator.run_folder.store import firmware_of
 from emulator.run_folder.stream import write_text
 from emulator.schema import SchemaProblem, decode
 from emulator.statistics.metrics import Kind
-from emulator.statistics.summary import summarise
+from emulator.statistics.summary import RunSummary, summarise
 from emulator.suite.document import Case, Suite
 from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge
-from emulator.views.figures import count_of
+from emulator.views.figures import count_of, link_rate_cell
 from emulator.views.verdict_text import describe_finding, describe_subject
 
 RECORD = "suite.json"
+OFFERED = 0.75
+"""Share of a load, as payload at the busiest port over the median iteration, from which on the load was offered."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +51,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         folder: below that of the suite.
         run_id: None if the run left no folder.
         load: in bit/s or bytes, of a search; None: the case is no search.
-        problem: why the run failed; "" if it is complete.
+        problem: why the run failed, or did not offer its load; "" if neither.
         checks: gravest first.
     """
 
@@ -61,6 +63,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_calibrated: bool = False
     firmware: str | None = None
     checks: tuple[Check, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """Why its outcome is what it is: the gravest check, or what went wrong although the checks are met."""
+        first = self.checks[0] if self.checks else None
+        is_met = first is None or first.outcome is Outcome.PASS
+        return self.problem if first is None or (is_met and self.problem) else first.text
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,24 +188,48 @@ def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
     )
 
 
-def run_record(case: Case, run: Run, folder: str, *, load: int | None = None, problem: str = "") -> RunRecord:
+def run_record(
+    case: Case, run: Run, folder: str, *, load: int | None = None, rate_bps: int | None = None, problem: str = ""
+) -> RunRecord:
     """The result of a run by the rules of its case.
+
+    Args:
+        case, run: what was played.
+        folder: of the run, below that of the suite.
+        load: of a search.
+        rate_bps: that load as the rate of a port; None if it is none.
+        problem: why the run failed.
 
     Raises:
         ResultError: the run cannot be read.
     """
-    verdict = judge(summarise(run), case.rules)
+    summary = summarise(run)
+    verdict = judge(summary, case.rules)
     manifest: Manifest = run.manifest
+    outcome = verdict.outcome
+    short = "" if rate_bps is None else shortfall(summary, rate_bps)
+    if short and outcome is Outcome.PASS:
+        outcome = Outcome.TESTER_LIMITED if verdict.tester.problem else Outcome.UNDECIDED
+        problem = ": ".join(filter(None, (short, verdict.tester.problem)))
     return RunRecord(
         folder=folder,
         run_id=manifest.run_id,
-        outcome=verdict.outcome,
+        outcome=outcome,
         load=load,
         problem=problem or manifest.reason or "",
         is_calibrated=verdict.tester.is_calibrated,
         firmware=firmware_of(manifest),
         checks=tuple(_check(one) for one in _decisive_first(verdict)),
     )
+
+
+def shortfall(summary: RunSummary, rate_bps: int) -> str:
+    """Why a load was not offered: no port came near it. "" if one did, or if nothing is known of the ports."""
+    busiest = summary.totals.network.busiest if summary.totals.network is not None else None
+    if busiest is None or busiest.bits_per_s >= OFFERED * rate_bps:
+        return ""
+    carried, wanted = (link_rate_cell(bps) for bps in (busiest.bits_per_s, rate_bps))
+    return f"the load was not offered: {busiest.port} {busiest.direction} {carried} of payload, not {wanted}"
 
 
 def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:

@@ -195,15 +195,22 @@ class _CasePlayer:
                 if not is_run_folder(folder):
                     return RunRecord(folder=name, run_id=None, outcome=Outcome.UNDECIDED, load=load, problem=problem)
                 run = read_run(folder)
-        return run_record(self._case, run, name, load=load, problem=problem)
+        return run_record(self._case, run, name, load=load, rate_bps=self._rate_bps(load), problem=problem)
+
+    def _rate_bps(self, load: int | None) -> int | None:
+        """A load as a rate; None if it is a size, or there is none."""
+        search = self._case.search
+        if search is None or load is None or search.quantity == "size":
+            return None
+        return load if search.quantity == "rate" else load * self._port_bps // SHARES
 
     def _experiment(self, load: int | None) -> Experiment:
         """The run spec of a run, with its rules and its load."""
         plain, search = self._case.experiment.to_plain(), self._case.search
         job, observe = plain["jobs"][0], plain.get("observe", {})
         part = {**plain, "job": job, "observe": {**observe, "expect": str(self._rules_file)}}
-        if search is not None and load is not None and search.quantity != "size":
-            rate_bps = load if search.quantity == "rate" else load * self._port_bps // SHARES
+        rate_bps = self._rate_bps(load)
+        if rate_bps is not None:
             part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{rate_bps}bit"}}}})
         elif search is not None:
             sweep = {name: job["sweep"][name] for name in ("collective", "ranks")}

@@ -49,8 +49,7 @@ def _text(search: Search, found: int | None, failed: int | None, runs: Sequence[
     if failed is None:
         return text
     run = next(run for run in runs if run.load == failed and run.outcome is not Outcome.PASS)
-    why = run.checks[0].text if run.checks else run.problem
-    return f"{text} (at {load_text(failed, unit)}: {why})"
+    return f"{text} (at {load_text(failed, unit)}: {run.why})"
 
 
 def _loads(runs: Sequence[RunRecord]) -> list[int]:

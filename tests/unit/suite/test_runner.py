@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from emulator.run_folder.layout import PARTIAL_MANIFEST
 from emulator.run_folder.manifest import to_json
 from emulator.run_folder.reader import Run
 from emulator.run_folder.writer import RunWriter
+from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
+from emulator.statistics.summary import summarise
+from emulator.suite import record as record_module
 from emulator.suite.document import Suite, read_suite
-from emulator.suite.record import RECORD, SuiteRecord, read_record
+from emulator.suite.record import RECORD, SuiteRecord, read_record, shortfall
 from emulator.suite.runner import latest_folder, new_folder, play_suite
 from emulator.suite.table import deciding_cell
 from emulator.verdict.judge import Outcome
@@ -268,3 +272,22 @@ def test_a_share_without_a_rate_is_refused_before_the_first_case(tmp_path: Path)
     with pytest.raises(InputError, match="case b: searches a share of the ports' rate: it needs a --topology"):
         run(suite(tmp_path, text), tmp_path / "out", play)
     assert not play.played
+
+
+def test_a_load_that_no_port_carried_has_not_passed(tmp_path: Path) -> None:
+    summary = summarise(write_run(tmp_path / "run", collective([0, 0], [100, 100]), iterations={0: ranks((0, 500))}))
+    busiest = PortLoad("h0:eth0", "sent", 70e6, 10**9)
+    low = replace(summary, totals=replace(summary.totals, network=NetworkTraffic(1.0, 1, 1.0, busiest)))
+    assert shortfall(low, 90_000_000) == ""
+    assert shortfall(low, 100_000_000) == (
+        "the load was not offered: h0:eth0 sent 70 Mbit/s of payload, not 100 Mbit/s"
+    )
+    assert shortfall(summary, 100_000_000) == ""
+
+
+def test_a_search_finds_the_highest_rate_that_was_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_module, "shortfall", lambda summary, rate_bps: "not offered" if rate_bps > 4e8 else "")
+    (case,) = run(suite(tmp_path, SEARCH), tmp_path / "out", Player()).cases
+    assert (case.outcome, case.value) == (Outcome.PASS, 381_250_000)
+    assert case.text == "highest rate that passes is 381.2 Mbit/s (at 437.5 Mbit/s: not offered)"
+    assert {one.outcome for one in case.runs if one.load and one.load > 4e8} == {Outcome.UNDECIDED}
