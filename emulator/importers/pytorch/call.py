@@ -141,8 +141,9 @@ def _splits(call: Call, size: int, losses: Losses) -> tuple[tuple[int, ...] | No
     if not call.send_splits and not call.recv_splits:
         return None, None
     received = call.received_bytes
-    if received is None and sum(call.send_splits):
-        received = size * sum(call.recv_splits) // sum(call.send_splits)
+    rows: int = sum(call.send_splits)
+    if received is None and rows:
+        received = size * sum(call.recv_splits) // rows
     send = scaled(call.send_splits, size)
     recv = None if received is None else scaled(call.recv_splits, received)
     if send is None or recv is None or len(send) != len(recv):

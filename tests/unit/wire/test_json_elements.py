@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emulator.importers import json_elements
-from emulator.importers.json_elements import BadDocument, ElementReader
+from emulator.wire import json_elements
+from emulator.wire.json_elements import BadDocument, ElementReader
 
 
 class Around(msgspec.Struct):
