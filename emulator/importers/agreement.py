@@ -139,10 +139,16 @@ def _check_messages(ranks: Sequence[ImportedRank], world: Sequence[int]) -> None
                 )
         if len(sent) != len(received):
             lone = max(sent, received, key=len)[min(len(sent), len(received))]
+            lacking = target if len(sent) > len(received) else source
+            files = next(", ".join(one.files) for one in ranks if one.rank == lacking)
             raise TraceError(
-                f"{lone.where}: rank {source} sends {len(sent)} messages with tag {tag} to rank {target}, which "
-                f"receives {len(received)}: record all ranks over the same steps"
+                f"{lone.where}: rank {source} sends {_messages(len(sent))} with tag {tag} to rank {target}, which "
+                f"receives {_messages(len(received))}; one is not in {files}: record all ranks over the same steps"
             )
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
 
 
 def _disagree(mine: Operation, rank: int, said: str, theirs: Operation, other: int, instead: str) -> NoReturn:

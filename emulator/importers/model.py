@@ -25,6 +25,7 @@ class Operation:
         root, peer: rank within the group, -1: none or unknown.
         is_guess: the group is a guess.
         reads, writes: storages of the tensors.
+        handle: what tells process groups without a name apart in the records of this rank.
     """
 
     where: str
@@ -42,6 +43,7 @@ class Operation:
     is_guess: bool = False
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
+    handle: object = None
 
 
 class Place(Enum):

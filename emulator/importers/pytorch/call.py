@@ -84,9 +84,7 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
         return None
     if kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER) and call.root is None:
         losses.count(Fate.GUESSED, f"root of a {kind.label}: the first rank of the group", call.where)
-    send, recv = _splits(call, size) if kind is CommKind.ALL_TO_ALL else (None, None)
-    if kind is CommKind.ALL_TO_ALL and call.send_splits is None:
-        losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", call.where)
+    send, recv = _splits(call, size, losses) if kind is CommKind.ALL_TO_ALL else (None, None)
     return Operation(
         where=call.where,
         name=call.name,
@@ -102,6 +100,7 @@ def operation_of(call: Call, losses: Losses) -> Operation | None:
         tag=call.tag or 0,
         reads=call.reads or frozenset(),
         writes=call.writes or frozenset(),
+        handle=call.handle,
     )
 
 
@@ -134,14 +133,21 @@ def _size_bytes(call: Call, kind: CommKind) -> int | None:
     return call.sent_bytes
 
 
-def _splits(call: Call, size: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Bytes to and from each member, None if they are even or do not fit the tensors."""
-    send = scaled(call.send_splits, size)
+def _splits(call: Call, size: int, losses: Losses) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Bytes to and from each member, None if they are even."""
+    if call.send_splits is None or call.recv_splits is None:
+        losses.count(Fate.GUESSED, "splits of an all_to_all are not recorded: even", call.where)
+        return None, None
+    if not call.send_splits and not call.recv_splits:
+        return None, None
     received = call.received_bytes
-    if received is None and call.send_splits and call.recv_splits and sum(call.send_splits):
-        received = size * sum(call.recv_splits) // sum(call.send_splits)
+    rows: int = sum(call.send_splits)
+    if received is None and rows:
+        received = size * sum(call.recv_splits) // rows
+    send = scaled(call.send_splits, size)
     recv = None if received is None else scaled(call.recv_splits, received)
     if send is None or recv is None or len(send) != len(recv):
+        losses.count(Fate.GUESSED, "splits of an all_to_all do not fit its tensors: even", call.where)
         return None, None
     return (None, None) if len({*send, *recv}) == 1 else (send, recv)
 

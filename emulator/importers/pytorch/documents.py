@@ -14,11 +14,11 @@ import msgspec
 
 from emulator.errors import TraceError
 from emulator.importers.documents import Document, find_documents
-from emulator.importers.json_elements import NOT_READ, BadDocument, ElementReader
 from emulator.importers.pytorch.host_records import HostNode, RecordCollector
 from emulator.importers.pytorch.host_trace import HostTrace
 from emulator.importers.pytorch.kineto import DistributedInfo, KinetoTrace
 from emulator.importers.pytorch.kineto_events import EventCollector, RawEvent
+from emulator.wire.json_elements import NOT_READ, BadDocument, ElementReader
 from emulator.wire.trace.process_groups import UnreadableGroups
 
 _HOST = re.compile(rb'^\s*\{\s*"schema"\s*:\s*"')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from emulator.errors import TraceError
 from emulator.importers.losses import Fate, Losses
@@ -19,6 +19,7 @@ class GroupFinder:
     Args:
         known: process group → world ranks, () for all.
         descriptions: description → name.
+        handles: what the operations tell their unnamed process groups apart by, in the order of their use.
         rank: the own one.
         world_size: 0 if unknown.
         losses: guesses are counted there.
@@ -29,12 +30,15 @@ class GroupFinder:
         known: Mapping[str, tuple[int, ...]],
         descriptions: Mapping[str, str],
         *,
+        handles: Iterable[object] = (),
         rank: int,
         world_size: int,
         losses: Losses,
     ) -> None:
         self._known, self._descriptions = known, descriptions
         self._rank, self._world_size, self._losses = rank, world_size, losses
+        distinct = dict.fromkeys(one for one in handles if one is not None)
+        self._numbers = {handle: number for number, handle in enumerate(distinct, 1)}
 
     def settle(self, operation: Operation, note: str | None) -> None:
         """Set group and ranks of an operation; () stands for all ranks.
@@ -76,7 +80,10 @@ class GroupFinder:
         return name, self._all_as_empty(self._known[name])
 
     def _guess(self, operation: Operation) -> None:
-        """The only group, the only one of the right size, else all ranks."""
+        """The only group, the only one of the right size, else all ranks.
+
+        The handles of unnamed groups are addresses, which differ between ranks; their order of use does not.
+        """
         groups = {name: self._all_as_empty(ranks) for name, ranks in self._known.items()}
         fitting = [name for name, ranks in groups.items() if self._fits(operation, ranks)]
         if len(groups) <= 1 or (len(fitting) == 1 and operation.group_size):
@@ -84,10 +91,14 @@ class GroupFinder:
             operation.ranks = groups.get(fitting[0], ()) if fitting else ()
         else:
             operation.group, operation.ranks = None, ()
-        operation.is_guess = len(groups) > 1
-        if len(groups) > 1:
+        operation.is_guess = len(groups) > 1 or len(self._numbers) > 1
+        if operation.group is None and len(self._numbers) > 1 and operation.handle is not None:
+            operation.group = f"unnamed {self._numbers[operation.handle]}"
+        if operation.is_guess:
             how = "by its size" if operation.ranks else "all ranks taken"
             self._losses.count(Fate.GUESSED, f"process group not recorded: {how}", operation.where)
+        else:
+            self._losses.count(Fate.INFERRED, "process group not recorded: the only one taken", operation.where)
 
     def _fits(self, operation: Operation, ranks: tuple[int, ...]) -> bool:
         size = len(ranks) or self._world_size

@@ -53,16 +53,53 @@ def joined_calls(
             f"({_listed(one.call for one in recorded)}): record both over the same steps, or leave one out",
             path=kineto.name,
         )
-    by_kind: defaultdict[CommKind | None, list[HostCall]] = defaultdict(list)
-    for one in reversed(recorded):
-        by_kind[one.call.kind].append(one)
-    by_id = {one.record_id: one for one in timed if one.record_id is not None}
-    if len(by_id) == len(timed) and all(one.record_id in by_id for one in recorded):
-        host_of = {id(by_id[one.record_id]): one for one in recorded}
-    else:
-        host_of = {id(one): by_kind[one.call.kind].pop() for one in timed}
-        losses.count(Fate.INFERRED, "calls joined by their order, as record ids do not agree", number=len(timed))
+    host_of = _by_record_id(timed, recorded)
+    left = [one for one in timed if id(one) not in host_of]
+    if left:
+        what = "calls joined by their order, as record ids do not agree"
+        losses.count(Fate.INFERRED, what, left[0].call.where, number=len(left))
+        host_of |= _by_order(left, recorded, host_of)
     return [one._replace(call=host_of[id(one)].call.completed_by(one.call)) for one in timed]
+
+
+def _by_record_id(timed: Sequence[KinetoCall], recorded: Sequence[HostCall]) -> dict[int, HostCall]:
+    """Kineto's call (its identity) → the same one of the host."""
+    by_id = {one.record_id: one for one in timed if one.record_id is not None}
+    pairs = ((by_id.get(one.record_id), one) for one in recorded)
+    return {id(mine): theirs for mine, theirs in pairs if mine is not None and mine.call.kind is theirs.call.kind}
+
+
+def _by_order(
+    timed: Sequence[KinetoCall], recorded: Sequence[HostCall], known: Mapping[int, HostCall]
+) -> dict[int, HostCall]:
+    """The rest: the next call of the same kind, if possible on the same thread and of the same size.
+
+    On the thread of the backward pass record ids differ in some versions of PyTorch; its calls are in the same order.
+    """
+    taken = {one.node_id for one in known.values()}
+    left: defaultdict[CommKind | None, list[HostCall]] = defaultdict(list)
+    for one in recorded:
+        if one.node_id not in taken:
+            left[one.call.kind].append(one)
+    thread_of: dict[object, int] = {}
+    found = {}
+    for mine in timed:
+        candidates = left[mine.call.kind]
+        thread = thread_of.get(mine.event.tid)
+        best = min(
+            range(len(candidates)),
+            key=lambda at: (
+                thread is not None and candidates[at].thread != thread,
+                _differ(candidates[at].call.sent_bytes, mine.call.sent_bytes),
+            ),
+        )
+        theirs = found[id(mine)] = candidates.pop(best)
+        thread_of.setdefault(mine.event.tid, theirs.thread)
+    return found
+
+
+def _differ(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def issued_operations(

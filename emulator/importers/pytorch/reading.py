@@ -83,7 +83,8 @@ def _read(process: Process) -> ImportedRank:
     known = {**(host.groups if host else {}), **(kineto.groups if kineto else {})}
     descriptions = {**(host.descriptions if host else {}), **(kineto.descriptions if kineto else {})}
     world_size = _world_size(host, kineto, known, operations)
-    finder = GroupFinder(known, descriptions, rank=process.rank, world_size=world_size, losses=losses)
+    handles = [one.handle for one in operations]
+    finder = GroupFinder(known, descriptions, handles=handles, rank=process.rank, world_size=world_size, losses=losses)
     for operation in operations:
         finder.settle(operation, notes.get(id(operation)))
         losses.count(Fate.MAPPED, operation.kind.label)

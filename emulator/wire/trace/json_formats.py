@@ -2,30 +2,38 @@
 
 Two forms are read: protobuf's JSON, one object after another, GlobalMetadata first (what chakra_jsonizer prints), and
 one object with a list `workload_graph`. PyTorch's host traces and Kineto's are read by emulator.importers.
-JSON is held in memory whole: a file may have at most MAX_JSON_BYTES.
+A file is read as it comes: an object, or a node of a long list, is held at a time.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from emulator.errors import TraceError
 from emulator.wire._pb import et_pb2
+from emulator.wire.json_elements import BadDocument, ElementReader
 from emulator.wire.trace import truncated_file
-from emulator.wire.trace.compression import open_source
+from emulator.wire.trace.compression import ByteSource, open_source
 from emulator.wire.trace.frame_output import encode_frame
 from emulator.wire.trace.frames import FrameBatch
 from emulator.wire.trace.workload_graph import BadGraphNode, graph_node
 
-MAX_JSON_BYTES = 128 << 20
+MAX_OBJECT_CHARACTERS = 64 << 20
+HELD_BYTES = 4 << 20
+"""A list of nodes up to this length is decoded at once: errors then have lines, not bytes."""
 BATCH_NODES = 4096
+_HEAD_BYTES = 1 << 16
+_GRAPH = re.compile(rb'\s*\{(?:(?!"traceEvents").)*?"workload_graph"\s*:\s*\[', re.DOTALL)
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -39,52 +47,106 @@ def read_json_batches(path: Path) -> Iterator[FrameBatch]:
     """The records of a JSON trace: GlobalMetadata first, then Nodes; at least one batch.
 
     Raises:
-        TraceError: not readable, too long, no JSON (with the line), or no trace in a form that is read.
+        TraceError: not readable, no JSON (with the line, or the byte), or no trace in a form that is read.
     """
     messages: Iterator[Message]
-    objects = _objects(_read_text(path), path)
-    first, _ = next(objects)
-    _refuse_other_formats(first, path)
-    if "workload_graph" in first:
-        messages = chain([et_pb2.GlobalMetadata()], _graph_nodes(first["workload_graph"], path))
+    if _is_long_graph(path):
+        messages = chain([et_pb2.GlobalMetadata()], _graph_nodes(_long_graph(path), path))
     else:
-        nodes = (_parsed(value, et_pb2.Node(), line, path) for value, line in objects)
-        messages = chain([_parsed(first, et_pb2.GlobalMetadata(), 1, path)], nodes)
+        objects = _objects(path)
+        first, _ = next(objects)
+        _refuse_other_formats(first, path)
+        if "workload_graph" in first:
+            messages = chain([et_pb2.GlobalMetadata()], _graph_nodes(first["workload_graph"], path))
+        else:
+            nodes = (_parsed(value, et_pb2.Node(), line, path) for value, line in objects)
+            messages = chain([_parsed(first, et_pb2.GlobalMetadata(), 1, path)], nodes)
     while batch := list(islice(messages, BATCH_NODES)):
         yield _encoded(batch)
 
 
-def _read_text(path: Path) -> str:
+def _is_long_graph(path: Path) -> bool:
+    """Whether a file is one list of nodes that is too long to be held."""
     with open_source(path) as source:
-        data = source.read_at_least(MAX_JSON_BYTES + 1)
-    if len(data) > MAX_JSON_BYTES:
-        raise TraceError(f"is JSON of more than {MAX_JSON_BYTES >> 20} MiB: convert it to .et", path=path)
+        head = source.read_at_least(HELD_BYTES + 1)
+    return len(head) > HELD_BYTES and _GRAPH.match(head[:_HEAD_BYTES]) is not None
+
+
+def _long_graph(path: Path) -> Iterator[object]:
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TraceError("is not UTF-8 text, so no JSON", path=path, offset=error.start) from error
+        with open_source(path) as source:
+            reader = ElementReader(source, "workload_graph", element=dict[str, Any], around=_Around)
+            for _, batch in reader.batches():
+                yield from batch
+    except BadDocument as error:
+        raise TraceError(f"workload_graph: {error}", path=path) from error
 
 
-def _objects(text: str, path: Path) -> Iterator[tuple[dict[str, object], int]]:
+class _Around(msgspec.Struct):
+    """What is beside the list of nodes: nothing that is used."""
+
+
+class _Text:
+    """A text that is being read: what is here of it, and the offset in characters of its first one."""
+
+    def __init__(self, source: ByteSource, path: Path) -> None:
+        self._source, self._path = source, path
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._bytes_read = 0
+        self.here, self.offset = "", 0
+
+    def more(self) -> bool:
+        """Read on, as much again as is here; False: there is nothing more."""
+        if len(self.here) > MAX_OBJECT_CHARACTERS:
+            problem = f"has an object of more than {MAX_OBJECT_CHARACTERS >> 20} MiB"
+            raise TraceError(problem, path=self._path, offset=self.offset)
+        block = self._source.read_at_least(max(1, len(self.here)))
+        pending = len(self._decoder.getstate()[0])
+        try:
+            self.here += self._decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            offset = self._bytes_read - pending + error.start
+            raise TraceError("is not UTF-8 text, so no JSON", path=self._path, offset=offset) from error
+        self._bytes_read += len(block)
+        return bool(block)
+
+    def drop(self, count: int) -> None:
+        """Go on after so many characters."""
+        self.here = self.here[count:]
+        self.offset += count
+
+
+def _objects(path: Path) -> Iterator[tuple[dict[str, object], int]]:
     """The objects that stand one after another, at least one, and the line each begins on."""
     decoder = json.JSONDecoder()
-    position, line = _skip_space(text, 0), 1
-    line += text.count("\n", 0, position)
-    if position == len(text):
+    with open_source(path) as source:
+        text, line, position, is_empty = _Text(source, path), 1, 0, True
+        while True:
+            begin = _skip_space(text.here, position)
+            line += text.here.count("\n", position, begin)
+            try:
+                value, position = decoder.raw_decode(text.here, begin)
+            except json.JSONDecodeError as error:
+                lines = text.here.count("\n", begin, error.pos)
+                text.drop(begin)
+                position = 0
+                if text.more():
+                    continue
+                if not text.here:
+                    break
+                at = text.offset + error.pos - begin
+                raise TraceError(f"bad JSON in line {line + lines}: {error.msg}", path=path, offset=at) from error
+            except (ValueError, RecursionError) as error:
+                raise TraceError(
+                    f"bad JSON after line {line}: {error}", path=path, offset=text.offset + begin
+                ) from error
+            if not isinstance(value, dict):
+                raise TraceError(f"line {line}: an object is needed here, not a {type(value).__name__}", path=path)
+            is_empty = False
+            yield value, line
+            line += text.here.count("\n", begin, position)
+    if is_empty:
         raise truncated_file.empty_file(path)
-    while position < len(text):
-        try:
-            value, end = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            raise TraceError(f"bad JSON in line {error.lineno}: {error.msg}", path=path, offset=error.pos) from error
-        except (ValueError, RecursionError) as error:
-            raise TraceError(f"bad JSON after line {line}: {error}", path=path, offset=position) from error
-        if not isinstance(value, dict):
-            raise TraceError(f"line {line}: an object is needed here, not a {type(value).__name__}", path=path)
-        yield value, line
-        end = _skip_space(text, end)
-        line += text.count("\n", position, end)
-        position = end
 
 
 def _skip_space(text: str, position: int) -> int:
@@ -121,7 +183,7 @@ def _parsed(value: dict[str, object], message: Message, line: int, path: Path) -
 
 
 def _graph_nodes(entries: object, path: Path) -> Iterator[Message]:
-    if not isinstance(entries, list):
+    if not isinstance(entries, list | Iterator):
         raise TraceError("workload_graph is not a list", path=path)
     for index, entry in enumerate(entries):
         try:

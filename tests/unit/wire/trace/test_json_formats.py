@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 
 from emulator.errors import TraceError
 from emulator.wire._pb import et_pb2
-from emulator.wire.trace import json_formats
+from emulator.wire.trace import compression, json_formats
 from emulator.wire.trace.et import read_rank
 from tests.support.shared_traces import require_shared
 from tests.support.trace_files import attribute, collective, compute, write
@@ -119,11 +119,35 @@ def test_text_that_is_no_utf8_is_an_error(tmp_path: Path) -> None:
         read_rank(tmp_path / "t.0.json", 0)
 
 
-def test_json_longer_than_allowed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_formats, "MAX_JSON_BYTES", 1 << 20)
-    (tmp_path / "t.0.json.gz").write_bytes(gzip.compress(b"{}" + b" " * (1 << 20)))
-    with pytest.raises(TraceError, match="is JSON of more than 1 MiB: convert it to"):
+def test_an_object_longer_than_allowed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_formats, "MAX_OBJECT_CHARACTERS", 1 << 20)
+    (tmp_path / "t.0.json.gz").write_bytes(gzip.compress(b'{}{"name": "' + b"a" * (1 << 22) + b'"}'))
+    with pytest.raises(TraceError, match="offset 2: has an object of more than 1 MiB"):
         read_rank(tmp_path / "t.0.json.gz", 0)
+
+
+def test_a_long_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of two-byte characters, so that blocks end within one; an error far behind still has its line."""
+    monkeypatch.setattr(compression, "BLOCK_BYTES", 101)
+    lines = [f'{{"id": "{number}", "name": "\u00e9\u00e9",\n "type": "COMP_NODE"}}' for number in range(500)]
+    path = save(tmp_path, "{}\n" + "\n".join(lines))
+    assert read_rank(path, 0).node_id.tolist() == list(range(500))
+    with pytest.raises(TraceError, match="bad JSON in line 1003: "):
+        read_rank(save(tmp_path, "{}\n" + "\n".join(lines) + '\n{"id": "7",\n "name": }'), 0)
+
+
+def test_a_long_workload_graph_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [{"id": number, "name": "n", "NodeType": 4, "data_deps": [], "runtime": number} for number in range(3000)]
+    path = save(tmp_path, graph(*entries))
+    whole = read_rank(path, 0)
+    monkeypatch.setattr(json_formats, "HELD_BYTES", 1000)
+    parts = read_rank(path, 0)
+    assert parts.node_id.tolist() == whole.node_id.tolist() == list(range(3000))
+    assert parts.duration_micros.tolist() == whole.duration_micros.tolist()
+    with pytest.raises(TraceError, match=r"workload_graph\[3000\]: has no id"):
+        read_rank(save(tmp_path, graph(*entries, {"name": "n"})), 0)
+    with pytest.raises(TraceError, match=r"t.0.json: workload_graph: the file ends within it \(byte "):
+        read_rank(save(tmp_path, graph(*entries)[:-30]), 0)
 
 
 def test_the_published_workload_graphs_agree_with_their_protobuf(tmp_path: Path) -> None:
