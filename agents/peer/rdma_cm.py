@@ -118,7 +118,7 @@ class CmLink:
 
     def __init__(self, alone: StandaloneNic, peer_host: str, port: int) -> None:
         self._alone, self._peer_host, self._port = alone, peer_host, port
-        self._manager = ConnectionManager(alone.nic)
+        self._manager = ConnectionManager(alone.nic, only=peer_host)
         self._qpn = random.randrange(0x100, 0xFF0000)
         self._made: list[Connection] = []
         self._is_client = False
@@ -141,9 +141,7 @@ class CmLink:
 
     async def accept(self) -> Conversation:
         """Wait for the queue pair of the exchange."""
-        self._manager.listen(
-            self._port, lambda request, host: self._local(request.path_mtu) if host == self._peer_host else None
-        )
+        self._manager.listen(self._port, lambda request, host: self._local(request.path_mtu))
         return self._conversation(await self._manager.accepted())
 
     async def connect_pairs(self, count: int, path_mtu: int) -> list[Connection]:

@@ -163,7 +163,7 @@ class PeerSession:
     async def _meet_over_tcp(self) -> tuple[StandaloneNic, Conversation]:
         task = self._task
         if task.server is not None:
-            conversation = await connect(task.server, task.port)
+            conversation = await connect(task.server, task.port, local=task.exchange_address)
         else:
             conversation = await accept(task.port, allowed=resolved(task.client))
         try:

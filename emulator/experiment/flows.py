@@ -56,7 +56,9 @@ class PlannedFlow:
     @property
     def instruction(self) -> str:
         """What somebody must do at the peer."""
-        return f"{self.peer} must {'be running' if self.role == 'client' else 'run'}: {self.command}"
+        if self.role == "server":
+            return f"{self.peer} must run: {self.command}"
+        return f"{self.peer} must be running: {self.command} (this end is {self.task.host})"
 
 
 def plan_flows(
@@ -265,5 +267,6 @@ def _perftest(
         address=address,
         peer_address=peer.address,
         options=options,
+        exchange_address=address if is_client and peer.exchange == peer.address else None,
         rdma_cm=flow.rdma_cm,
     )
