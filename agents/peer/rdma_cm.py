@@ -16,6 +16,7 @@ from agents.nic.connections import Connection, ConnectionManager, ConnectionReje
 from agents.nic.standalone import StandaloneNic
 from agents.peer.conversation import ANSWER_S, Conversation
 from emulator.errors import RemoteProtocolError, RunError
+from emulator.peer.records import QpRecord
 from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.packet import Packet
@@ -194,3 +195,16 @@ class CmLink:
     def _local(self, path_mtu: int) -> Local:
         self._qpn += 1
         return Local(qpn=self._qpn, psn=Psn(random.getrandbits(24)), path_mtu=path_mtu)
+
+
+def in_order(theirs: Sequence[QpRecord], connections: Sequence[Connection]) -> list[Connection]:
+    """The connections of a server in the order of its client's records: if a request was lost, others came first.
+
+    Raises:
+        RemoteProtocolError: the client describes a queue pair that it has not connected.
+    """
+    found = {connection.peer_qpn: connection for connection in connections}
+    for record in theirs:
+        if record.qpn not in found:
+            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it has not connected")
+    return [found[record.qpn] for record in theirs]

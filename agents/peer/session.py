@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from agents.nic.connections import Connection
 from agents.nic.standalone import StandaloneNic
 from agents.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, connect
-from agents.peer.rdma_cm import CmLink
+from agents.peer.rdma_cm import CmLink, in_order
 from agents.peer.traffic import PeerTraffic
-from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
+from emulator.errors import HostError, InputError, RunError
 from emulator.peer.exchange import conclude, confirm, greet, introduce, meet
 from emulator.peer.parameters import PeerTest, TestVerb
 from emulator.peer.records import OVER_RDMA, OVER_TCP, QpRecord, Report
@@ -106,7 +106,7 @@ class PeerSession:
         theirs = await conversation.play(introduce(self.test, ours, self._form))
         if connections:
             if not conversation.is_client:
-                connections = _in_order(theirs, connections)
+                connections = in_order(theirs, connections)
             ends = [_connected(*one) for one in zip(ours, theirs, connections, strict=True)]
             ours, theirs = [one for one, _ in ends], [one for _, one in ends]
         self._check(theirs, self._task.peer_address or conversation.peer_host)
@@ -245,15 +245,6 @@ async def _soon(conversation: Conversation) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_LAST_ACK_S):
             await conversation.stream.until_closed()
-
-
-def _in_order(theirs: Sequence[QpRecord], connections: Sequence[Connection]) -> list[Connection]:
-    """The connections of a server in the order of its client's records: if a request was lost, others came first."""
-    found = {connection.peer_qpn: connection for connection in connections}
-    for record in theirs:
-        if record.qpn not in found:
-            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it has not connected")
-    return [found[record.qpn] for record in theirs]
 
 
 def _connected(ours: QpRecord, theirs: QpRecord, connection: Connection) -> tuple[QpRecord, QpRecord]:
