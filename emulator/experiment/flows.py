@@ -12,7 +12,7 @@ from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, agents_at
 from emulator.errors import PlanError
-from emulator.experiment.spec import Flow, PerftestFlow
+from emulator.experiment.flow_spec import Flow, PerftestFlow
 from emulator.experiment.testbed import Testbed
 from emulator.lab.egress import AddressPair, require_egress
 from emulator.peer.parameters import DEFAULT_PORT

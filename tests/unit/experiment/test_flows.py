@@ -11,8 +11,8 @@ import pytest
 from emulator.control.flows import FlowFigures, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
+from emulator.experiment.flow_spec import PerftestFlow
 from emulator.experiment.flows import PlannedFlow, assign_flows, flow_parameters, plan_flows, result_rows
-from emulator.experiment.spec import PerftestFlow
 from emulator.peer.task import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
