@@ -16,6 +16,7 @@ import pytest
 
 from tests.guest.machine import GUEST4, HERE4, Guest, NoGuest
 from tests.guest.matrix import COMMAND, unsound
+from tests.support.full import IS_FULL
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(420)]
 
@@ -46,7 +47,7 @@ def test_rdma_cm_connects_stock_tools_in_both_roles(tmp_path: Path) -> None:
     problems = {}
     with _booted() as guest:
         guest.lose(LOSS_PERCENT)
-        for verb in TOOLS if os.environ.get("CHARKHA_FULL") else QUICK:
+        for verb in TOOLS if IS_FULL else QUICK:
             for role in ("connect", "serve"):
                 file = tmp_path / f"{verb}-{role}.pcap"
                 with guest.capturing("tap1", file, namespace=guest.namespace):
