@@ -102,9 +102,11 @@ class ConnectionManager:
 
     Args:
         nic: see SoftwareNic.
+        only: datagrams from other addresses are dropped, and not answered; None: all are taken.
     """
 
-    def __init__(self, nic: SoftwareNic) -> None:
+    def __init__(self, nic: SoftwareNic, *, only: str | None = None) -> None:
+        self._only = only
         self._host, self._gsi = nic.host, GeneralServices(nic, self._received)
         self._ids = itertools.count(random.getrandbits(31))
         self._connections: dict[int, Connection] = {}  # by local id
@@ -205,6 +207,8 @@ class ConnectionManager:
     # Receiving.
 
     def _received(self, mad: bytes, host: str) -> None:
+        if self._only not in (None, host):
+            return
         try:
             message, transaction = parse_mad(mad)
         except ProtocolError:

@@ -178,8 +178,12 @@ def _plain(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-async def connect(host: str, port: int) -> Conversation:
+async def connect(host: str, port: int, *, local: str | None = None) -> Conversation:
     """Connect to a perftest that runs as server.
+
+    Args:
+        host, port: of the server.
+        local: address to connect from; None: the one that the system chooses.
 
     Raises:
         RunError: it cannot be reached.
@@ -189,7 +193,8 @@ async def connect(host: str, port: int) -> Conversation:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S):
-            transport, _ = await loop.create_connection(lambda: protocol, host, port)
+            own = None if local is None else (local, 0)
+            transport, _ = await loop.create_connection(lambda: protocol, host, port, local_addr=own)
     except (OSError, TimeoutError) as error:
         reason = str(error) or f"no answer within {CONNECT_S:g} s"
         raise RunError(f"no perftest listens at {host}, port {port} ({reason}): start its server first") from error

@@ -16,6 +16,7 @@ from agents.nic.connections import Connection, ConnectionManager, ConnectionReje
 from agents.nic.standalone import StandaloneNic
 from agents.peer.conversation import ANSWER_S, Conversation
 from emulator.errors import RemoteProtocolError, RunError
+from emulator.peer.records import QpRecord
 from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.packet import Packet
@@ -118,7 +119,7 @@ class CmLink:
 
     def __init__(self, alone: StandaloneNic, peer_host: str, port: int) -> None:
         self._alone, self._peer_host, self._port = alone, peer_host, port
-        self._manager = ConnectionManager(alone.nic)
+        self._manager = ConnectionManager(alone.nic, only=peer_host)
         self._qpn = random.randrange(0x100, 0xFF0000)
         self._made: list[Connection] = []
         self._is_client = False
@@ -141,9 +142,7 @@ class CmLink:
 
     async def accept(self) -> Conversation:
         """Wait for the queue pair of the exchange."""
-        self._manager.listen(
-            self._port, lambda request, host: self._local(request.path_mtu) if host == self._peer_host else None
-        )
+        self._manager.listen(self._port, lambda request, host: self._local(request.path_mtu))
         return self._conversation(await self._manager.accepted())
 
     async def connect_pairs(self, count: int, path_mtu: int) -> list[Connection]:
@@ -196,3 +195,16 @@ class CmLink:
     def _local(self, path_mtu: int) -> Local:
         self._qpn += 1
         return Local(qpn=self._qpn, psn=Psn(random.getrandbits(24)), path_mtu=path_mtu)
+
+
+def in_order(theirs: Sequence[QpRecord], connections: Sequence[Connection]) -> list[Connection]:
+    """The connections of a server in the order of its client's records: if a request was lost, others came first.
+
+    Raises:
+        RemoteProtocolError: the client describes a queue pair that it has not connected.
+    """
+    found = {connection.peer_qpn: connection for connection in connections}
+    for record in theirs:
+        if record.qpn not in found:
+            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it has not connected")
+    return [found[record.qpn] for record in theirs]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import ipaddress
 import random
-import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
@@ -14,16 +12,17 @@ from typing import Any, TypeVar
 
 from agents.nic.connections import Connection
 from agents.nic.standalone import StandaloneNic
+from agents.peer.addresses import address_towards, resolved
 from agents.peer.conversation import ANSWER_S, BEGIN_S, Conversation, accept, connect
-from agents.peer.rdma_cm import CmLink
+from agents.peer.rdma_cm import CmLink, in_order
 from agents.peer.traffic import PeerTraffic
-from emulator.errors import HostError, InputError, RemoteProtocolError, RunError
+from emulator.errors import InputError, RunError
 from emulator.peer.exchange import conclude, confirm, greet, introduce, meet
 from emulator.peer.parameters import PeerTest, TestVerb
 from emulator.peer.records import OVER_RDMA, OVER_TCP, QpRecord, Report
 from emulator.peer.results import PeerResult
 from emulator.peer.task import PeerTask
-from emulator.roce.constants import FIRST_SOURCE_PORT, UDP_PORT
+from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.memory import Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings
 from emulator.roce.options import RoceOptions
@@ -106,7 +105,7 @@ class PeerSession:
         theirs = await conversation.play(introduce(self.test, ours, self._form))
         if connections:
             if not conversation.is_client:
-                connections = _in_order(theirs, connections)
+                connections = in_order(theirs, connections)
             ends = [_connected(*one) for one in zip(ours, theirs, connections, strict=True)]
             ours, theirs = [one for one, _ in ends], [one for _, one in ends]
         self._check(theirs, self._task.peer_address or conversation.peer_host)
@@ -163,7 +162,7 @@ class PeerSession:
     async def _meet_over_tcp(self) -> tuple[StandaloneNic, Conversation]:
         task = self._task
         if task.server is not None:
-            conversation = await connect(task.server, task.port)
+            conversation = await connect(task.server, task.port, local=task.exchange_address)
         else:
             conversation = await accept(task.port, allowed=resolved(task.client))
         try:
@@ -175,7 +174,7 @@ class PeerSession:
     async def _meet_over_rdma(self) -> tuple[StandaloneNic, Conversation]:
         task = self._task
         peer_host = task.peer_address or resolved(task.client if task.server is None else task.server)
-        alone = self._open_nic(task.address or _address_towards(peer_host))
+        alone = self._open_nic(task.address or address_towards(peer_host))
         self._link = CmLink(alone, peer_host, task.port)
         return alone, await (self._link.accept() if task.server is None else self._link.connect())
 
@@ -247,15 +246,6 @@ async def _soon(conversation: Conversation) -> None:
             await conversation.stream.until_closed()
 
 
-def _in_order(theirs: Sequence[QpRecord], connections: Sequence[Connection]) -> list[Connection]:
-    """The connections of a server in the order of its client's records: if a request was lost, others came first."""
-    found = {connection.peer_qpn: connection for connection in connections}
-    for record in theirs:
-        if record.qpn not in found:
-            raise RemoteProtocolError(f"the peer describes queue pair {record.qpn:#x}, which it has not connected")
-    return [found[record.qpn] for record in theirs]
-
-
 def _connected(ours: QpRecord, theirs: QpRecord, connection: Connection) -> tuple[QpRecord, QpRecord]:
     """A queue pair as rdma_cm has connected it; the record of a peer has its memory, but not always its address."""
     local = connection.local
@@ -263,29 +253,6 @@ def _connected(ours: QpRecord, theirs: QpRecord, connection: Connection) -> tupl
         dataclasses.replace(ours, qpn=local.qpn, psn=connection.send_psn),
         dataclasses.replace(theirs, qpn=connection.peer_qpn, psn=local.psn, host=connection.host),
     )
-
-
-def resolved(host: str) -> str:
-    """The numeric address of a host.
-
-    Raises:
-        InputError: there is no such host.
-    """
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InputError(f"{host}: no such host ({error.strerror})") from error
-    return str(ipaddress.ip_address(found[0][4][0]))
-
-
-def _address_towards(host: str) -> str:
-    """The address that this host uses towards another one."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host, UDP_PORT))
-        except OSError as error:
-            raise HostError(f"there is no route to {host} ({error.strerror})") from error
-        return str(probe.getsockname()[0])
 
 
 def _patience_s(test: PeerTest) -> float | None:

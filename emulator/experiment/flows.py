@@ -12,7 +12,7 @@ from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, agents_at
 from emulator.errors import PlanError
-from emulator.experiment.spec import Flow, PerftestFlow
+from emulator.experiment.flow_spec import Flow, PerftestFlow
 from emulator.experiment.testbed import Testbed
 from emulator.lab.egress import AddressPair, require_egress
 from emulator.peer.parameters import DEFAULT_PORT
@@ -56,7 +56,9 @@ class PlannedFlow:
     @property
     def instruction(self) -> str:
         """What somebody must do at the peer."""
-        return f"{self.peer} must {'be running' if self.role == 'client' else 'run'}: {self.command}"
+        if self.role == "server":
+            return f"{self.peer} must run: {self.command}"
+        return f"{self.peer} must be running: {self.command} (this end is {self.task.host})"
 
 
 def plan_flows(
@@ -266,5 +268,6 @@ def _perftest(
         address=address,
         peer_address=peer.address,
         options=options,
+        exchange_address=address if is_client and peer.exchange == peer.address else None,
         rdma_cm=flow.rdma_cm,
     )

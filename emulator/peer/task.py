@@ -20,6 +20,7 @@ class PeerTask:
         address: RDMA address of this host; None: the one that the TCP connection uses.
         peer_address: RDMA address of the peer; None: the one that the TCP connection uses.
         options: of the software NIC.
+        exchange_address: that a client connects from; None: the one that the system chooses.
         rdma_cm: connect the queue pairs with rdma_cm, as perftest does with -R; the exchange goes over one of them.
     """
 
@@ -30,4 +31,5 @@ class PeerTask:
     address: str | None = None
     peer_address: str | None = None
     options: RoceOptions
+    exchange_address: str | None = None
     rdma_cm: bool = False

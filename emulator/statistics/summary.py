@@ -52,7 +52,8 @@ class Totals:
         is_dut_monitored: whether counters of the device were read, so that an absent one is 0.
         receiver_drops: receptions that the kernel of a receiving host dropped; None if no transport counts them.
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
-        unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped.
+        unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped; None if flows
+            beside the job crossed the device too: what it dropped may be theirs.
     """
 
     samples: int
@@ -186,6 +187,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
     frames = device_frames(readings, run.manifest)
     dropped = dropped_frames(dut)
     device = max(dropped, *(0, *(one.lost for one in frames))) if is_monitored else None
+    is_shared = run.table(Part.FLOW_RESULTS, ["flow"]).num_rows > 0
     return Totals(
         samples=samples.num_rows,
         payload_bytes=payload,
@@ -200,7 +202,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
         is_dut_monitored=is_monitored,
         receiver_drops=drops,
         lost_packets=lost,
-        unexplained_retransmissions=unexplained(lost, counters, device=device, receivers=drops),
+        unexplained_retransmissions=None if is_shared else unexplained(lost, counters, device=device, receivers=drops),
     )
 
 

@@ -104,3 +104,31 @@ def test_a_peer_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None
             await a.connect(HOSTS[1], PORT, ACTIVE)
 
     play(scenario)
+
+
+def test_a_stranger_gets_no_answer_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "RESEND_S", 0.01)
+
+    async def within() -> None:
+        options = RoceOptions.parse({"path_mtu": "1024"})
+        with StandaloneNic(HOSTS[0], options) as a, StandaloneNic(HOSTS[1], options) as b:
+            guarded = ConnectionManager(b.nic, only=f"{NET}.205")
+            guarded.listen(PORT, accept)
+            with pytest.raises(RemoteProtocolError, match="does not answer"):
+                await ConnectionManager(a.nic).connect(HOSTS[1], PORT, ACTIVE)
+
+    asyncio.run(within())
+
+
+def test_an_end_that_has_seen_the_other_go_can_still_say_goodbye() -> None:
+    async def scenario(a: ConnectionManager, b: ConnectionManager) -> None:
+        b.listen(PORT, accept)
+        there = await a.connect(HOSTS[1], PORT, ACTIVE)
+        here = await b.accepted()
+        await a.disconnect(there)
+        await here.ended.wait()
+        here.answered.clear()
+        await b.disconnect(here, again=True)
+        assert here.answered.is_set(), "the other end answers again: its answer may have been lost"
+
+    play(scenario)

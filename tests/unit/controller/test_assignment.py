@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.controller.assignment import assign_ranks, networks_beside
+from emulator.controller.assignment import agents_at, assign_ranks, networks_beside
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.topology.load import load_topology
@@ -72,3 +72,16 @@ def test_a_unix_socket_needs_no_token_and_a_network_one_keeps_it_to_itself(tmp_p
     ListenAddress("unix:/run/charkha.sock").check(_topology(tmp_path))
     ListenAddress("192.0.2.1:4790", TOKEN).check(_topology(tmp_path))
     assert TOKEN not in repr(ListenAddress("192.0.2.1:4790", TOKEN))
+
+
+def test_hosts_with_flows_alone_have_an_agent_too(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(RACK)
+    topology = load_topology(tmp_path / "t.yaml", ranks=2)  # h2 has none
+    local = assign_ranks(topology, local_agents=1, others=["h2"])
+    assert local.ranks_of == {"agent-0": [0, 1]}
+    assert agents_at("h2", local, topology) == agents_at("h0", local, topology) == ["agent-0"]
+    apart = assign_ranks(topology, apart=["h0", "h1", "h2"], others=["h2"])
+    assert apart.ranks_of == {"h0": [0], "h1": [1], "h2": []}
+    assert agents_at("h2", apart, topology) == ["h2"]
+    nobody = load_topology(tmp_path / "t.yaml", ranks=0)
+    assert assign_ranks(nobody, others=["h2"]).ranks_of == {"agent-0": []}

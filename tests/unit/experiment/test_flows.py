@@ -11,8 +11,8 @@ import pytest
 from emulator.control.flows import FlowFigures, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
+from emulator.experiment.flow_spec import PerftestFlow
 from emulator.experiment.flows import PlannedFlow, assign_flows, flow_parameters, plan_flows, result_rows
-from emulator.experiment.spec import PerftestFlow
 from emulator.peer.task import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
@@ -59,7 +59,10 @@ def test_many_to_one_are_flows_at_consecutive_ports(topology: Topology) -> None:
         ("198.18.9.2", 18515),
     ]
     assert [flow.task.number for flow in flows] == [0, 1, 2]
-    assert flows[1].instruction == "nic must be running: ib_write_bw --size=65536 --mtu=4096 --port=20001"
+    assert flows[1].instruction == (
+        "nic must be running: ib_write_bw --size=65536 --mtu=4096 --port=20001 (this end is 198.18.1.3)"
+    )
+    assert [document(flow).exchange_address for flow in flows] == [None, None, "198.18.0.253"]
 
 
 def test_a_server_waits_for_its_peer_alone(topology: Topology) -> None:

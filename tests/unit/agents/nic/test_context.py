@@ -39,3 +39,13 @@ def test_payload_is_constant_unless_it_has_a_seed() -> None:
 
 def test_the_kernel_cuts_calls_until_it_refuses() -> None:
     assert context().is_cutting
+
+
+def test_queue_pairs_of_another_path_mtu_share_the_sockets_and_the_buffer() -> None:
+    shared = context()
+    assert shared.with_path_mtu(shared.options.path_mtu) is shared
+    other = shared.with_path_mtu(1024)
+    assert other.payload.path_mtu == other.options.path_mtu == 1024
+    assert (other.buffer, other.drops, other.senders) == (shared.buffer, shared.drops, shared.senders)
+    assert other.send_batch(is_v6=False) is not shared.send_batch(is_v6=False)
+    assert other.receive_batch(is_v6=False).stride == other.payload.packet_bytes

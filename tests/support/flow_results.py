@@ -1,0 +1,36 @@
+"""A run with flows beside its job."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from emulator.run_folder.reader import Run
+from emulator.run_folder.schema import Part, to_batch
+from emulator.run_folder.stream import write_parquet
+from emulator.statistics.flow_results import FlowResult
+from tests.support.runs import collective, write_run
+
+_SENT = FlowResult(
+    flow=0, kind="perftest", host="h0", peer="nic", role="client", verb="write", size_bytes=65536, direction="sent",
+    observer="charkha", is_complete=True, messages=9, bytes=9 * 65536, start_ns=5, duration_ns=1000, bytes_per_s=1e9,
+    packets=20, retransmits=3, timeouts=0, naks=1, rnr_naks=0,
+)  # fmt: skip
+_REPORTED = FlowResult(
+    flow=1, kind="perftest", host="h1", peer="nic", role="server", verb="read", size_bytes=64, direction="served",
+    observer="peer", is_complete=True, messages=8, bytes=512, bytes_per_s=2e9,
+)  # fmt: skip
+_LATENCY = FlowResult(
+    flow=2, kind="perftest", host="h1", peer="nic", role="client", verb="read-lat", size_bytes=2, direction="read",
+    observer="charkha", is_complete=False, messages=7, bytes=14, latency_median_ns=12_000.0, latency_p99_ns=13_000.0,
+)  # fmt: skip
+RESULTS = (_SENT, _REPORTED, _LATENCY)
+
+
+def write_flow_results(folder: Path) -> Run:
+    """A closed run folder with these flows."""
+    run = write_run(folder, collective([0, 0], [9, 9]))
+    rows = [asdict(result) for result in RESULTS]
+    batch = to_batch(Part.FLOW_RESULTS.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    write_parquet(folder / Part.FLOW_RESULTS.file_name, Part.FLOW_RESULTS.schema, iter([batch]))
+    return run
