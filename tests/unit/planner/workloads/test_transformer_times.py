@@ -48,6 +48,17 @@ def test_flops_are_those_of_the_published_formula(recompute: bool, factor: int) 
     assert iteration_flops(model) == pytest.approx(published, rel=1e-12)
 
 
+def _flops_of_nodes(model: Transformer) -> float:
+    """Operations that the durations of the nodes stand for, except of those that are bound by memory."""
+    micros = sum(
+        node.duration_micros
+        for rank in range(model.layout.ranks)
+        for node in transformer_nodes(model, rank)
+        if node.name != "optimizer" and not node.name.endswith("embedding")
+    )
+    return micros * model.device_tflops * 1e6
+
+
 @pytest.mark.parametrize("degrees", [(1, 1, 1), (2, 2, 2), (4, 1, 2), (1, 4, 1)])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_compute_nodes_do_the_published_work(degrees: tuple[int, int, int], recompute: bool) -> None:
@@ -55,13 +66,7 @@ def test_compute_nodes_do_the_published_work(degrees: tuple[int, int, int], reco
     model = replace(
         SMALL, tensor=tensor, pipeline=pipeline, data=data, recompute=recompute, device_tflops=0.01
     )  # slow, so that rounding to microseconds does not show
-    micros = sum(
-        node.duration_micros
-        for rank in range(model.layout.ranks)
-        for node in transformer_nodes(model, rank)
-        if node.name != "optimizer" and not node.name.endswith("embedding")
-    )
-    assert micros * model.device_tflops * 1e6 == pytest.approx(iteration_flops(model), rel=1e-5)
+    assert _flops_of_nodes(model) == pytest.approx(iteration_flops(model), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +81,7 @@ def test_compute_nodes_do_the_published_work(degrees: tuple[int, int, int], reco
 )
 def test_every_kind_of_parallelism_does_the_same_work(change: dict[str, object]) -> None:
     model = replace(SMALL, device_tflops=0.001, **change)  # type: ignore[arg-type]
-    micros = sum(
-        node.duration_micros
-        for rank in range(model.layout.ranks)
-        for node in transformer_nodes(model, rank)
-        if node.name != "optimizer" and not node.name.endswith("embedding")
-    )
-    assert micros * model.device_tflops * 1e6 == pytest.approx(iteration_flops(model), rel=1e-5)
+    assert _flops_of_nodes(model) == pytest.approx(iteration_flops(model), rel=1e-5)
 
 
 def test_compute_is_divided_by_the_tensor_ranks() -> None:
