@@ -59,8 +59,8 @@ _WORKLOADS = (
         help="one training iteration of a transformer",
         description="Make one training iteration of a transformer, with parallelism of every kind.",
         epilog=f"""{_TRANSFORMER_EXAMPLE}
-Rank = ((pipeline * D + data) * C + context) * T + tensor, with D, C and T the sizes of data, context and tensor
-parallelism.
+Rank = ((pipeline * D + data) * C + context) * T + tensor, with D, C and T the sizes of data,
+context and tensor parallelism.
 docs/generate.md derives sizes and times.
 """,
         parameters=Transformer,
@@ -72,10 +72,11 @@ docs/generate.md derives sizes and times.
         description="Make one iteration of a mixture of experts: every layer dispatches tokens to the experts they\n"
         "choose, an uneven all-to-all, and combines the results, its transpose.",
         epilog="""example:
-  charkha generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out traces/moe-8r
+  charkha generate moe --expert 8 --layers 4 --tokens 128 --forward-only --routing zipf --out moe
 
-Rank = replica * E + member, with E the size of expert parallelism. The default sizes are those of DeepSeek-V3:
-with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.md derives them.
+Rank = replica * E + member, with E the size of expert parallelism. The default sizes are those of
+DeepSeek-V3: with 128 tokens, a rank dispatches 7.57 MB and combines 14.7 MB. docs/generate.md
+derives them.
 """,
         parameters=MixtureOfExperts,
         make=moe_workload,
@@ -99,10 +100,10 @@ A parameter has 2 bytes of weights and 12 of optimizer states. docs/generate.md 
         description="Make requests of disaggregated inference: prefill workers send the key-value cache of a prompt\n"
         "to decode workers. Requests arrive whatever the network does.",
         epilog="""example:
-  charkha generate inference --trace conversation_trace.jsonl --requests 100 --prefill 2 --decode 4 --out traces/chat
+  charkha generate inference --trace requests.jsonl --requests 99 --prefill 2 --decode 4 --out chat
 
-Ranks are those of the prefill workers, then those of the decode workers. A request goes to the workers with the
-fewest tokens so far. docs/generate.md derives sizes and times.
+Ranks are those of the prefill workers, then those of the decode workers. A request goes to the
+workers with the fewest tokens so far. docs/generate.md derives sizes and times.
 """,
         parameters=Inference,
         make=_inference,

@@ -137,8 +137,6 @@ class _Stage:
         return (yield from self._rank.message(self._name(step), kind, peer, tag, size_bytes, ready))
 
     def _tag(self, step: PipelineStep, distance: int) -> int:
-        """Number of the micro-batch; with virtual stages, also of the way that it takes: two stages share several."""
-        if self._model.virtual_stages == 1:
-            return step.micro_batch
-        way = 2 * min(self._place(step), self._place(step) + distance) + step.is_forward
-        return way * self._model.micro_batches + step.micro_batch
+        """Number of the micro-batch; with virtual stages, also of the border: two stages share several."""
+        border = min(self._place(step), self._place(step) + distance) if self._model.virtual_stages > 1 else 0
+        return border * self._model.micro_batches + step.micro_batch

@@ -60,6 +60,31 @@ def test_collective_takes_sizes_as_people_write_them(tmp_path: Path, capsys: pyt
     assert len(read_et(tmp_path / "all_gather.3.et")[1]) == 6
 
 
+def test_moe_moves_the_published_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--expert", "4", "--layers", "1", "--tokens", "128", "--forward-only", "--seed", "3"]
+    assert _run("moe", *sizes, "--out", str(tmp_path), "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    of_role = {entry["role"]: entry["total_bytes"] for entry in summary["traffic"]}
+    assert of_role == {"dispatch": 4 * 7_569_408, "combine": 4 * 14_680_064}
+    assert summary["parameters"]["routing"] == "uniform"
+    splits = [attr for node in read_et(tmp_path / "moe.1.et")[1] for attr in node.attr if "splits" in attr.name]
+    assert len(splits) == 4
+
+
+def test_inference_takes_requests_of_a_file_or_of_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = '{"timestamp": 0, "input_length": 10, "output_length": 1}\n'
+    (tmp_path / "requests.jsonl").write_text(3 * line)
+    source = ["--trace", str(tmp_path / "requests.jsonl"), "--requests", "2"]
+    assert _run("inference", *source, "--out", str(tmp_path / "file"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["traffic"][0]["total_bytes"] == 2 * 10 * 327_680
+    assert _run("inference", "--rate", "5", "--requests", "7", "--out", str(tmp_path / "rate"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["requests"] == 7
+    (tmp_path / "requests.jsonl").write_text(f"{line}{{}}\n")
+    words = ("generate", "inference", *source, "--out", tmp_path / "none")
+    assert "requests.jsonl, line 2: " in refused(*words, capsys=capsys)
+    assert not (tmp_path / "none").exists()
+
+
 def test_one_rank_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("collective", "barrier", "-n", "1", "--out", str(tmp_path)) == 0
     assert "barrier.0.et\n" in capsys.readouterr().out
@@ -92,7 +117,7 @@ def test_bad_arguments_exit_with_2(arguments: list[str], message: str, capsys: p
     assert message in refused("generate", *arguments, capsys=capsys)
 
 
-@pytest.mark.parametrize("arguments", [[], ["transformer"], ["collective"]])
+@pytest.mark.parametrize("arguments", [[], ["transformer"], ["moe"], ["inference"], ["collective"]])
 def test_help_has_an_example(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         _run(*arguments, "--help")
