@@ -21,14 +21,13 @@ from emulator.statistics.iterations import IterationSummary, summarise_iteration
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
-from emulator.statistics.steps import read_steps
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_focus, worst_flows
-from emulator.statistics.worst_steps import WorstStep, worst_steps
+from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.model import CommKind
 
-WORST_FLOWS = WORST_STEPS = 20
+WORST_FLOWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class RunSummary:
 
     Attributes:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
-        worst_steps: at most WORST_STEPS of the recorded ones, see worst_steps.py.
+        worst_steps: of the recorded ones, see worst_steps.py.
     """
 
     run_id: str
@@ -149,21 +148,7 @@ def summarise(run: Run) -> RunSummary:
             flow_events=run.table(Part.FLOW_EVENTS),
         ),
         loss_focus=loss_focus(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
-        worst_steps=_worst_steps(run),
-    )
-
-
-def _worst_steps(run: Run) -> tuple[WorstStep, ...]:
-    steps = read_steps(run)
-    if steps is None:
-        return ()
-    return worst_steps(
-        steps,
-        flow_events=run.table(Part.FLOW_EVENTS),
-        iterations=run.table(Part.ITERATIONS),
-        counters=run.table(Part.COUNTERS),
-        manifest=run.manifest,
-        most=WORST_STEPS,
+        worst_steps=worst_steps_of(run),
     )
 
 
