@@ -151,9 +151,7 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
         print_json(outcome.to_json())
     elif outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
-        worst, answer = outcome.summary.worst_steps, headline(verdict)
-        tables = render_sweep(outcome.sweep, layout=layout, headline=answer, folder=folder, worst_steps=worst)
-        print_tables(*tables, *beside)
+        print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)
     elif outcome.pairs is not None:
         print_tables(render_headline(verdict), *render_pairs(outcome.pairs), *beside, f"Run folder: {folder}")
     else:

@@ -32,9 +32,7 @@ class Outcome:
         if self.pairs is not None:
             facts = self.pairs.to_json()
         else:
-            facts = summary_to_json(self.summary)
-            if self.sweep is not None:
-                facts = sweep_to_json(self.sweep) | {"worst_steps": facts["worst_steps"]}
+            facts = sweep_to_json(self.sweep) if self.sweep is not None else summary_to_json(self.summary)
         rows = [asdict(one) for one in self.summary.flow_results]
         if rows:
             facts |= {"flow_results": rows}

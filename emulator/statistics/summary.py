@@ -23,15 +23,14 @@ from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
-from emulator.statistics.steps import read_steps
 from emulator.statistics.table_columns import labels_and_codes, to_ints
 from emulator.statistics.tester_model import TesterModel, TesterShare
 from emulator.statistics.transfers import NO_TRANSFERS, TransferSummary, summarise_transfers
 from emulator.statistics.worst_flows import LossFocus, WorstFlow, loss_foci, worst_flows
-from emulator.statistics.worst_steps import WorstStep, worst_steps
+from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.model import CommKind
 
-WORST_FLOWS = WORST_STEPS = 20
+WORST_FLOWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class RunSummary:
     Attributes:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
         flow_results: flows beside the job.
-        worst_steps: at most WORST_STEPS of the recorded ones, see worst_steps.py.
+        worst_steps: of the recorded ones, see worst_steps.py.
     """
 
     run_id: str
@@ -158,21 +157,7 @@ def summarise(run: Run) -> RunSummary:
         loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
         transfers=summarise_transfers(samples, merged),
         flow_results=flow_results(run),
-        worst_steps=_worst_steps(run),
-    )
-
-
-def _worst_steps(run: Run) -> tuple[WorstStep, ...]:
-    steps = read_steps(run)
-    if steps is None:
-        return ()
-    return worst_steps(
-        steps,
-        flow_events=run.table(Part.FLOW_EVENTS),
-        iterations=run.table(Part.ITERATIONS),
-        counters=run.table(Part.COUNTERS),
-        manifest=run.manifest,
-        most=WORST_STEPS,
+        worst_steps=worst_steps_of(run),
     )
 
 

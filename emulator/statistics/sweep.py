@@ -20,6 +20,7 @@ from emulator.statistics.dut_counters import DeviceFrames, device_frames, sum_du
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
+from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import BoolArray, CommKind, IntArray
 from emulator.units import NS_PER_S, NS_PER_US
@@ -69,6 +70,7 @@ class SweepTable:
         warnings: warning -> number of occurrences.
         dut: frames that the device under test dropped or marked.
         device_frames: what went through each node of the device under test.
+        worst_steps: of the recorded ones, see worst_steps.py.
     """
 
     kind: CommKind
@@ -80,6 +82,7 @@ class SweepTable:
     warnings: Mapping[str, int] = field(default_factory=dict)
     dut: Mapping[str, int] = field(default_factory=dict)
     device_frames: tuple[DeviceFrames, ...] = ()
+    worst_steps: tuple[WorstStep, ...] = ()
 
     @property
     def label(self) -> str:
@@ -125,6 +128,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         warnings=run.manifest.warnings,
         dut=sum_dut_counters(readings, run.manifest),
         device_frames=device_frames(readings, run.manifest),
+        worst_steps=worst_steps_of(run),
     )
 
 
@@ -175,6 +179,7 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
         "counters": dict(table.counters),
         "dut": dict(table.dut),
         "warnings": dict(table.warnings),
+        "worst_steps": [asdict(one) for one in table.worst_steps],
         "units": {"time": "us, mean of cct over iterations", "bandwidth": "1e9 bytes per second"},
     }
 

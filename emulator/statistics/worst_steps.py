@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from emulator.control.observations import EVENTS
 from emulator.run_folder.manifest import Manifest
+from emulator.run_folder.reader import Run
+from emulator.run_folder.schema import Part
 from emulator.statistics.descriptive import median
 from emulator.statistics.network_traffic import hosts_of_ranks
-from emulator.statistics.steps import RecordedInstance, Steps
+from emulator.statistics.steps import RecordedInstance, Steps, read_steps
 from emulator.statistics.table_columns import UNKNOWN, to_ints
 from emulator.statistics.worst_flows import drops_next_to, ports_of_ranks
 from emulator.trace.collective_names import SEND_RECV
@@ -22,6 +24,7 @@ from emulator.trace.model import IntArray
 
 FEWEST = 3
 """Transfers of about the same size in an instance that make a median to compare with."""
+MOST_LISTED = 20
 NEGLIGIBLE = 0.05
 """Part of the instance's time that a step must cost to be listed."""
 _Likeness = tuple[int, bool]
@@ -88,6 +91,25 @@ class _Cost:
     def rank(self) -> int:
         """Above the median; else above the ideal; else 0."""
         return next((one for one in (self.above_median_ns, self.above_ideal_ns) if one is not None), 0)
+
+
+def worst_steps_of(run: Run) -> tuple[WorstStep, ...]:
+    """At most MOST_LISTED, see `worst_steps`; none if the run recorded no steps.
+
+    Raises:
+        ResultError: a table of the run is missing or damaged.
+    """
+    steps = read_steps(run)
+    if steps is None:
+        return ()
+    return worst_steps(
+        steps,
+        flow_events=run.table(Part.FLOW_EVENTS),
+        iterations=run.table(Part.ITERATIONS),
+        counters=run.table(Part.COUNTERS),
+        manifest=run.manifest,
+        most=MOST_LISTED,
+    )
 
 
 def worst_steps(

@@ -9,6 +9,7 @@ from typing import Any
 from emulator.control.observations import FlowCounters
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.writer import RunWriter
+from emulator.statistics.worst_steps import WorstStep
 from tests.support.runs import collective, columns, manifest, ranks
 
 NETWORK = {
@@ -22,6 +23,29 @@ TOPOLOGY = {
     "addresses": [f"198.18.0.{n}" for n in range(1, 5)],
     "network": NETWORK,
 }
+WORST = WorstStep(
+    iteration=16,
+    instance=3,
+    collective="all_to_all",
+    members=4,
+    collective_bytes=1 << 20,
+    lane=0,
+    step=2,
+    src=1,
+    dst=2,
+    source="h0:eth0",
+    destination="h1:eth0",
+    size_bytes=1 << 18,
+    waited_for="payload",
+    time_ns=551_000_000,
+    above_median_ns=543_000_000,
+    above_ideal_ns=541_000_000,
+    qpn=19,
+    source_port=49551,
+    path="h0:eth0 - sw0 (p0 to p1) - h1:eth0",
+    events={"retransmits": 1009, "timeouts": 1},
+    device_drops=None,
+)
 POSTS, END = [0, 10, 20, 100], 1000
 Step = Mapping[str, Any]
 

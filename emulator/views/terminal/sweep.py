@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from emulator.statistics.dut_counters import describe_device
 from emulator.statistics.sweep import SweepRow, SweepTable
-from emulator.statistics.worst_steps import WorstStep
 from emulator.units import NS_PER_US, format_size
 from emulator.views.class_columns import BUSBW_FACTOR
 from emulator.views.columns import Column, Header, bold, explain
@@ -61,9 +60,7 @@ EXPLAIN = "\n\n".join(
 )
 
 
-def render_sweep(
-    table: SweepTable, *, layout: str, headline: str, folder: str, worst_steps: Sequence[WorstStep] = ()
-) -> Iterator[RenderableType]:
+def render_sweep(table: SweepTable, *, layout: str, headline: str, folder: str) -> Iterator[RenderableType]:
     """Tables and lines, to be printed one below the other.
 
     Args:
@@ -71,7 +68,6 @@ def render_sweep(
         layout: of LAYOUTS. As nccl-tests, every line that is not a row of numbers starts with `#`.
         headline: the verdict.
         folder: where the run is.
-        worst_steps: of the recorded ones; the first is shown.
     """
     mark = "# " if layout == NCCL_TESTS else ""
     yield mark + headline
@@ -81,8 +77,7 @@ def render_sweep(
         yield "\n".join(_as_nccl_tests(table))
     else:
         yield FittedTable(_COLUMNS, table.rows)
-    worst = [f"Worst step: {describe_worst_step(one)}" for one in worst_steps[:1]]
-    yield from (mark + note for note in (*_notes(table), *worst, f"Run folder: {folder}"))
+    yield from (mark + note for note in (*_notes(table), f"Run folder: {folder}"))
 
 
 def _as_nccl_tests(table: SweepTable) -> Iterator[str]:
@@ -102,5 +97,7 @@ def _notes(table: SweepTable) -> Iterator[str]:
         yield f"Flows: {describe_flows(table.counters)}"
     if device := describe_device(table.device_frames, table.dut):
         yield f"DUT: {device}"
+    for one in table.worst_steps[:1]:
+        yield f"Worst step: {describe_worst_step(one)}"
     for what, count in table.warnings.items():
         yield f"Warning: {describe_warning(what, count)}"

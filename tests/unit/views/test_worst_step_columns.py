@@ -6,30 +6,7 @@ from dataclasses import replace
 
 from emulator.statistics.worst_steps import WorstStep
 from emulator.views.worst_step_columns import WORST_STEP_COLUMNS, describe_worst_step
-
-STEP = WorstStep(
-    iteration=16,
-    instance=3,
-    collective="all_to_all",
-    members=4,
-    collective_bytes=1 << 20,
-    lane=0,
-    step=2,
-    src=1,
-    dst=2,
-    source="h0:eth0",
-    destination="h1:eth0",
-    size_bytes=1 << 18,
-    waited_for="payload",
-    time_ns=551_000_000,
-    above_median_ns=543_000_000,
-    above_ideal_ns=541_000_000,
-    qpn=19,
-    source_port=49551,
-    path="h0:eth0 - sw0 (p0 to p1) - h1:eth0",
-    events={"retransmits": 1009, "timeouts": 1},
-    device_drops=None,
-)
+from tests.support.steps import WORST as STEP
 
 
 def cells(step: WorstStep) -> dict[str, str]:

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from emulator.statistics.steps import RecordedInstance, Steps
-from emulator.statistics.summary import WORST_STEPS
 from emulator.statistics.table_columns import UNKNOWN
-from emulator.statistics.worst_steps import Waited, WorstStep
+from emulator.statistics.worst_steps import MOST_LISTED, Waited, WorstStep
 from emulator.units import format_duration
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Text, table_of
@@ -40,7 +39,7 @@ def recorded_steps(facts: RunFacts) -> Iterator[Section]:
     if facts.steps is None or not facts.steps.instances:
         return
     worst = facts.summary.worst_steps
-    about = f"At most {WORST_STEPS}, those that cost most. Events are those between the two ranks in the iteration."
+    about = f"At most {MOST_LISTED}, those that cost most. Events are those between the two ranks in the iteration."
     table: Block = (
         table_of("worst-steps", "Worst steps", WORST_STEP_COLUMNS, worst, about)
         if worst

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from emulator.run_folder.manifest import Trials
 from emulator.statistics.sweep import SweepRow, SweepTable
 from emulator.trace.model import CommKind
 from emulator.views.terminal.sweep import CHARKHA, EXPLAIN, LAYOUTS, NCCL_TESTS, render_sweep
+from tests.support.steps import WORST as STEP
 
 
 def row(**fields: Any) -> SweepRow:
@@ -96,3 +98,12 @@ def test_nothing_measured_is_said(layout: str) -> None:
 def test_both_layouts_are_explained() -> None:
     assert "--columns charkha" in EXPLAIN
     assert all(name in EXPLAIN for name in ("#wrong", "in-place", "cv"))
+
+
+@pytest.mark.parametrize("layout", [NCCL_TESTS, CHARKHA])
+def test_only_the_worst_recorded_step_is_named(layout: str) -> None:
+    lines = shown(table(row(), worst_steps=(STEP, replace(STEP, src=3))), layout)
+    (found,) = (line for line in lines if "Worst step" in line)
+    assert "rank 1 to 2, iteration 16" in found
+    assert found.startswith("#") == (layout == NCCL_TESTS)
+    assert not any("Worst step" in line for line in shown(table(row()), layout))
