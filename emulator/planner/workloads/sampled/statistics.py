@@ -62,7 +62,8 @@ class Statistics:
 
     Attributes:
         ranks: number of ranks.
-        roles: rank → role; ranks that perform operations of the same kinds and sizes in the same order have one role.
+        roles: rank → role; ranks that perform operations of the same kinds and sizes in the same order have one role
+            (uneven all-to-alls: of any sizes).
         families: see `Family`.
         steps: the operations of the set, those of a family together, in the order of their mean place.
         gaps_ns: key → compute time before such an operation, each int64, shape (times observed,), ns.
@@ -126,9 +127,12 @@ def _roles(workload: Workload) -> list[int]:
 
 
 def _signature(workload: Workload, program: RankProgram) -> object:
-    return tuple(
-        (node.kind, node.size_bytes, len(workload.groups[node.group])) for node in program.communications.values()
-    )
+    return tuple((*_shape(node), len(workload.groups[node.group])) for node in program.communications.values())
+
+
+def _shape(node: Communication) -> tuple[CommKind, int]:
+    """Kind and size; the size of an uneven all-to-all is that of one rank, and tells nothing of its role."""
+    return node.kind, node.size_bytes if node.send_splits is None else -1
 
 
 def _streams(workload: Workload) -> dict[Stream, dict[int, list[Communication]]]:
@@ -152,7 +156,7 @@ def _families(
         key = (
             stream.sender < 0,
             tuple(roles[rank] for rank in ranks),
-            tuple((one.kind, one.size_bytes) for one in first),
+            tuple(_shape(one) for one in first),
         )
         alike[key].append(stream)
     families = [_family(workload, members, streams) for members in alike.values()]

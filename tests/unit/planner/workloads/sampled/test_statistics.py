@@ -31,3 +31,11 @@ def test_gaps_are_the_compute_before_and_after() -> None:
     assert found[last_gap(1)].tolist() == [1_000, 1_000]
     sends = next(times for key, times in found.items() if key.kind is CommKind.SEND)
     assert sends.tolist() == [7_000, 8_000]
+
+
+def test_ranks_of_an_uneven_all_to_all_have_one_role() -> None:
+    first = coll(1, "all_to_all", 4, in_splits=(1, 3), out_splits=(1, 5))
+    second = coll(1, "all_to_all", 7, in_splits=(5, 2), out_splits=(3, 2))
+    found = statistics_of(build_workload([rank_trace(0, [first]), rank_trace(1, [second])]))
+    assert found.roles == [0, 0]
+    assert [part.send_splits for part in found.families[0].parts[0][0]] == [(1, 3), (5, 2)]
