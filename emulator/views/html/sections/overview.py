@@ -88,8 +88,8 @@ def _leading(facts: RunFacts) -> Iterator[Figure]:
     one = facts.summary.iteration
     yield Figure("Iteration (JCT)", duration_cell(one.jct_ns if one else None), _spread(one), is_leading=True)
     timed = [row for row in facts.summary.classes if row.busbw_bytes_per_s is not None]
-    # The class that takes most time, of those that cross the device if any does: busbw and ideal are of the same class.
-    leading = min(timed, key=lambda row: row.where == IN_A_HOST, default=None)
+    # The class that takes most time, of those that crossed ports if any did: busbw and ideal are of the same class.
+    leading = min(timed, key=lambda row: (row.where == IN_A_HOST, row.ideal_percent is None), default=None)
     about = f"median of {_name(leading)}, n = {leading.samples}" if leading else "no class has a bandwidth"
     yield Figure("busbw", _with_unit(rate_cell(leading.busbw_bytes_per_s if leading else None)), about, is_leading=True)
     ideal = leading.ideal_percent if leading else None

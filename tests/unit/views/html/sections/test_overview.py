@@ -88,6 +88,16 @@ def test_key_figures_state_how_they_were_obtained(tmp_path: Path) -> None:
     assert all(figure.is_leading for figure in found.values())
 
 
+def test_busbw_and_ideal_are_of_a_class_that_has_both(tmp_path: Path) -> None:
+    samples = [
+        *collective([0, 0], [900_000, 900_000], size_bytes=2 << 20),
+        *collective([0, 0], [100_000, 100_000], instance=1, size_bytes=1 << 20, ideal_ns=40_000),
+    ]
+    found = figures(facts_of(tmp_path / "run", samples, SPENT), "key-figures")
+    assert found["Ideal"].value == "40.0 %"
+    assert "1 MiB" in found["busbw"].about
+
+
 def test_figures_that_were_not_measured_say_what_they_need(tmp_path: Path) -> None:
     found = figures(facts_of(tmp_path / "run", [], {}), "key-figures")
     assert {name: (one.value, one.about) for name, one in found.items() if name != "Payload rate"} == {
