@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from emulator.errors import HostError, InputError
 from emulator.importers.mooncake import read_requests
 from emulator.planner.workloads.inference_requests import Request
-from tests.support.full import examples
 
+EXAMPLES = max(300, int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", "300")) // 5)
+ODD = (*b'0129-.eE"[]{},:\\\n tnfu', 0, 0x80, 0xFF)
 GOOD = {"timestamp": 27482, "input_length": 700, "output_length": 52, "hash_ids": [46, 47], "session": "left alone"}
 
 
@@ -63,16 +66,19 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_refused_or_read(tmp_path: Path) -> None:
-    """A byte changed anywhere: requests, or an error that names the file."""
-    text = bytearray(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n".encode())
-    for number in range(examples(300)):
-        damaged = bytearray(text)
-        damaged[number * 7919 % len(text)] = number * 104_729 % 256
-        path = tmp_path / "damaged.jsonl"
+    """Bytes changed anywhere, or the end cut off: requests, or an error that names the file."""
+    text = f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n".encode()
+    path, rng = tmp_path / "damaged.jsonl", random.Random(5)
+    refused = unnamed = 0
+    for _ in range(EXAMPLES):
+        damaged = bytearray(text[: rng.choice((len(text), rng.randrange(1, len(text))))])
+        for _ in range(rng.randint(1, 3)):
+            damaged[rng.randrange(len(damaged)) : rng.randrange(len(damaged) + 1)] = bytes([rng.choice(ODD)])
         path.write_bytes(damaged)
-        refused = ""
         try:
             read_requests(path, block_tokens=512)
         except InputError as error:
-            refused = str(error)
-        assert not refused or "damaged.jsonl" in refused
+            refused += "damaged.jsonl" in str(error)
+            unnamed += "damaged.jsonl" not in str(error)
+    assert not unnamed
+    assert refused > EXAMPLES // 2
