@@ -77,6 +77,8 @@ def _line(text: str, *, where: str, block_tokens: int) -> _Line:
         raise InputError(f"{where}: {problem}") from problem
     except msgspec.DecodeError as error:
         raise InputError(f"{where}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: nested too deeply for a request") from error
     for key, least, most in (
         ("timestamp", 0, 1e15),
         ("input_length", 1, MOST_TOKENS),

@@ -46,6 +46,7 @@ def test_requests_are_read_in_order(tmp_path: Path) -> None:
         ({"timestamp": 30000}, "line 2: "),
         ('{"timestamp": 30000, ', "line 2: not JSON"),
         ("[1]\n", "line 2: "),
+        (f'{{"a": {"[" * 100_000}{"]" * 100_000}}}', "line 2: nested too deeply"),
     ],
 )
 def test_a_line_that_is_no_request_is_named(tmp_path: Path, line: object, problem: str) -> None:
