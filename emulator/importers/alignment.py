@@ -105,8 +105,9 @@ def _check_whole(
             before = [call for call in sequences[rank] if call.number is not None and call.number < missing]
             problem = f"collective {missing} of its process group, which other ranks have, is missing after this one"
             raise TraceError(f"{before[-1].operation.where}: {problem}", rank=rank)
+    parts = {rank: Counter(call.number for call in sequences[rank]) for rank in numbers}
     for number in known:
-        counts = Counter({rank: sum(call.number == number for call in sequences[rank]) for rank in numbers})
+        counts = Counter({rank: parts[rank][number] for rank in numbers})
         if len(set(counts.values())) > 1:
             rank, _ = counts.most_common()[-1]
             where = next(call.operation.where for call in sequences[rank] if call.number == number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator.errors import TraceError
@@ -97,6 +97,7 @@ class _Job:
     dumps: Mapping[int, Dump]
     world_size: int
     losses: LossesOfRanks
+    groups: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...]]] = field(default_factory=dict)
 
     @property
     def without_beginning(self) -> set[int]:
@@ -136,13 +137,21 @@ class _Job:
     def _ranks(self, entry: Entry, where: str, losses: Losses) -> tuple[int, ...]:
         """World ranks of the process group; () stands for all."""
         name, description = entry.process_group
-        known = next((dump.groups[name] for dump in self.dumps.values() if name in dump.groups), None)
-        if known is None and (name == _DEFAULT_GROUP[0] or description == _DEFAULT_GROUP[1]):
+        recorded, callers = self._group(name)
+        if recorded is None and (name == _DEFAULT_GROUP[0] or description == _DEFAULT_GROUP[1]):
             return ()
-        if known is None:
+        if recorded is None:
             losses.count(Fate.GUESSED, "ranks of a process group are not recorded: those that call in it", where)
-            known = tuple(rank for rank, dump in self.dumps.items() if _calls_in(dump, name))
+        known = callers if recorded is None else recorded
         return () if len(known) == self.world_size and list(known) == list(range(self.world_size)) else known
+
+    def _group(self, name: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+        """Ranks of a process group as recorded, None if they are not, and the ranks that call in it."""
+        if name not in self.groups:
+            recorded = next((dump.groups[name] for dump in self.dumps.values() if name in dump.groups), None)
+            callers = tuple(rank for rank, dump in self.dumps.items() if recorded is None and _calls_in(dump, name))
+            self.groups[name] = recorded, callers
+        return self.groups[name]
 
 
 def _calls_in(dump: Dump, name: str) -> bool:
