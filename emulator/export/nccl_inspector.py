@@ -62,7 +62,7 @@ def write(run: Run, target: Path) -> Sequence[str]:
         HostError: the file cannot be written.
     """
     rows: list[_Row] = read_measured(run, Part.SAMPLES, _COLUMNS).to_pylist()
-    kept = [row for row in rows if _KIND_OF[row["kind"]] in _NAMES and not row["early"] and row["group_size"] > 1]
+    kept = [row for row in rows if _KIND_OF.get(row["kind"]) in _NAMES and not row["early"] and row["group_size"] > 1]
     if not kept:
         raise ResultError("has no measured collective or message that NCCL knows", path=run.folder)
     with writing(target), target.open("w", encoding="utf-8") as file:

@@ -90,3 +90,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         (kind, 4096)
         for kind in (CommKind.ALL_REDUCE, CommKind.REDUCE_SCATTER, CommKind.ALL_GATHER, CommKind.ALL_TO_ALL)
     ]
+
+
+@pytest.mark.parametrize("kind", ["storage_write", "storage_read"])
+def test_storage_is_left_out(kind: str, tmp_path: Path) -> None:
+    stored = collective([0], [5 * US], kind=kind, size_bytes=64, instance=1)
+    run = write_run(tmp_path / "run", [*collective([0, 0], [US, US], kind="all_reduce", size_bytes=64), *stored])
+    assert write(run, tmp_path / "out.log") == [f"1 records are left out: {kind}"]
+    assert len((tmp_path / "out.log").read_text().splitlines()) == 2
