@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from emulator.experiment.spec import Job, Trace
-from emulator.experiment.workload import LoadedJob, load_from_files, load_job
+from emulator.experiment.workload import load_from_files, load_job
 from emulator.planner.workloads.anonymous import AnonymizedTrace, Anonymous, Jitter, recognisable
 from emulator.trace.difference.compare import Aspect, TraceSet, difference
+from emulator.trace.meaning import TraceOptions
+from emulator.trace.model import RankTrace
 from emulator.wire.trace.node_texts import read_texts
 from emulator.wire.trace.write_workload import write_workload
 
@@ -33,11 +36,12 @@ def anonymize(
             dropped.update(texts.idle)
             return texts.names
 
-        copy = Anonymous(job.workload, job.loaded.traces, names=names, jitter=jitter)
+        traces = [_scaled(one, job.options or TraceOptions()) for one in job.loaded.traces]
+        copy = Anonymous(job.workload, traces, names=names, jitter=jitter)
         streams = copy.streams()
         files = write_workload(streams, folder)
         on_step("proving that the copy plays alike")
-        _check_alike(job, folder, has_jitter=jitter is not None)
+        _check_alike(TraceSet(traces, job.workload), folder, has_jitter=jitter is not None)
     return AnonymizedTrace(
         ranks=job.ranks,
         nodes=job.loaded.nodes,
@@ -51,14 +55,20 @@ def anonymize(
     )
 
 
-def _check_alike(source: LoadedJob, folder: Path, *, has_jitter: bool) -> None:
+def _scaled(trace: RankTrace, options: TraceOptions) -> RankTrace:
+    """The trace with the sizes of its file operations as they are played; those of a workload are already."""
+    operations = [replace(one, size_bytes=options.scaled(one.size_bytes)) for one in trace.storage]
+    return replace(trace, storage=operations)
+
+
+def _check_alike(source: TraceSet, folder: Path, *, has_jitter: bool) -> None:
     """Compare what was written with its source.
 
     Raises:
         RuntimeError: they differ in what must be the same: a bug.
     """
-    copy = load_from_files(Trace(path=str(folder), ranks=source.ranks))
-    found = difference(*(TraceSet(one.loaded.traces, one.workload) for one in (source, copy)))
+    copy = load_from_files(Trace(path=str(folder), ranks=len(source.traces)))
+    found = difference(source, TraceSet(copy.loaded.traces, copy.workload))
     allowed = {Aspect.NAMES, Aspect.DURATIONS} if has_jitter else {Aspect.NAMES}
     if wrong := [aspect for aspect in found.aspects if aspect not in allowed]:
         raise RuntimeError(f"the copy in {folder} differs from its source in {', '.join(wrong)}")

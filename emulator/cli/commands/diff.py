@@ -20,7 +20,8 @@ _EPILOG = """example:
   charkha diff traces/monday traces/tuesday --tolerance 5%
 
 Compares ranks, process groups, collectives by group and number, messages, sizes, types, roots,
-dependencies, names and durations. Exit code 0 also if they differ; with --gate it is then 1.
+dependencies, reads and writes of files, names and durations. Exit code 0 also if they differ;
+with --gate it is then 1.
 """
 
 

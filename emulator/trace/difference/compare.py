@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import zip_longest
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class Aspect(StrEnum):
     SIZES = "sizes"
     ROOTS = "roots"
     DEPENDENCIES = "dependencies"
+    STORAGE = "storage"
     COMPUTE = "compute nodes"
     NAMES = "names"
     DURATIONS = "durations"
@@ -102,6 +104,7 @@ def difference(one: TraceSet, other: TraceSet, *, tolerance: float = 0.0) -> Dif
     place = places(one.workload), places(other.workload)
     found |= _operations(_by_place(one.workload, place[0]), _by_place(other.workload, place[1]))
     found[Aspect.DEPENDENCIES] = _dependencies(_waits(one.workload, place[0]), _waits(other.workload, place[1]))
+    found[Aspect.STORAGE] = _storage(one, other)
     found[Aspect.COMPUTE] = _compute_nodes(one.workload, other.workload)
     found[Aspect.DURATIONS], ratio = _durations(one.workload, other.workload, tolerance)
     return Difference({aspect: found[aspect] for aspect in Aspect}, ratio, tolerance)
@@ -195,6 +198,28 @@ def _waits(workload: Workload, place: Mapping[int, Place]) -> _Waits:
         for number, waits in enumerate(communication_dependencies(program)):
             found[program.rank, mine[number]] = frozenset(mine[earlier] for earlier in waits)
     return found
+
+
+def _storage(one: TraceSet, other: TraceSet) -> Finding:
+    """Reads and writes of files, in canonical order, per rank: each is traffic where there are storage hosts."""
+    finding = Finding()
+    for rank, (here, there) in enumerate(zip(_transfers(one), _transfers(other), strict=False)):
+        for number, (mine, theirs) in enumerate(zip_longest(here, there, fillvalue="none"), 1):
+            finding.add(
+                mine != theirs,
+                lambda rank=rank, number=number, mine=mine, theirs=theirs: (  # type: ignore[misc]
+                    f"rank {rank}, transfer {number:,}: {mine} against {theirs}"
+                ),
+            )
+    return finding
+
+
+def _transfers(of: TraceSet) -> Iterator[list[str]]:
+    """What each rank reads and writes, in words."""
+    for trace, program in zip(sorted(of.traces, key=lambda trace: trace.rank), of.workload.programs, strict=True):
+        position = np.argsort(program.order)
+        moving = sorted((one for one in trace.storage if one.moves), key=lambda one: int(position[one.row]))
+        yield [f"{one.action.name.lower()} of {one.size_bytes:,} bytes" for one in moving]
 
 
 def _compute_nodes(one: Workload, other: Workload) -> Finding:

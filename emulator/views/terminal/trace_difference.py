@@ -17,6 +17,7 @@ _MEANING = {
     Aspect.SIZES: "size and splits of an operation at each of its ranks",
     Aspect.ROOTS: "root of a rooted collective",
     Aspect.DEPENDENCIES: "which communications each communication waits for, also through compute in between",
+    Aspect.STORAGE: "reads and writes of files by each rank, in canonical order, and their sizes",
     Aspect.COMPUTE: "number of nodes on CPU and device, of each rank",
     Aspect.NAMES: "name of a communication node at each rank",
     Aspect.DURATIONS: "compute time as it is played and recorded time of communication: by node, or the sums of a rank "

@@ -9,7 +9,7 @@ import pytest
 from emulator.trace.difference.compare import Aspect, Difference, TraceSet, difference
 from emulator.trace.workload import build_workload
 from tests.support.random_traces import random_traces
-from tests.support.traces import Node, coll, node, rank_trace, recv, send
+from tests.support.traces import Node, coll, node, rank_trace, recv, send, storage
 
 A2A = {"in_splits": (1, 3), "out_splits": (1, 3)}
 
@@ -51,6 +51,20 @@ def test_one_change_is_one_aspect(other: list[Node], aspect: Aspect, first: str)
     found = compared(BASE, other)
     assert found.aspects == [aspect]
     assert first in found.findings[aspect].first[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "first"),
+    [
+        (storage(4, "write", 101), "rank 0, transfer 1: write of 100 bytes against write of 101 bytes"),
+        (storage(4, "read", 100), "rank 0, transfer 1: write of 100 bytes against read of 100 bytes"),
+        (storage(4), "rank 0, transfer 1: write of 100 bytes against none"),
+    ],
+)
+def test_what_ranks_read_and_write_counts(other: Node, first: str) -> None:
+    found = compared([*BASE, storage(4, "write", 100)], [*BASE, other])
+    assert found.aspects == [Aspect.STORAGE]
+    assert found.findings[Aspect.STORAGE].first[0] == first
 
 
 def test_nothing_differs_from_itself_however_it_is_numbered() -> None:
