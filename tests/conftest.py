@@ -33,6 +33,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         os.environ.update(hidden)
 
 
+@pytest.fixture(autouse=True)
+def _no_loaded_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An algorithm that one test loads from a file is not there in the next one."""
+    monkeypatch.setattr("emulator.planner.msccl.loaded._LOADED", {})
+
+
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """How many of the tests that need root and namespaces ran: a suite that skipped them all is green, too."""
     counts = Counter(

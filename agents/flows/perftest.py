@@ -49,7 +49,7 @@ class PerftestActor:
         self._session.close()
 
 
-def make_perftest(task: FlowTask, device: str | None) -> PerftestActor:
+def make(task: FlowTask, device: str | None) -> PerftestActor:
     """The actor of a flow whose document is a PeerTask."""
     return PerftestActor(decode(json.loads(task.document), PeerTask), device)
 

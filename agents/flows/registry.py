@@ -1,26 +1,34 @@
-"""Kinds of flows. To add one: implement FlowActor, name it here, and give it a section in run specs."""
+"""Kinds of flows, each loaded by its name: few runs have flows.
+
+To add one: a module with a function `make` that returns a FlowActor, its name here, and a section in run specs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from agents.flows.base import FlowActor
-from agents.flows.perftest import make_perftest
 from emulator.control.flows import FlowTask
 from emulator.errors import RemoteProtocolError
 
-Maker = Callable[[FlowTask, str | None], FlowActor]
-"""Makes the actor of a flow; the second argument is the interface to bind to, None: any."""
+if TYPE_CHECKING:
+    from agents.flows.base import FlowActor
 
-KINDS: Mapping[str, Maker] = {"perftest": make_perftest}
+KINDS: Mapping[str, str] = {"perftest": "agents.flows.perftest"}
 
 
 def make_actor(task: FlowTask, device: str | None) -> FlowActor:
     """The actor of a flow.
+
+    Args:
+        task: what to play.
+        device: interface to bind to; None: any.
 
     Raises:
         RemoteProtocolError: the controller knows kinds that this agent does not.
     """
     if task.kind not in KINDS:
         raise RemoteProtocolError(f"{task.title}: this agent plays flows of kind {', '.join(KINDS)} only")
-    return KINDS[task.kind](task, device)
+    actor: FlowActor = import_module(KINDS[task.kind]).make(task, device)
+    return actor

@@ -23,7 +23,6 @@ from emulator.controller.measured_trace import write_measured_trace
 from emulator.controller.recorder import Recorder
 from emulator.controller.run_plan import SessionOutcome
 from emulator.controller.session import RunSession
-from emulator.controller.step_facts import StepFacts, complete_steps
 from emulator.controller.timebase import settle_stamps
 from emulator.controller.worst_instances import WorstInstances
 from emulator.errors import AgentLost, EmulatorError, ResultError, RunInterrupted, RunTimeout, TransferFailed
@@ -225,18 +224,21 @@ class PreparedRun:
         writer.add_flows(flows := _counted_flows(outcome, settled.assignment))
         writer.add_flow_results(result_rows(settled.flows, outcome.flow_reports))
         if settled.resolved.record_steps:
-            complete_steps(writer, self._step_facts(flows), kept=None if worst is None else worst.found)
+            self._complete_steps(writer, flows, worst)
         writer.manifest = concluded_manifest(writer.manifest, settled, outcome, recorder, dut=self._dut.facts())
 
-    def _step_facts(self, flows: Sequence[FlowCounters]) -> StepFacts:
+    def _complete_steps(self, writer: RunWriter, flows: Sequence[FlowCounters], worst: WorstInstances | None) -> None:
+        from emulator.controller.step_facts import StepFacts, complete_steps  # loads scipy, which few runs need
+
         settled = self.settled
-        return StepFacts(
+        facts = StepFacts(
             settled.topology,
             settled.workload,
             flows,
             algorithm_of=settled.choice.name_of,
             overhead=settled.resolved.overhead,
         )
+        complete_steps(writer, facts, kept=None if worst is None else worst.found)
 
     def _catalogue(self) -> Catalogue:
         settled = self.settled

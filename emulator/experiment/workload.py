@@ -11,8 +11,6 @@ from pathlib import Path
 from emulator.errors import TraceError
 from emulator.experiment.spec import Job, PairSweep, Sweep, Trace
 from emulator.host.scratch import scratch_folder
-from emulator.importers.registry import check_complete, find_importer, import_trace
-from emulator.importers.writing import write_imported
 from emulator.planner.workloads import pair_sweep, sweep
 from emulator.planner.workloads.pair_sweep import pair_sweep_workload
 from emulator.planner.workloads.pairs import Pairs, pairs_workload
@@ -21,7 +19,7 @@ from emulator.shipped import TRACES
 from emulator.trace.meaning import TraceOptions
 from emulator.trace.model import Workload
 from emulator.trace.workload import build_workload
-from emulator.wire.trace.files import find_trace
+from emulator.wire.trace.files import find_trace, has_et_files
 from emulator.wire.trace.load import LoadedTrace, digest, load_trace
 from emulator.wire.trace.master.read import is_master, read_master
 from emulator.wire.trace.write_workload import write_workload
@@ -99,6 +97,12 @@ def _trace_files(trace: Trace, *, on_step: OnStep) -> Iterator[tuple[Path, int |
         with _scratch_trace(trace, partial(write_workload, master.streams())) as folder:
             yield folder, master.ranks
         return
+    if has_et_files(path):  # before any importer is loaded, which takes a while
+        yield path, trace.ranks
+        return
+    from emulator.importers.registry import check_complete, find_importer, import_trace
+    from emulator.importers.writing import write_imported
+
     importer = find_importer(path)
     if importer is None:
         yield path, trace.ranks

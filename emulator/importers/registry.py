@@ -23,6 +23,7 @@ from emulator.importers.pytorch.documents import is_pytorch
 from emulator.importers.pytorch.reading import read_pytorch
 from emulator.importers.text_files import file_heads
 from emulator.suggestions import did_you_mean
+from emulator.wire.trace.files import has_et_files
 
 CHAKRA = "chakra"
 """Name of what is read without an importer."""
@@ -84,7 +85,7 @@ def find_importer(path: Path) -> Importer | None:
 
     A folder with .et files is a trace of Chakra, whatever else is in it.
     """
-    if path.is_dir() and any(".et" in entry.suffixes[-2:] for entry in path.iterdir()):
+    if has_et_files(path):
         return None
     for head in chain(document_heads(path), file_heads(path)):
         for one in IMPORTERS.values():

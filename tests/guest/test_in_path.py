@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.guest.machine import GUEST4, Guest, NoGuest
-from tests.support.command import Finished, charkha
+from tests.support.command import Finished, charkha, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(200)]
 
@@ -46,6 +46,12 @@ def box(guests: Guest, folder: Path, *words: object) -> Finished:
     return done
 
 
+def settled_status(guests: Guest, folder: Path, name: str) -> dict[str, Any] | None:
+    """The box once no frame is on its way: counters of ports are read one after the other."""
+    status: dict[str, Any] = json.loads(box(guests, folder, "status", name, "--json").stdout)
+    return status if status["totals"]["unaccounted"] == 0 else None
+
+
 @pytest.mark.parametrize(
     ("rule", "dropped"),
     [
@@ -65,7 +71,7 @@ def test_stock_endpoints_recover_from_what_a_box_does(
         before = guests.counters()
         text = write(guests)
         gaps = guests.counters()["out_of_seq_request"] - before["out_of_seq_request"]
-        status: dict[str, Any] = json.loads(box(guests, tmp_path, "status", name, "--json").stdout)
+        status = wait_for(lambda: settled_status(guests, tmp_path, name), 10)
         print(box(guests, tmp_path, "status", name).stdout)
     finally:
         box(guests, tmp_path, "down", name)

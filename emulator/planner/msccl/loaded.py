@@ -6,11 +6,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from emulator.planner.msccl.document import parse_program
-from emulator.planner.msccl.lanes import ProgramLanes, lanes_of
-from emulator.planner.msccl.proof import prove
 from emulator.trace.model import CommKind
+
+if TYPE_CHECKING:
+    from emulator.planner.msccl.lanes import ProgramLanes
 
 PREFIX = "msccl:"
 _NAME_LENGTH = 40
@@ -56,6 +57,11 @@ def load_algorithm(text: str, path: str) -> LoadedAlgorithm:
     Raises:
         PlanError: it is not valid, or it does not compute its collective; the message names file and line.
     """
+    # Every agent imports this module, and few runs have such an algorithm.
+    from emulator.planner.msccl.document import parse_program
+    from emulator.planner.msccl.lanes import lanes_of
+    from emulator.planner.msccl.proof import prove
+
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     known = next((one for one in _LOADED.values() if one.text == text), None)
     if known is not None:

@@ -61,6 +61,11 @@ def find_trace(path: Path, *, ranks: int | None = None) -> TraceSet:
         raise TraceError(f"cannot be read: {error.strerror or error}", path=path) from error
 
 
+def has_et_files(path: Path) -> bool:
+    """Whether it is a folder with .et files, compressed or not: a trace of Chakra, whatever else is in it."""
+    return path.is_dir() and any(".et" in entry.suffixes[-2:] for entry in path.iterdir())
+
+
 def _from_folder(folder: Path, ranks: int | None) -> TraceSet:
     candidates = _without_json_beside_et(_candidates(folder))
     prefixes = sorted({candidate.prefix for candidate in candidates})
