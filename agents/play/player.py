@@ -181,7 +181,7 @@ class RankPlayer:
         pending = self._pending.get(serial)
         stamp_ns = self._endpoint.stamp_ns
         arrival_ns = stamp_ns or now
-        if pending is not None:
+        if pending is not None and (stamp_ns or pending.stamp_ns):
             pending.observed(stamp_ns)
         if tags.CREDIT <= tag < tags.PAIR:
             self._credit(peer, serial, pending, now)
@@ -202,7 +202,9 @@ class RankPlayer:
             return
         serial = tag & tags.SERIAL_MASK
         pending = self._pending[serial]
-        pending.observed(self._endpoint.stamp_ns)
+        stamp_ns = self._endpoint.stamp_ns
+        if stamp_ns or pending.stamp_ns:
+            pending.observed(stamp_ns)
         execution = pending.execution
         if execution is None:
             self._complete_communication(serial, pending, now)

@@ -24,7 +24,7 @@ TOOLS = {
     "write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw", "write-lat": "ib_write_lat",
     "send-lat": "ib_send_lat", "read-lat": "ib_read_lat",
 }  # fmt: skip
-QUICK = ("write", "read", "send-lat")
+QUICK = ("write", "send-lat")
 """All with CHARKHA_FULL: these tools sleep for seconds."""
 SIZE_BYTES, ITERATIONS, LOSS_PERCENT, LONGEST_S = 10_001, 25, 2, 60
 FLOW_ADDRESSES = ("10.99.0.21", "10.99.0.22", "10.99.0.23")

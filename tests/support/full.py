@@ -14,5 +14,5 @@ measures = pytest.mark.skipif(not IS_FULL, reason="measures: CHARKHA_FULL=1 on a
 
 
 def examples(count: int) -> int:
-    """How many examples of a property are tried: a third of them, or all."""
-    return count if IS_FULL else count // 3
+    """How many examples of a property are tried: a quarter of them, or all."""
+    return count if IS_FULL else count // 4
