@@ -80,6 +80,8 @@ def test_the_table_and_json_mark_what_is_limited(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [*collective((0, 0), (300, 300), **RING), *slow], calibration=CEILING)
     assert read_manifest(run.folder / "manifest.json").calibration == CEILING
     text = _printed(run.folder)
+    assert "300 ns!" in text
+    assert "90 µs!" not in text
     assert "Tester-limited  all_reduce 2 ranks 1000 B: within 10 %" in text
     limited = {row["size_bytes"]: row["tester_limited"] for row in summary_to_json(summarise(run))["classes"]}
     assert limited == {1000: True, 2000: False}
