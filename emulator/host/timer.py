@@ -17,9 +17,6 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-import numpy as np
-import numpy.typing as npt
-
 from emulator.errors import HostError
 from emulator.host.clock import Clock
 from emulator.host.lateness import Lateness
@@ -104,10 +101,6 @@ class TimerfdClock(Clock):
     def overshoot_median_ns(self) -> int | None:
         """Median lateness of the newest alarms, counted from when each was due or set, whichever is later."""
         return self._overshoots.median_ns()
-
-    def overshoots_ns(self) -> npt.NDArray[np.int64]:
-        """Lateness of the newest alarms, see Lateness.delays_ns."""
-        return self._overshoots.delays_ns()
 
     def close(self) -> None:
         """Forget all alarms and free the timer; idempotent."""
