@@ -25,9 +25,9 @@ DECREASE = 0.7
 LEAST_WINDOW = 4.0
 LOSSES_TO_RETIRE = 8
 """Losses of a path in a row, with nothing arriving between them."""
-LEAST_SILENCE_NS, SILENCE_RTTS = 20_000_000, 4
+LEAST_SILENCE_NS, SILENCE_RTTS = 20_000_000, 2
 """A path is silent if nothing on it was acknowledged for so long, although others were."""
-FIRST_REST_NS, LONGEST_REST_NS = 50_000_000, 3_200_000_000
+FIRST_REST_NS, LONGEST_REST_NS = 50_000_000, 400_000_000
 """How long a retired path rests before it is probed; twice as long after every probe that is lost."""
 
 
@@ -94,13 +94,12 @@ class PathColumns:
         lost, trimmed, marked: packets.
         rtt_ns: smoothed; 0: not known.
         newest: the newest packet that was acknowledged, counted on the path.
-        answered_ns: when a packet on it was last acknowledged.
-        heard_ns: the same, or when it began to be used after a pause.
+        heard_ns: when a packet on it was last acknowledged, or when it began to be used after a pause.
         lost_in_row: since the last acknowledgement.
     """
 
     __slots__ = (
-        "_most", "_recovery", "again", "answered_ns", "health", "heard_ns", "in_flight", "lost", "lost_in_row",
+        "_most", "_recovery", "again", "health", "heard_ns", "in_flight", "lost", "lost_in_row",
         "marked", "newest", "rtt_ns", "sent", "trimmed", "window",
     )  # fmt: skip
 
@@ -112,7 +111,7 @@ class PathColumns:
         self.window = np.full(health.values, self._most)
         self.in_flight, self.sent, self.again, self.lost = column(), column(), column(), column()
         self.trimmed, self.marked, self.rtt_ns, self.heard_ns = column(), column(), column(), column()
-        self.lost_in_row, self.newest, self._recovery, self.answered_ns = column(), column() - 1, column(), column()
+        self.lost_in_row, self.newest, self._recovery = column(), column() - 1, column()
 
     def note_sent(self, path: int, packets: int, *, again: int, now: int) -> int:
         """Count packets that leave on a path; returns the number of the first, counted on the path."""
@@ -129,7 +128,7 @@ class PathColumns:
         counts = np.bincount(paths, minlength=len(self.sent))
         heard = np.flatnonzero(counts)
         self.in_flight -= counts
-        self.heard_ns[heard], self.answered_ns[heard], self.lost_in_row[heard] = now, now, 0
+        self.heard_ns[heard], self.lost_in_row[heard] = now, 0
         np.maximum.at(self.newest, paths, places)
         grown = self.window[heard] + counts[heard] / self.window[heard]
         self.window[heard] = np.minimum(grown, self._most)
@@ -159,9 +158,9 @@ class PathColumns:
         """How long a path may say nothing, if others do."""
         return max(LEAST_SILENCE_NS, SILENCE_RTTS * int(self.rtt_ns.max(initial=0)))
 
-    def losing(self) -> list[int]:
-        """Paths that have lost everything of late, while others have carried packets."""
-        losing = (self.lost_in_row >= LOSSES_TO_RETIRE) & (self.answered_ns < self.answered_ns.max())
+    def losing(self, answered_ns: int) -> list[int]:
+        """Paths that have lost everything of late, while others have carried packets; argument as for `silent`."""
+        losing = (self.lost_in_row >= LOSSES_TO_RETIRE) & (answered_ns > self.heard_ns)
         found: list[int] = np.flatnonzero(losing).tolist()
         return found
 

@@ -22,6 +22,9 @@ from emulator.roce.psn import Psn, unwrapped, wrap
 from emulator.roce.requester import LONGEST_TIMEOUT_FACTOR, NEVER, REFUSALS, Requester
 from emulator.units import format_duration
 
+SPAN_WINDOWS = 8
+"""Packets that arrived out of order leave the window: while a gap is filled, so many windows may pass it."""
+
 _UNSENT, _FLYING, _LOST, _HERE = range(4)
 _VERBS = (Verb.WRITE, Verb.WRITE_IMM)
 _NOTHING: tuple[Message, ...] = ()
@@ -60,7 +63,7 @@ class MultipathRequester(Requester):
     health: Health = field(default_factory=lambda: Health(1))
     batch_packets: int = 1
     paths: PathColumns = field(init=False)
-    _most: int = field(init=False)
+    _span: int = field(init=False)  # packets from the oldest unacknowledged one to the newest
     _state: npt.NDArray[np.uint8] = field(init=False)  # by packet number modulo the length, as all of these:
     _path: npt.NDArray[np.int64] = field(init=False)
     _place: npt.NDArray[np.int64] = field(init=False)  # number of the packet on its path
@@ -74,9 +77,10 @@ class MultipathRequester(Requester):
 
     def __post_init__(self) -> None:
         Requester.__post_init__(self)
-        self._most = min(self.settings.window_packets, MOST_AHEAD)
-        self.paths = PathColumns(self.health, most=self._most)
-        size = 1 << (self._most - 1).bit_length()
+        window = min(self.settings.window_packets, MOST_AHEAD)
+        self._span = min(SPAN_WINDOWS * window, MOST_AHEAD)
+        self.paths = PathColumns(self.health, most=window)
+        size = 1 << (self._span - 1).bit_length()
         self._state, self._is_again = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
         self._path, self._place, self._sent_ns = (np.zeros(size, np.int64) for _ in range(3))
 
@@ -88,8 +92,17 @@ class MultipathRequester(Requester):
     @property
     def is_full(self) -> bool:
         """Nothing may go before an answer comes."""
-        has_packet = self._lost or self._sent - self._unacknowledged < self._most
-        return not has_packet or not any(self.paths.room(path) > 0 for path in self.health.in_use)
+        has_packet = self._lost or self._sent - self._unacknowledged < self._span
+        return not has_packet or self._room_in_window() <= 0 or not self._open_paths()
+
+    def _room_in_window(self) -> int:
+        """Packets that may go by the window of the queue pair, whatever path they take."""
+        return self.settings.window_packets - int(self.paths.in_flight.sum())
+
+    def _open_paths(self) -> dict[int, int]:
+        """Paths in use that may carry more: how many packets each."""
+        rooms = {path: self.paths.room(path) for path in self.health.in_use}
+        return {path: room for path, room in rooms.items() if room > 0}
 
     @property
     def deadline_ns(self) -> int:
@@ -107,6 +120,9 @@ class MultipathRequester(Requester):
     def next_run(self, now: int, most: int) -> Spray | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
         if self.failure is not None or not (self._lost or self._unsent):
+            return None
+        most = min(most, self._room_in_window())
+        if most <= 0:
             return None
         message, numbers = self._again(most) if self._lost else self._new(most)
         dealt = self._deal(len(numbers))
@@ -132,7 +148,7 @@ class MultipathRequester(Requester):
 
     def _new(self, most: int) -> tuple[Message, Sequence[int]]:
         message = self._unsent[0]
-        end = min(message.first + message.packets, self._unacknowledged + self._most, self._sent + most)
+        end = min(message.first + message.packets, self._unacknowledged + self._span, self._sent + most)
         return message, range(self._sent, end)
 
     def _again(self, most: int) -> tuple[Message, Sequence[int]]:
@@ -149,8 +165,8 @@ class MultipathRequester(Requester):
 
     def _deal(self, count: int) -> dict[int, list[int]]:
         """Packets to paths in turn, as far as their windows allow: path → places, 0 … count - 1."""
-        rooms = {path: self.paths.room(path) for path in self.health.in_use}
-        open_paths = [path for path in rooms if rooms[path] > 0]
+        rooms = self._open_paths()
+        open_paths = list(rooms)
         dealt: dict[int, list[int]] = {}
         place = 0
         while open_paths and place < count:
@@ -193,7 +209,7 @@ class MultipathRequester(Requester):
         self._take_acknowledged(_received(ack.bitmap, base - first, end - first), now)
         done = self._advance(base, now)
         for reason, psn in ack.reports:
-            self._take_report(reason, psn)
+            self._take_report(reason, psn, now)
         self._find_losses(now)
         if ack.syndrome >= Syndrome.RNR:
             self.failure = f"the peer refused with {REFUSALS.get(ack.syndrome, f'syndrome {ack.syndrome:#x}')}"
@@ -226,7 +242,7 @@ class MultipathRequester(Requester):
             self._state[gone] = _UNSENT
         return Requester._advance(self, end, now)
 
-    def _take_report(self, reason: int, psn: Psn) -> None:
+    def _take_report(self, reason: int, psn: Psn, now: int) -> None:
         if reason == Reason.DUPLICATE:
             path = self._probes.pop(psn, None)
             if path is not None and self.health.answered(path):
@@ -240,9 +256,13 @@ class MultipathRequester(Requester):
         if reason == Reason.MARKED:
             self.paths.marked[path] += 1
             self.paths.slow_down(path, int(self._place[at]), int(self.paths.in_flight[path]))
-        elif reason == Reason.TRIMMED and self._state[at] == _FLYING:
+        elif reason == Reason.TRIMMED and self._state[at] == _FLYING and not self._is_fresh(at, now):
             self.paths.trimmed[path] += 1
             self._lose(np.array([number]))
+
+    def _is_fresh(self, at: int, now: int) -> bool:
+        """Whether a packet was sent again so lately that what is said of it is of the one before."""
+        return bool(self._is_again[at]) and now - int(self._sent_ns[at]) < (self.rtt_ns or 0)
 
     # Losses.
 
@@ -253,7 +273,8 @@ class MultipathRequester(Requester):
         overtaken = self._place[at] + REORDER_PACKETS <= self.paths.newest[self._path[at]]
         if overtaken.any():
             self._lose(flying[overtaken])
-        for path in {*self.paths.losing(), *self.paths.silent(self._answered_at_ns, now)}:
+        answered_ns = self._answered_at_ns
+        for path in {*self.paths.losing(answered_ns), *self.paths.silent(answered_ns, now)}:
             if self.health.retire(path, now):
                 flying = self._flying()
                 self._lose(flying[self._path[flying & len(self._state) - 1] == path])
@@ -292,8 +313,10 @@ class MultipathRequester(Requester):
         self._progress_ns = now
         flying = self._flying()
         paths = np.unique(self._path[flying & len(self._state) - 1])
-        self.paths.lost_in_row[paths] += LOSSES_TO_RETIRE // 2  # a path that is silent twice is not used any more
+        in_row = self.paths.lost_in_row.copy()
+        in_row[paths] += LOSSES_TO_RETIRE // 2  # a path that is silent twice is not used any more
         self._lose(flying)
+        self.paths.lost_in_row[:] = in_row
 
     def _longest_wait_ns(self) -> int:
         """How long the peer may say nothing: as long as a reliable connection waits with these settings."""
