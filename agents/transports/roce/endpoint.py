@@ -131,6 +131,11 @@ class RoceEndpoint:
         return sum((link.drops for link in self._links.values()), Counter())
 
     @property
+    def channels(self) -> Iterator[Channel]:
+        """All queue pairs made so far."""
+        return (channel for link in self._links.values() for channel in link.channels)
+
+    @property
     def acknowledged_bytes(self) -> int:
         """Payload that receivers have acknowledged, in bytes."""
         return sum(link.acknowledged_bytes for link in self._links.values())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
+
+import numpy as np
 
 from agents.nic.channel import Channel, LocalPeer, Owner
 from agents.nic.context import Context
 from agents.nic.nic import SoftwareNic
 from agents.nic.spray import SprayTransmitter
+from emulator.control.parameter import Parameter
 from emulator.roce.congestion import CongestionControl
 from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.messages import ConnectionSettings
@@ -75,3 +80,34 @@ def make_channel(
         receiver=receiver,
         transmitter=SprayTransmitter(context, facts, health, has_labels=has_labels),
     )
+
+
+def path_facts(channels: Iterable[Iterable[Channel]], *, are_seen: bool) -> Mapping[str, Parameter]:
+    """What the queue pairs of an agent have counted on each path, added up; nothing without the profile.
+
+    Args:
+        channels: the queue pairs of each rank.
+        are_seen: whether truncated frames of all ranks are seen.
+    """
+    pairs = [one.pair for one in chain.from_iterable(channels) if isinstance(one.pair, MultipathPair)]
+    if not pairs:
+        return {}
+    columns = [pair.requester.paths for pair in pairs]
+    facts = {
+        "multipath.trimmed": Parameter(sum(pair.responder.trimmed for pair in pairs), "packets"),
+        "multipath.truncated_frames": Parameter("seen" if are_seen else "not seen: it takes CAP_NET_RAW"),
+    }
+    healths = {id(one.health): one.health for one in columns}.values()
+    sums = {
+        name: np.sum([getattr(one, column) for one in columns], axis=0)
+        for name, column in (
+            ("packets", "sent"), ("retransmits", "again"), ("lost", "lost"), ("trimmed", "trimmed"),
+            ("marked", "marked"),
+        )
+    }
+    sums["retirements"] = np.sum([health.retirements for health in healths], axis=0)
+    for path in range(len(columns[0].sent)):
+        for name, total in sums.items():
+            unit = "times" if name == "retirements" else "packets"
+            facts[f"multipath.path{path}.{name}"] = Parameter(int(total[path]), unit)
+    return facts

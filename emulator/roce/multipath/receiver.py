@@ -34,6 +34,7 @@ from emulator.roce.receiver import SHORTEST_PACKET_BYTES
 from emulator.roce.tuning import KNOWN_PORTS, MOST_SEGMENTS
 
 _CNP = int(Opcode.CNP)
+_CNP_BYTES = BTH_BYTES + len(CNP_PAYLOAD) + ICRC_BYTES
 _BECN = 1 << 30
 
 
@@ -123,10 +124,12 @@ class MultipathReceiver:
         if len(packet) < BTH_BYTES or not is_header_sound(packet, self.qpn):
             return drop("length" if len(packet) < BTH_BYTES else "header")
         write = parse_write(packet)
+        whole = SelectiveAck.whole_bytes(packet) if packet[0] == SELECTIVE_ACK else 0
         if write is not None and len(packet) < _whole_bytes(write):
-            if write.rkey != self.rkey:
-                return drop("rkey")
-            return responder.cut_short(write.psn)
+            return responder.cut_short(write.psn) if write.rkey == self.rkey else drop("rkey")
+        if len(packet) < whole or (packet[0] == _CNP and len(packet) < _CNP_BYTES):
+            responder.trimmed += 1
+            return None
         if len(packet) < SHORTEST_PACKET_BYTES or len(packet) & 3:
             return drop("length")
         if write is None and packet[0] not in (SELECTIVE_ACK, _CNP):

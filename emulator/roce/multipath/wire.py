@@ -81,14 +81,20 @@ class SelectiveAck(Reply, frozen=True, gc=False):
         return head + b"".join(_IMM.pack(reason << 24 | psn) for reason, psn in self.reports) + bitmap
 
     @classmethod
+    def whole_bytes(cls, packet: Buffer) -> int:
+        """How long a packet is that no switch has trimmed, BTH … ICRC, as far as its headers say."""
+        if len(packet) < _SACK.size:
+            return _SACK.size + ICRC_BYTES
+        *_, reports, words = _SACK.unpack_from(packet)
+        return _SACK.size + 4 * (reports + words) + ICRC_BYTES
+
+    @classmethod
     def parse(cls, packet: Buffer) -> SelectiveAck | None:
         """Read BTH … ICRC; None: its length is not what its counts say."""
-        if len(packet) < _SACK.size + ICRC_BYTES:
+        if len(packet) != cls.whole_bytes(packet):
             return None
-        *_, psn, aeth, reports, words = _SACK.unpack_from(packet)
+        *_, psn, aeth, reports, _ = _SACK.unpack_from(packet)
         start = _SACK.size + 4 * reports
-        if len(packet) != start + 4 * words + ICRC_BYTES:
-            return None
         told = [Report(word >> 24, Psn(word & PSN_MASK)) for (word,) in _IMM.iter_unpack(packet[_SACK.size : start])]
         return cls(Psn(psn & PSN_MASK), aeth >> 24, aeth & PSN_MASK, bytes(packet[start:-ICRC_BYTES]), told)
 
