@@ -120,10 +120,10 @@ def test_packets_spread_evenly() -> None:
 def test_a_black_path_costs_its_share_only_and_is_used_again_once_it_carries() -> None:
     since, until = 200_000_000, 500_000_000
     wire = MultipathWire(
-        connection(100), paths=4, seed=3, packet_ns=500_000, queue_packets=20,
+        connection(60), paths=4, seed=3, packet_ns=1_000_000, queue_packets=12,
         black=frozenset({2}), black_from_ns=since, black_until_ns=until,
     )  # fmt: skip
-    exchange(wire, [Message(Verb.WRITE_IMM, 9_000 * MTU, imm=1, key=0)], [])
+    exchange(wire, [Message(Verb.WRITE_IMM, 4_500 * MTU, imm=1, key=0)], [])
 
     def goodput(start: int, end: int) -> float:
         return sum(size for at, _, size in wire.arrived_bytes if start <= at < end) / (end - start)

@@ -101,7 +101,10 @@ def path_facts(channels: Iterable[Iterable[Channel]], *, are_seen: bool) -> Mapp
     sums = {
         name: np.sum([getattr(one, column) for one in columns], axis=0)
         for name, column in (
-            ("packets", "sent"), ("retransmits", "again"), ("lost", "lost"), ("trimmed", "trimmed"),
+            ("packets", "sent"),
+            ("retransmits", "again"),
+            ("lost", "lost"),
+            ("trimmed", "trimmed"),
             ("marked", "marked"),
         )
     }

@@ -99,7 +99,7 @@ class PathColumns:
     """
 
     __slots__ = (
-        "_most", "_recovery", "again", "health", "heard_ns", "in_flight", "lost", "lost_in_row",
+        "_most", "_peak", "_recovery", "again", "health", "heard_ns", "in_flight", "lost", "lost_in_row",
         "marked", "newest", "rtt_ns", "sent", "trimmed", "window",
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ class PathColumns:
         self.window = np.full(health.values, self._most)
         self.in_flight, self.sent, self.again, self.lost = column(), column(), column(), column()
         self.trimmed, self.marked, self.rtt_ns, self.heard_ns = column(), column(), column(), column()
-        self.lost_in_row, self.newest, self._recovery = column(), column() - 1, column()
+        self.lost_in_row, self.newest, self._recovery, self._peak = column(), column() - 1, column(), column()
 
     def note_sent(self, path: int, packets: int, *, again: int, now: int) -> int:
         """Count packets that leave on a path; returns the number of the first, counted on the path."""
@@ -121,6 +121,7 @@ class PathColumns:
         self.sent[path] += packets
         self.again[path] += again
         self.in_flight[path] += packets
+        self._peak[path] = max(self._peak[path], self.in_flight[path])
         return first
 
     def note_acknowledged(self, paths: IntColumn, places: IntColumn, now: int) -> None:
@@ -137,17 +138,18 @@ class PathColumns:
 
     def note_lost(self, path: int, packets: int, newest: int) -> None:
         """Packets of a path are lost, the newest of them with that number on it."""
-        in_flight = int(self.in_flight[path])
         self.in_flight[path] -= packets
         self.lost[path] += packets
         self.lost_in_row[path] += packets
-        self.slow_down(path, newest, in_flight)
+        self.slow_down(path, newest)
 
-    def slow_down(self, path: int, place: int, in_flight: int) -> None:
+    def slow_down(self, path: int, place: int) -> None:
         """Packet number `place` of a path met congestion: once for all that were in flight then."""
         if place >= self._recovery[path]:
             self._recovery[path] = self.sent[path]
-            self.window[path] = max(LEAST_WINDOW, DECREASE * min(float(self.window[path]), in_flight))
+            used = min(float(self.window[path]), float(self._peak[path]))
+            self.window[path] = max(LEAST_WINDOW, DECREASE * used)
+            self._peak[path] = self.in_flight[path]
 
     def note_rtt(self, path: int, sample_ns: int) -> None:
         """A round trip on a path took so long."""

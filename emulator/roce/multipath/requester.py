@@ -255,7 +255,7 @@ class MultipathRequester(Requester):
         path = int(self._path[at])
         if reason == Reason.MARKED:
             self.paths.marked[path] += 1
-            self.paths.slow_down(path, int(self._place[at]), int(self.paths.in_flight[path]))
+            self.paths.slow_down(path, int(self._place[at]))
         elif reason == Reason.TRIMMED and self._state[at] == _FLYING and not self._is_fresh(at, now):
             self.paths.trimmed[path] += 1
             self._lose(np.array([number]))
