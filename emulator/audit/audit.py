@@ -56,11 +56,11 @@ class Audit:
         )
 
 
-def _ends(flow: Flow) -> frozenset[str]:
+def _ends(flow: Flow) -> frozenset[bytes]:
     return frozenset((flow.key.source, flow.key.destination))
 
 
-def _sprayed(collector: Collector) -> set[frozenset[str]]:
+def _sprayed(collector: Collector) -> set[frozenset[bytes]]:
     """Pairs of hosts whose packets keep the rules of the multipath profile, not those of a reliable connection."""
     return {_ends(flow) for flow in collector.flows.values() if SELECTIVE_ACK in flow.opcodes}
 

@@ -120,13 +120,11 @@ class OperationLoads:
             (self._hashed, between, len(shares)),
         ):
             for crossing in crossings:
-                sizes = batch.sizes[crossing.flows]
-                loads.add(
-                    batch.groups[crossing.flows], crossing.links, sizes / share if share > 1 else sizes, first=first
-                )
+                sizes = batch.sizes[crossing.flows] / share
+                loads.add(batch.groups[crossing.flows], crossing.links, sizes, first=first)
                 self.flow_count += np.bincount(crossing.links, minlength=len(self.flow_count))
-        for groups, links, sizes in self._router.spread(batch.groups - first, *ends, batch.sizes):
-            self._even.add(groups + first, links, sizes, first=first)
+        for groups, links, parts in self._router.spread(batch.groups - first, *ends, batch.sizes):
+            self._even.add(groups + first, links, parts, first=first)
         return batch
 
     def finish(self, groups: range) -> None:

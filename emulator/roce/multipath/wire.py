@@ -86,7 +86,7 @@ class SelectiveAck(Reply, frozen=True, gc=False):
         if len(packet) < _SACK.size:
             return _SACK.size + ICRC_BYTES
         *_, reports, words = _SACK.unpack_from(packet)
-        return _SACK.size + 4 * (reports + words) + ICRC_BYTES
+        return _SACK.size + 4 * int(reports + words) + ICRC_BYTES
 
     @classmethod
     def parse(cls, packet: Buffer) -> SelectiveAck | None:

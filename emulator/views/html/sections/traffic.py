@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from emulator.statistics.descriptive import Values, median, percentile
+from emulator.statistics.path_counts import PathCounts, path_counts
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray, IntArray
@@ -77,6 +78,8 @@ def traffic(facts: RunFacts) -> Section:
         blocks.append(_completion(facts.spans, counted))
     if facts.flows.num_rows:
         blocks.append(_flows(facts))
+    if paths := path_counts(facts.manifest):
+        blocks.append(_paths(paths))
     return Section("traffic", "Traffic between ranks", blocks)
 
 
@@ -173,6 +176,14 @@ def _flows(facts: RunFacts) -> Table:
     first = "those with most events" if events.any() else "those with most payload"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
     return Table("flows", "Flows", [Header(title) for title in titles], rows, about, is_folded=True)
+
+
+def _paths(paths: Sequence[PathCounts]) -> Table:
+    """What happened on each path of sprayed flows."""
+    names = [field.name for field in fields(PathCounts)]
+    rows = [[f"{getattr(one, name):,}" for name in names] for one in paths]
+    about = "Entropy values of sprayed flows, over all flows; whole run, warm-up included (docs/multipath.md)."
+    return Table("paths", "Paths", [Header(name) for name in names], rows, about, is_folded=True)
 
 
 def _count(value: int) -> str:
