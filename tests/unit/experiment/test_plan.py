@@ -90,7 +90,7 @@ def test_the_trace_of_the_experiment_is_not_opened_for_another_load() -> None:
 
 @pytest.mark.parametrize(("values", "shares"), [(0, [0, 0, 16, 0]), (4, [4, 4, 4, 4]), (16, [2, 5, 2, 7])])
 def test_a_sprayed_flow_is_hashed_value_by_value(values: int, shares: list[int]) -> None:
-    transport = Transport("roce", options={"multipath": values})
+    transport = Transport(name="roce", options={"multipath": values})
     one = experiment(topology=str(ROOT / "topologies" / "leaf-spine-2x4.yaml"), transport=transport)
     load = CollectiveLoad(CommKind.BROADCAST, ranks=2, size_bytes=16, group_size=2)
     plan = plan_experiment(one, load).plan
