@@ -37,8 +37,12 @@ def test_packets_take_the_paths_in_turn() -> None:
         await bed.until(lambda: len(b.arrivals(0)) == 1 and len(a.acknowledgements(1)) == 1)
         facts = bed.transports[0].facts()
         assert [facts[f"multipath.path{path}.packets"].value for path in range(4)] == [25] * 4
+        a.send(1, [(tag, size) for tag in range(8) for size in (0, 1)])  # control, and transfers of one packet
+        await bed.until(lambda: len(a.acknowledgements(1)) == 17)
+        facts = bed.transports[0].facts()
+        assert [facts[f"multipath.path{path}.packets"].value for path in range(4)] == [25 + 4] * 4
         (flow,) = (row for row in join_ends([*a.endpoint.counters(), *b.endpoint.counters()]) if row.bytes)
-        assert (flow.packets, flow.retransmits, flow.source_port) == (100, 0, None)
+        assert (flow.packets, flow.retransmits, flow.source_port) == (108, 0, None)
 
     run(scenario, agents=1, **SPRAYED, message_bytes=100 << 10)
 

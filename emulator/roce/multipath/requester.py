@@ -117,6 +117,10 @@ class MultipathRequester(Requester):
 
     # Sending.
 
+    def start(self, message: Message, now: int) -> Psn | None:
+        """Nothing is sent past the paths: `post` it."""
+        return None
+
     def next_run(self, now: int, most: int) -> Spray | None:
         """At most `most` packets that may go now, all of one message; None: nothing may."""
         if self.failure is not None or not (self._lost or self._unsent):
