@@ -94,8 +94,8 @@ class IdealTimes:
         ports = _renumbered([self._topology.port_of(rank) for rank in ranks])
         first = members[0]
         splits = tuple(one.send_splits for one in members) if first.send_splits is not None else None
-        key = (algorithm, first.kind, first.size_bytes, first.root, splits, tuple(hosts), tuple(ports))
-        key = (*key, tuple(rates), tuple(domains))
+        places = tuple(hosts), tuple(ports), tuple(rates), tuple(domains)
+        key = (algorithm, first.kind, first.size_bytes, first.root, splits, places)
         if key not in self._known:
             loads = _port_loads(algorithm, members, hosts, ports)
             rate_of = dict(zip(ports, rates, strict=True))

@@ -143,7 +143,7 @@ class _Group:
 
     # Packets.
 
-    def _next_frame(self, link: int) -> _Frame | None:
+    def _next_frame(self, link: int) -> _Frame | _Alarm | None:
         """The next payload packet of a port: its flows take turns."""
         flows = self._ports.get(link)
         while flows:
