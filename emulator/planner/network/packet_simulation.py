@@ -18,6 +18,7 @@ acknowledgements behind payload.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -90,8 +91,9 @@ class _Frame:
 class _Alarm:
     """Comes out of the queues when the next transfer arrives in a domain."""
 
-    bytes = hop = 0
-    path = ()
+    def __init__(self) -> None:
+        self.bytes = self.hop = 0
+        self.path: Sequence[int] = ()
 
 
 class _Member:
