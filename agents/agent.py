@@ -122,6 +122,8 @@ class Agent:
             run=job.run_id,
             seed=job.seed,
             options=job.transport_options,
+            domains=job.domains,
+            clock=self._clock,
             devices=devices,
         ) as transport:
             fail = partial(self._fail, job=job.number)

@@ -25,6 +25,7 @@ from emulator.control.conversation import (
     ControllerValue,
     Credit,
     Directory,
+    DomainPlace,
     Farewell,
     Finish,
     Hello,
@@ -181,6 +182,8 @@ def _encode_job_setup(target: Any, value: JobSetup) -> None:
     target.algorithm_files.update(settings.algorithm_files)
     target.transport_options.update(value.transport_options)
     target.record_steps = settings.record_steps
+    for domain in value.domains:
+        _copy_fields(target.domains.add(), domain)
 
 
 def _decode_setup(message: Any) -> Setup:
@@ -206,6 +209,7 @@ def _decode_job_setup(message: Any) -> JobSetup:
         message.seed,
         settings,
         dict(message.transport_options),
+        tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
     )
 
 
