@@ -19,6 +19,7 @@ from agents.transports.roce.multipath import path_facts
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError, LocalProtocolError
 from emulator.host.timer import TimerfdClock
+from emulator.roce.constants import RETH_BYTES
 from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import (
     MOST_SINGLES,
@@ -171,6 +172,7 @@ class RoceTransport(Transport):
                 path_mtu=self.options.path_mtu,
                 is_v6=is_v6,
                 lead_ns=PORT_LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
+                extension_bytes=RETH_BYTES if self.options.multipath else 0,
             )
         return self._pacers[port.number]
 
