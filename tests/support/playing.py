@@ -20,7 +20,7 @@ from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
-from agents.transports.domains import DomainEndpoint, ScaleUpDomain
+from agents.transports.domains import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
@@ -231,7 +231,7 @@ def play(
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
     if domain is not None:
-        shared = ScaleUpDomain(domain, clock)
+        shared = DomainGroup(ScaleUpDomain(domain, clock), {})
         endpoints = [DomainEndpoint(one, shared, message_bytes=memory.message_bytes) for one in endpoints]
     storage: dict[int, Endpoint] = {program.rank: memory.attach(program.rank) for program in workload.storage}
     everyone: list[Endpoint] = [*endpoints, *storage.values()]
