@@ -25,6 +25,7 @@ from agents.control_link import ControlLink
 from agents.flow_history import FlowHistory
 from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
+from agents.host.limits import Limits
 from agents.host.nics import nics_of
 from agents.host.ports import Ports
 from agents.play.player import RankPlayer
@@ -64,6 +65,7 @@ class Agent:
         token: shared secret that the controller expects.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
+        limits: what this machine's owner allows; None: the controller belongs to the same user.
         tls: certificates for the control stream; None: it is not encrypted.
         stays: wait for the controller, and for a run that has a place for this agent.
         report: called with a line of text when something begins or ends.
@@ -77,12 +79,13 @@ class Agent:
         token: str,
         name: str,
         ports: Ports | None = None,
+        limits: Limits | None = None,
         tls: TlsFiles | None = None,
         stays: bool = False,
         report: Callable[[str], None] = lambda line: None,
         metrics: AgentMetrics | None = None,
     ) -> None:
-        self._metrics = metrics
+        self._metrics, self._limits = metrics, limits
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._players: dict[int, RankPlayer] = {}
@@ -124,6 +127,8 @@ class Agent:
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
+        if self._limits is not None:
+            self._limits.check(setup)
         for name, text in setup.settings.algorithm_files.items():
             load_algorithm(text, name)
         with TimerfdClock() as self._clock:
@@ -138,11 +143,13 @@ class Agent:
                     devices=devices,
                 ) as transport,
             ):
-                self._flows = Flows(setup.flows, devices, self._fail)
+                self._flows = Flows(setup.flows, devices, self._fail, limits=self._limits)
                 try:
                     await self._meet_peers()
                     await self._bind(setup, transport, devices)
                     directory: control.Directory = await self._expect(control.Directory)
+                    if self._limits is not None:
+                        self._limits.check_places(directory.places)
                     self._make_players(setup, directory.places)
                     await self._play_and_count(transport)
                 finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,22 @@ def _decode_nic(entry: Any) -> NicFacts:
 
 
 def _decode_places(message: Any) -> Places:
-    return {place.rank: (place.host, place.port) for place in message.places}
+    return {place.rank: (_address(place.host), place.port) for place in message.places}
+
+
+def _address(text: str) -> str:
+    """A numeric IP address without a zone: nothing else may reach the host's commands and sockets."""
+    return str(ip_address(_without_zone(text)))
+
+
+def _prefix(text: str) -> str:
+    return str(ip_network(_without_zone(text)))
+
+
+def _without_zone(text: str) -> str:
+    if "%" in text:  # whatever follows it, ipaddress takes
+        raise ValueError(f"{text!r} has a zone")
+    return text
 
 
 def _encode_setup(target: Any, value: Setup) -> None:
@@ -179,9 +195,9 @@ def _decode_setup(message: Any) -> Setup:
         record_steps=message.record_steps,
         algorithm_files=dict(message.algorithm_files),
     )
-    places = [_plain(RankPlace)(place) for place in message.ranks]
-    options, networks = dict(message.transport_options), tuple(message.networks)
-    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
+    places = [replace(_plain(RankPlace)(place), host=_address(place.host)) for place in message.ranks]
+    options, networks = dict(message.transport_options), tuple(map(_prefix, message.networks))
+    flows = tuple(replace(_plain(FlowTask)(flow), host=_address(flow.host)) for flow in message.flows)
     return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
 
 
