@@ -122,7 +122,7 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class DomainPlace:
-    """A scale-up domain, all of whose ranks of the job the agent plays.
+    """A scale-up domain, all of whose ranks the agent plays.
 
     Attributes:
         rate_bps: of each rank in each direction, bit/s.
@@ -141,7 +141,7 @@ class JobSetup:
     Attributes:
         number: of the job in its session, from 0.
         run_id: of the job's run.
-        domains: that its ranks here belong to.
+        domains: that its ranks belong to.
     """
 
     number: int
