@@ -1,4 +1,10 @@
-"""How long the iterations of a run took (JCT), and how the slowest rank spent the median one."""
+"""How long the iterations of a run took (JCT), and how the slowest rank spent the median one.
+
+An iteration lasts from the start of its first rank, or from the end of the iteration before if that is later, to the
+end of its last rank. With the pace `barrier` the first start is always later. With `continuous` a rank begins before
+others have ended the iteration before: counted from the first start, neighbours would overlap, and their sum would be
+longer than the run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +25,7 @@ class IterationSummary:
 
     Attributes:
         count: iterations that all ranks completed.
-        jct_ns, jct_min_ns, jct_max_ns: first start to last end: lower median, smallest, largest.
+        jct_ns, jct_min_ns, jct_max_ns: duration, see above: lower median, smallest, largest.
         jct_variation: coefficient of variation.
         roofline_ratio, sequential_roofline_ratio: median JCT / roofline JCT.
         slowest_rank: the rank that ended last in the median iteration.
@@ -63,14 +69,14 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     """Summarise the iterations that all ranks completed; None if there is none.
 
     Args:
-        table: rows of the iterations table that count.
+        table: the whole iterations table, warm-up included.
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete = complete_iterations(columns["iteration"], ranks=manifest.trace.ranks)
+    complete, durations = _complete(columns, manifest)
     if not complete:
         return None
-    jct = np.array([_duration_ns(columns, rows) for rows in complete], np.int64)
+    jct = np.array(durations, np.int64)
     median_at = median_index(jct)
     rows = complete[median_at]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
@@ -88,11 +94,17 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     )
 
 
-def iteration_durations(table: pa.Table, *, ranks: int) -> dict[int, int]:
-    """Iteration → JCT in ns, for the iterations that all ranks completed, ascending."""
+def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
+    """Iteration → JCT in ns, for the iterations that count and that all ranks completed, ascending.
+
+    Args:
+        table: the whole iterations table, warm-up included.
+        manifest: of the run.
+    """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete = complete_iterations(columns["iteration"], ranks=ranks)
-    return {int(columns["iteration"][rows[0]]): _duration_ns(columns, rows) for rows in complete}
+    complete, durations = _complete(columns, manifest)
+    numbers = [int(columns["iteration"][rows[0]]) for rows in complete]
+    return dict(zip(numbers, durations, strict=True))
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -102,9 +114,18 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _duration_ns(columns: dict[str, IntArray], rows: IntArray) -> int:
-    """First start to last end."""
-    return int(columns["end_ns"][rows].max() - columns["start_ns"][rows].min())
+def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
+    """Rows and duration of each iteration that counts and that all ranks completed."""
+    excluded = {one.iteration for one in manifest.trials.excluded}
+    found: list[tuple[IntArray, int]] = []
+    ended_ns = 0  # the iteration before
+    for rows in complete_iterations(columns["iteration"], ranks=manifest.trace.ranks):
+        begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
+        ended_ns = int(columns["end_ns"][rows].max())
+        number = int(columns["iteration"][rows[0]])
+        if number >= 0 and number not in excluded:
+            found.append((rows, max(0, ended_ns - begun_ns)))
+    return [rows for rows, _ in found], [duration for _, duration in found]
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:

@@ -134,7 +134,7 @@ def summarise(run: Run) -> RunSummary:
     on_the_wire = wire_flows(flows)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
-    iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
+    iteration = summarise_iterations(run.table(Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
     tester = None if model is None else TesterShare.of(model, samples, merged, domain_share=domain_share(flows))
     return RunSummary(

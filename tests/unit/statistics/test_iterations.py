@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from emulator.run_folder.manifest import TraceFacts
+from emulator.run_folder.schema import Part
+from emulator.statistics.iterations import iteration_durations
 from emulator.statistics.summary import summarise
 from tests.support.runs import collective, manifest, ranks, write_run
 
@@ -24,6 +26,20 @@ def test_an_iteration_lasts_from_its_first_start_to_its_last_end(tmp_path: Path)
     assert (found.slowest_rank, found.exposed_ns, found.overlap_ns) == (0, 60, 90)
     assert found.exposed_fraction == pytest.approx(60 / 310)
     assert found.overlap_fraction == pytest.approx(0.6)
+
+
+def test_iterations_that_follow_each_other_on_the_ranks_last_as_long_as_the_run_together(tmp_path: Path) -> None:
+    spans = {
+        -1: ranks((0, 100), (0, 190)),
+        0: ranks((100, 210), (190, 300)),
+        1: ranks((210, 320), (300, 420)),
+        2: ranks((430, 500), (430, 450)),
+    }
+    run = write_run(tmp_path / "run", [], iterations=spans)
+    assert iteration_durations(run.table(Part.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
+    found = summarise(run).iteration
+    assert found is not None
+    assert (found.count, found.jct_ns, found.jct_max_ns) == (3, 110, 120)
 
 
 def test_an_iteration_that_a_rank_did_not_finish_does_not_count(tmp_path: Path) -> None:
