@@ -20,6 +20,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Part:
     return merged
 
 
+def part_of(experiment: Experiment) -> Part:
+    """A whole run spec as a part."""
+    plain = experiment.to_plain()
+    (job,) = plain.pop("jobs")
+    return {**plain, "job": job}
+
+
 def build_experiment(part: Mapping[str, Any]) -> Experiment:
     """A run spec from a part that sets all it needs.
 

@@ -106,7 +106,7 @@ def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_
     )
     workload = _scale_compute(played, resolved.compute_factor)
     choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
-    flows = _flows(experiment, topology, resolved)
+    flows = planned_flows(experiment, topology, resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -158,7 +158,12 @@ def listening(agents: Agents) -> ListenAddress | None:
     return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
 
 
-def _flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+def planned_flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+    """The flows of a run.
+
+    Raises:
+        PlanError: see `plan_flows`.
+    """
     return plan_flows(
         experiment.flows,
         topology,

@@ -10,7 +10,7 @@ from emulator.cli.options.run import COMPUTE, TRACE, play_groups, trace_argument
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
-from emulator.experiment.parts import merge
+from emulator.experiment.parts import merge, part_of
 from emulator.experiment.spec import Experiment
 
 if TYPE_CHECKING:
@@ -87,5 +87,4 @@ def _base(args: argparse.Namespace) -> dict[str, Any]:
         found = experiment_of_run(read_run(args.again))
     else:
         return {}
-    plain = found.to_plain()
-    return {**plain, "job": plain["jobs"][0]}
+    return part_of(found)

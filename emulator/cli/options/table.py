@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 
 from emulator.cli.options.converters import argument
@@ -104,6 +105,11 @@ def add_options(parser: Parser, groups: Iterable[OptionGroup]) -> None:
         target = parser.add_argument_group(group.title) if group.title else parser
         for option in group.options:
             option.add_to(target)
+
+
+def add_spec_file(parser: Parser) -> None:
+    """Add `-f FILE`, for commands that look at a run without playing it."""
+    parser.add_argument("-f", "--file", metavar="FILE", type=Path, help="the run spec in a YAML file, with its flows")
 
 
 def spec_part(args: argparse.Namespace, groups: Iterable[OptionGroup]) -> Plain:
