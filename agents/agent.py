@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 PROGRESS_S = 0.25
 ABORT_S = 0.5
+REFUSAL_S = 5.0
+"""How long a busy controller may take to read why this agent cannot continue; all traffic has stopped by then."""
 RETIRE_SHARE = 4
 """A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
 
@@ -395,7 +397,7 @@ class Agent:
         """
         self._link.send(control.Abort(reason, ranks))
         with contextlib.suppress(asyncio.TimeoutError):
-            async with asyncio.timeout(ABORT_S):
+            async with asyncio.timeout(REFUSAL_S):
                 if self._receiving is None:
                     await self._link.drained()
                 else:
