@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import socket
 import sys
 import time
 import zlib
@@ -88,9 +89,14 @@ class Verbs:
     async def line(self) -> str:
         """What it says next; that it has posted a request says nothing."""
         async with asyncio.timeout(15):
-            while (line := (await self._reader.readline()).decode().strip()).startswith("POSTED"):
+            while (line := await self._line()).startswith("POSTED"):
                 pass
             return line
+
+    async def _line(self) -> str:
+        # The program does not send a second line before the first one is acknowledged, which can take 40 ms.
+        self._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return (await self._reader.readline()).decode().strip()
 
     async def ask(self, command: str) -> str:
         """Give a command; returns its answer, or the completion."""
