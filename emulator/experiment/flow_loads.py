@@ -26,7 +26,7 @@ def check_flows(experiment: Experiment, *, ranks: int) -> list[FlowLoad]:
         PlanError: the ranks do not fit, a setting is not one of the transport, or a flow is not possible.
     """
     topology = topology_without_host(experiment, ranks=ranks)
-    return flow_loads(planned_flows(experiment, topology, resolve(experiment, topology)), topology)
+    return flow_loads(planned_flows(experiment, experiment.flows, topology, resolve(experiment, topology)), topology)
 
 
 def flow_loads(flows: Sequence[PlannedFlow], topology: Topology) -> list[FlowLoad]:

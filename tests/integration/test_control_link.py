@@ -40,7 +40,7 @@ def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
 
     async def read_slowly(requests: AsyncIterator[bytes], context: Any) -> None:
         async for message in requests:
-            heard.append(decode_agent(message))
+            heard.append(decode_agent(message).value)
             await asyncio.sleep(0.01)
 
     async def scenario() -> None:
@@ -68,4 +68,4 @@ def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypat
                 await Agent(target, token="", name="a").run()
 
     asyncio.run(scenario())
-    assert heard[1:] == [control.Abort("the controller sent Finish instead of Welcome", ())]
+    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Welcome", ())]

@@ -7,14 +7,13 @@ import argparse
 from rich.console import Group
 
 from emulator.cli.options.run import TRACE, trace_argument
-from emulator.cli.options.table import OptionGroup, add_options, add_spec_file, build, spec_part
+from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
 from emulator.errors import InputError
-from emulator.experiment.document import read_experiment
 from emulator.experiment.flow_loads import check_flows
-from emulator.experiment.parts import merge, part_of
 from emulator.experiment.workload import load_job
 from emulator.trace.summary import summarise
 from emulator.views.as_json.flow_loads import flows_to_json
@@ -50,7 +49,7 @@ def _run(args: argparse.Namespace) -> None:
     part = spec_part(args, GROUPS)
     if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
         raise InputError("give one of TRACE and -f FILE")
-    experiment = build(part if args.file is None else merge(part_of(read_experiment(args.file)), part), GROUPS)
+    experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
     with status() as on_step, load_job(experiment.job, on_step=on_step) as job:
         summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
     flows = [] if args.file is None else check_flows(experiment, ranks=job.ranks)

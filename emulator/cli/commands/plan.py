@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
-from emulator.cli.options.table import OptionGroup, add_options, add_spec_file, build, spec_part
+from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
+from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
-from emulator.experiment.document import read_experiment
-from emulator.experiment.parts import merge, part_of
 from emulator.experiment.plan import CollectiveLoad, plan_experiment
 from emulator.experiment.spec import Experiment
 from emulator.planner.workloads.transformer import Transformer
@@ -108,7 +107,7 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
     if args.file is not None:
         if not trace:
             part["job"].pop("trace")
-        return build(merge(part_of(read_experiment(args.file)), part), GROUPS)
+        return experiment_of_file(args.file, part, GROUPS)
     trace.setdefault("path", "")
     return build(part, GROUPS)
 

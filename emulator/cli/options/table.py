@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any
 
 from emulator.cli.options.converters import argument
@@ -17,7 +16,7 @@ from emulator.cli.parser import Group, Parser
 from emulator.errors import InputError
 from emulator.experiment.parts import build_experiment
 from emulator.experiment.spec import Experiment
-from emulator.schema import SchemaProblem
+from emulator.schema import SchemaProblem, format_path
 
 Plain = dict[str, Any]
 
@@ -107,11 +106,6 @@ def add_options(parser: Parser, groups: Iterable[OptionGroup]) -> None:
             option.add_to(target)
 
 
-def add_spec_file(parser: Parser) -> None:
-    """Add `-f FILE`, for commands that look at a run without playing it."""
-    parser.add_argument("-f", "--file", metavar="FILE", type=Path, help="the run spec in a YAML file, with its flows")
-
-
 def spec_part(args: argparse.Namespace, groups: Iterable[OptionGroup]) -> Plain:
     """What was given, as a part of a run spec in plain values; `job` stands for its one job."""
     part: Plain = {}
@@ -144,7 +138,7 @@ def _flag(path: Sequence[str | int], groups: Iterable[OptionGroup]) -> str:
     for option in _options(groups):
         if option.path == name and not option.is_positional:
             return f"{option.flags[-1]}: "
-    return f"{name}: " if name else ""
+    return f"{format_path(tuple(path))}: " if path else ""
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -88,6 +88,10 @@ def test_a_run_spec_is_planned_with_its_flows(capsys: pytest.CaptureFixture[str]
     assert "h0:eth0 > network:port0" in shown
     assert main(["check", "-f", file, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["flows_beside"] == found["flows_beside"]
+    job = "{name: %s, sweep: {collective: broadcast, ranks: 2}}"
+    (tmp_path / "two.yaml").write_text(f"charkha: 1\njobs: [{job % 'a'}, {job % 'b'}]\n")
+    assert main(["plan", "-f", str(tmp_path / "two.yaml")]) == 2
+    assert "two.yaml: has 2 jobs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
