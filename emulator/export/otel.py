@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
-from emulator.statistics.metrics import METRICS, Kind, Subject
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.metric import Kind, Subject
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 
@@ -83,7 +85,8 @@ def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
 def measures(summary: RunSummary) -> Iterator[Measure]:
     """The metrics of a run; what was not measured has no point. Metrics of one family are points of one measure."""
     found: dict[str, Measure] = {}
-    for metric in METRICS.values():
+    # A point per flow or iteration would be a series of its own in the collector.
+    for metric in (one for one in METRICS.values() if not one.scope.is_many):
         statistic: Attributes = {"statistic": metric.statistic} if metric.statistic else {}
         for subject, value, _ in metric.read(summary):
             if value is not None:
@@ -95,10 +98,10 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
 
 
 def _attributes(subject: Subject) -> dict[str, str | int]:
-    if subject is None:
-        return {}
     if isinstance(subject, str):
         return {"device": subject}
+    if not isinstance(subject, ClassKey):
+        return {}
     attributes: dict[str, str | int] = {
         "collective": subject.collective,
         "group_size": subject.members,

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.statistics.descriptive import Values, median, percentile
+from emulator.statistics.flow_figures import communication_times, goodput
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import crosses_network
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray
-from emulator.units import NS_PER_S
 from emulator.views.columns import Header
 from emulator.views.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
@@ -22,16 +23,7 @@ from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
 ROWS = 24
-_COUNTED = (
-    ("packets", "packets"),
-    ("retransmits", "retransmits"),
-    ("timeouts", "timeouts"),
-    ("naks", "NAKs"),
-    ("ecn_marks", "ECN marks"),
-    ("cnps_received", "CNPs"),
-    ("out_of_order", "out of order"),
-)
-_EVENTS = ("retransmits", "timeouts", "naks", "ecn_marks", "cnps_received", "out_of_order")
+_EVENTS = [METRICS[name] for name in ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +47,9 @@ def pairs_of(facts: RunFacts) -> Pairs:
     ends = len(names)
     keys, where = np.unique(src * ends + dst, return_inverse=True)
     total = np.bincount(where, weights=size, minlength=len(keys)).astype(np.int64)
-    busy = np.bincount(facts.usage["rank"], weights=facts.usage["communication_ns"], minlength=ends)
-    time_ns = busy[keys // ends]
-    goodput = np.where(time_ns > 0, total * NS_PER_S / np.maximum(time_ns, 1), np.nan)
     src, dst = keys // ends, keys % ends
-    return Pairs(PairGrid(names, src, dst, total, crosses_network(src, dst, facts.manifest)), goodput)
+    grid = PairGrid(names, src, dst, total, crosses_network(src, dst, facts.manifest))
+    return Pairs(grid, goodput(src, total, communication_times(facts.usage, ends=ends)))
 
 
 def traffic(facts: RunFacts) -> Section:
@@ -145,21 +135,19 @@ def _completion(spans: Spans, counted: BoolArray) -> Chart:
 def _flows(facts: RunFacts) -> Table:
     """The flows with most events; without any event, those with most payload."""
     flows = facts.flows
-    known = [(name, title) for name, title in _COUNTED if flows.num_rows > flows[name].null_count]
-    events = np.zeros(flows.num_rows, np.int64)
-    for name in _EVENTS:
-        events += to_ints(flows[name], null=0)
+    known = [one for one in (METRICS["packets"], *_EVENTS) if flows.num_rows > flows[one.field].null_count]
+    events = np.sum([to_ints(flows[one.field], null=0) for one in _EVENTS], axis=0)
     size = to_ints(flows["bytes"])
     order = np.lexsort((-size, -events))[:ROWS].tolist()
     columns = {name: to_ints(flows[name]) for name in ("src", "dst", "bytes", "messages", "rtt_ns")}
-    columns |= {name: to_ints(flows[name]) for name, _ in known}
+    columns |= {one.field: to_ints(flows[one.field]) for one in known}
     names, rows = endpoint_names(facts.manifest), []
     for at in order:
         head = [names[columns["src"][at]], names[columns["dst"][at]], f"{size[at]:,}", f"{columns['messages'][at]:,}"]
-        counted = [_count(int(columns[name][at])) for name, _ in known]
+        counted = [_count(int(columns[one.field][at])) for one in known]
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
-    titles = ["from rank", "to rank", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
+    titles = ["from rank", "to rank", "payload, bytes", "messages", *(one.title for one in known), "RTT"]
     first = "those with most events" if events.any() else "those with most payload"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
     return Table("flows", "Flows", [Header(title) for title in titles], rows, about, is_folded=True)

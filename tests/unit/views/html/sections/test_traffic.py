@@ -114,7 +114,7 @@ def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.Mon
 def test_flows_with_events_come_first_and_unknown_counters_are_left_out(tmp_path: Path) -> None:
     table = block_of(traffic(played(tmp_path / "run")), "flows", Table)
     rows = records(table)
-    assert [row["retransmits"] for row in rows] == ["4", "0", "0"]
+    assert [row["retransmissions"] for row in rows] == ["4", "0", "0"]
     assert [row["payload, bytes"] for row in rows] == ["1,000", "3,000", "500"]
     assert [row["RTT"] for row in rows] == [NONE, "40 µs", NONE]
     assert "CNPs" not in rows[0]
