@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from emulator.errors import PlanError
@@ -33,6 +33,19 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """What connects the ranks of a host to each other beside the network, as NVLink does: a scale-up domain.
+
+    Attributes:
+        rate_bps: of each rank in each direction, bit/s.
+        latency_ns: of a transfer in addition to its bytes, ns.
+    """
+
+    rate_bps: int
+    latency_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A machine with one or more ports to the network.
 
@@ -41,6 +54,7 @@ class Host:
         rate_bps: rate of each port, bit/s; None if not specified, or if its ports differ.
         interfaces: its ports; empty in a topology without a file, where a host has one port.
         peer: of a host that runs nothing of Charkha, and takes no ranks; None for all others.
+        domain: what its ranks reach each other through; None: the network, or the host's own stack.
     """
 
     name: str
@@ -48,6 +62,7 @@ class Host:
     interfaces: Sequence[Interface] = ()
     storage: bool = False
     peer: Peer | None = None
+    domain: Domain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +137,14 @@ class Topology:
         """The host that a rank runs on."""
         return self.hosts[self.host_index[rank]]
 
+    def domain_of(self, endpoint: int) -> int | None:
+        """The scale-up domain that a rank belongs to, by the index of its host; None: it belongs to none.
+
+        What ranks of one domain send each other never reaches the network.
+        """
+        host = self.host_index[endpoint]
+        return None if self.hosts[host].domain is None else host
+
     def interface_of(self, rank: int) -> Interface:
         """The port that a rank sends through."""
         return self._interfaces(self.host_of(rank))[self.interface_index[rank] if self.interface_index else 0]
@@ -141,6 +164,20 @@ class Topology:
     @staticmethod
     def _interfaces(host: Host) -> Sequence[Interface]:
         return host.interfaces or (Interface(_ONE_PORT, host.rate_bps),)
+
+
+def joined(topologies: Sequence[Topology]) -> Topology:
+    """The same hosts with the endpoints of several jobs: all that uses an address. Storage endpoints count as ranks."""
+    first = topologies[0]
+    if len(topologies) == 1:
+        return first
+    return replace(
+        first,
+        host_index=[index for one in topologies for index in one.host_index],
+        addresses=[address for one in topologies for address in one.addresses],
+        interface_index=[index for one in topologies for index in one.interface_index],
+        storage_endpoints=0,
+    )
 
 
 def default_loopback(ranks: int, *, block: int = 0) -> Topology:
