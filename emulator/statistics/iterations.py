@@ -8,11 +8,13 @@ longer than the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from emulator.control.observations import EVENTS
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.descriptive import median_index, variation
 from emulator.statistics.table_columns import to_ints
@@ -91,6 +93,49 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
         sequential_roofline_ratio=_ratio(jct_ns, manifest.sequential_roofline_ns),
         slowest_rank=int(columns["rank"][slowest]),
         **{name: int(columns[name][slowest]) for name in ("compute_ns", "communication_ns", "overlap_ns")},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredIteration:
+    """An iteration that counts and that all ranks completed.
+
+    Attributes:
+        jct_ns: first start to last end.
+        events: counter of flows -> what all flows counted in it; None if that was not recorded.
+    """
+
+    number: int
+    jct_ns: int
+    events: Mapping[str, int | None]
+
+
+def measured_iterations(
+    table: pa.Table, flow_events: pa.Table, totals: Mapping[str, int], manifest: Manifest
+) -> tuple[MeasuredIteration, ...]:
+    """The iterations that count and that all ranks completed, ascending.
+
+    Args:
+        table: the whole iterations table, warm-up included.
+        flow_events: table of the run; empty if none happened, or if they were not recorded.
+        totals: counter -> its sum over all flows of the whole run; what is 0 there is 0 in every iteration.
+        manifest: of the run.
+    """
+    numbers, where = np.unique(to_ints(flow_events["iteration"]), return_inverse=True)
+    counted = {
+        name: dict(zip(numbers.tolist(), np.bincount(where, to_ints(flow_events[name], null=0)), strict=True))
+        for name in EVENTS
+    }
+
+    def count(name: str, number: int) -> int | None:
+        if totals.get(name) and len(numbers):
+            return int(counted[name].get(number, 0))
+        return 0 if totals.get(name) == 0 else None
+
+    durations = iteration_durations(table, manifest)
+    return tuple(
+        MeasuredIteration(number, jct_ns, {name: count(name, number) for name in EVENTS})
+        for number, jct_ns in durations.items()
     )
 
 
