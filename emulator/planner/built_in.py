@@ -95,17 +95,10 @@ BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
 }
 
 
-class _InChannels(NamedTuple):
-    """A ring that takes channels."""
-
-    run: Callable[..., Sequence[Lane]]
-    count_bytes: Callable[..., tuple[int, int]]
-
-
-_IN_CHANNELS: Mapping[CommKind, _InChannels] = {
-    CommKind.ALL_REDUCE: _InChannels(channels.all_reduce, channels.all_reduce_bytes),
-    CommKind.ALL_GATHER: _InChannels(channels.all_gather, channels.all_gather_bytes),
-    CommKind.REDUCE_SCATTER: _InChannels(channels.reduce_scatter, channels.reduce_scatter_bytes),
+_IN_CHANNELS: Mapping[CommKind, Callable[..., Sequence[Lane]]] = {
+    CommKind.ALL_REDUCE: channels.all_reduce,
+    CommKind.ALL_GATHER: channels.all_gather,
+    CommKind.REDUCE_SCATTER: channels.reduce_scatter,
 }
 
 
@@ -128,8 +121,9 @@ def built_in(kind: CommKind, name: str) -> BuiltIn | None:
             f"{kind.label}={name}: {parameter!r} is no parameter; ring of {kinds} takes channels=1 … {MOST_CHANNELS}: "
             "ring:channels=4"
         )
-    rings = _IN_CHANNELS[kind]
-    return BuiltIn(partial(rings.run, channels=count), partial(rings.count_bytes, channels=count), by_layout=True)
+    return BuiltIn(
+        partial(_IN_CHANNELS[kind], channels=count), partial(channels.count_bytes, channels=count), by_layout=True
+    )
 
 
 def channels_of(name: str) -> int | None:

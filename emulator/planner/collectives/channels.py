@@ -18,6 +18,7 @@ from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, s
 from emulator.planner.collectives.ring import ring_pass
 from emulator.planner.group_layout import GroupLayout, apart
 from emulator.planner.schedule import Collective, Lane, Step, block
+from emulator.trace.model import CommKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +61,6 @@ def all_reduce(collective: Collective, /, *, channels: int) -> Sequence[Lane]:
     return _lanes(lane, channels)
 
 
-def all_reduce_bytes(collective: Collective, *, channels: int) -> tuple[int, int]:
-    """(sent, received) of `all_reduce`."""
-    sent = received = 0
-    for channel in range(channels):
-        blocks, at = _part(collective, channels, channel), _ring(collective, channel).position(collective.member)
-        whole = 2 * blocks.span(0, blocks.parts)[1] - blocks.size(at)
-        sent += whole - blocks.size(at + 1)
-        received += whole - blocks.size(at - 1)
-    return sent, received
-
-
 def all_gather(collective: Collective, /, *, channels: int) -> Sequence[Lane]:
     """n - 1 steps in each channel; (n - 1) s bytes each way."""
 
@@ -80,12 +70,6 @@ def all_gather(collective: Collective, /, *, channels: int) -> Sequence[Lane]:
         yield from ring_pass(blocks, first=at, to=ring.member(at + 1), source=ring.member(at - 1), reduces=False)
 
     return _lanes(lane, channels)
-
-
-def all_gather_bytes(collective: Collective, *, channels: int) -> tuple[int, int]:
-    """(sent, received) of `all_gather`, however many channels there are."""
-    each_way = (collective.members - 1) * collective.size_bytes
-    return each_way, each_way
 
 
 def reduce_scatter(collective: Collective, /, *, channels: int) -> Sequence[Lane]:
@@ -100,14 +84,26 @@ def reduce_scatter(collective: Collective, /, *, channels: int) -> Sequence[Lane
     return _lanes(lane, channels)
 
 
-def reduce_scatter_bytes(collective: Collective, *, channels: int) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter`."""
-    blocks = array_of(collective)
-    not_received = 0
-    for channel in range(channels):
-        ring, at = _placed(collective, channel)
-        not_received += blocks.cut(channels, channel).locate(ring.member(at - 1))[1]
-    return collective.size_bytes - blocks.size(collective.member), collective.size_bytes - not_received
+def count_bytes(collective: Collective, *, channels: int) -> tuple[int, int]:
+    """(sent, received) of each of these."""
+    rings = [_ring(collective, channel) for channel in range(channels)]
+    sent = sum(sent_in(collective, collective.member, ring, channels) for ring in rings)
+    received = sum(
+        sent_in(collective, ring.member(ring.position(collective.member) - 1), ring, channels) for ring in rings
+    )
+    return sent, received
+
+
+def sent_in(collective: Collective, member: int, ring: Ring, channels: int) -> int:
+    """Bytes that a member sends to the next one in one ring of the collective."""
+    n = collective.members
+    if collective.kind is CommKind.ALL_REDUCE:
+        blocks, at = _part(collective, channels, ring.channel), ring.position(member)
+        return 2 * blocks.span(0, n)[1] - blocks.size(at) - blocks.size(at + 1)
+    if collective.kind is CommKind.ALL_GATHER:
+        return (n - 1) * block(collective.size_bytes, channels, ring.channel)[1]
+    slices = array_of(collective).cut(channels, ring.channel)
+    return slices.bytes_of(range(n)) - slices.locate(member)[1]
 
 
 @dataclass(frozen=True, slots=True)

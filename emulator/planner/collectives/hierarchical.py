@@ -127,7 +127,7 @@ class Grid:
     def reduce(self) -> Lane:
         """On the node, then beyond: the member ends with the sums of its node's blocks in its columns."""
         theirs, own = self._on_node()
-        if theirs:
+        if theirs or own:
             yield Step(theirs, own, True)
         yield from self._around(first=self.node - 1, reduces=True)
 
@@ -135,7 +135,7 @@ class Grid:
         """Beyond the node, then on it: from its node's blocks in its columns to the whole array."""
         yield from self._around(first=self.node, reduces=False)
         theirs, own = self._on_node()
-        if theirs:
+        if theirs or own:
             yield Step(own, theirs)
 
     def reduced_bytes(self) -> tuple[int, int]:
