@@ -20,6 +20,7 @@ from emulator.experiment.testbed import Testbed
 from emulator.experiment.workload import LoadedJob
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
+from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.ideal_times import ideal_per_instance
 from emulator.roce.options import RoceOptions
 from emulator.topology.model import Topology
@@ -105,7 +106,8 @@ def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_
         job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
     )
     workload = _scale_compute(played, resolved.compute_factor)
-    choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
+    layouts = layouts_on(topology)
+    choice, address = AlgorithmChoice(workload, resolved.overrides, layouts), listening(experiment.agents)
     flows = _flows(experiment, topology, resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
@@ -130,6 +132,7 @@ def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_
             ideal_ns=ideal_ns,
             iterations=resolved.iterations,
             warmup=resolved.warmup,
+            layouts=layouts,
         ),
     )
 

@@ -14,7 +14,8 @@ from typing import cast
 
 from emulator.errors import PlanError
 from emulator.planner.built_in import BUILT_IN, built_in
-from emulator.planner.default_algorithms import default_algorithm, default_table
+from emulator.planner.default_algorithms import PXN, default_algorithm, default_table, on_scale_up_nodes
+from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.suggestions import did_you_mean
@@ -30,6 +31,7 @@ __all__ = [
     "canonical_kind",
     "choose",
     "default_table",
+    "depends_on_layout",
     "installed_algorithms",
     "parse_overrides",
     "schedule",
@@ -76,11 +78,18 @@ def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
 
 
 def choose(
-    kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str], is_uneven: bool = False
+    kind: CommKind,
+    *,
+    members: int,
+    size_bytes: int,
+    overrides: Mapping[str, str],
+    is_uneven: bool = False,
+    layout: GroupLayout | None = None,
 ) -> str:
     """Name of the algorithm for a collective: the one that the user requested, else that of the default table.
 
-    One that was read from a file is for one size of group, and perhaps some sizes of array: others get the default.
+    One that was read from a file is for one size of group, and perhaps some sizes of array, and pxn is for even
+    all-to-all: others get the default.
 
     The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
@@ -91,6 +100,7 @@ def choose(
         overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
             reduce_scatter_block unless that has its own.
         is_uneven: an all-to-all with splits.
+        layout: of a group whose nodes all have a scale-up domain; None for all others.
 
     Raises:
         PlanError: the kind is not a collective.
@@ -100,7 +110,24 @@ def choose(
     loaded = loaded_algorithms().get(requested or "")
     if loaded is not None and (is_uneven or not loaded.fits(members=members, size_bytes=size_bytes)):
         requested = None
-    return requested or default_algorithm(canonical, members=members, size_bytes=size_bytes)
+    if is_uneven and requested == PXN:
+        requested = None
+    if requested:
+        return requested
+    name = default_algorithm(canonical, members=members, size_bytes=size_bytes)
+    return name if layout is None else on_scale_up_nodes(canonical, name, layout, is_uneven=is_uneven)
+
+
+def depends_on_layout(kind: CommKind, name: str) -> bool:
+    """Whether what an algorithm does depends on where the members are. Installed ones may, those from files do not.
+
+    Raises:
+        PlanError: the kind is not a collective, or the name has a parameter that the algorithm does not take.
+    """
+    if name in loaded_algorithms():
+        return False
+    found = built_in(canonical_kind(kind), name)
+    return found is None or found.by_layout
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ at rail r. Algorithms that know the layout send between nodes from rail to the s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate
 
@@ -132,12 +132,13 @@ class Layouts:
     Attributes:
         nodes: node of each world rank; empty if no layout is known.
         rails: its rail.
+        domains: nodes whose members reach each other through a scale-up domain.
     """
 
-    __slots__ = ("_known", "nodes", "rails")
+    __slots__ = ("_known", "domains", "nodes", "rails")
 
-    def __init__(self, nodes: Sequence[int] = (), rails: Sequence[int] = ()) -> None:
-        self.nodes, self.rails = tuple(nodes), tuple(rails)
+    def __init__(self, nodes: Sequence[int] = (), rails: Sequence[int] = (), domains: Iterable[int] = ()) -> None:
+        self.nodes, self.rails, self.domains = tuple(nodes), tuple(rails), frozenset(domains)
         self._known: dict[tuple[int, ...], GroupLayout] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -155,8 +156,16 @@ class Layouts:
             self._known[ranks] = layout_of([self.nodes[one] for one in ranks], [self.rails[one] for one in ranks])
         return self._known[ranks]
 
+    def in_domains(self, ranks: Sequence[int]) -> GroupLayout | None:
+        """The layout of a group if all its nodes have a scale-up domain, else None."""
+        return self.of(ranks) if self.domains and self.domains.issuperset(self.nodes[one] for one in ranks) else None
+
 
 def layouts_on(topology: Topology) -> Layouts:
     """The layouts of groups on a topology: a host is a node, and the position of an interface is a rail."""
     ranks = range(topology.ranks)
-    return Layouts(topology.host_index[: topology.ranks], [topology.port_of(rank)[1] for rank in ranks])
+    return Layouts(
+        topology.host_index[: topology.ranks],
+        [topology.port_of(rank)[1] for rank in ranks],
+        {host for host in set(topology.host_index) if topology.hosts[host].domain is not None},
+    )

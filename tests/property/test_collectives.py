@@ -175,6 +175,7 @@ def test_logarithmic_algorithms_take_logarithmically_many_rounds(members: int) -
     size_bytes = 64 * members
     for kind in (CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER):
         assert rounds_of(kind, "halving_doubling", members=members, size_bytes=size_bytes) == log
+        assert rounds_of(kind, "pat", members=members, size_bytes=size_bytes) == log
     for kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER):
         assert rounds_of(kind, "tree", members=members, size_bytes=size_bytes) <= log
     assert rounds_of(CommKind.BARRIER, "dissemination", members=members, size_bytes=0) == log

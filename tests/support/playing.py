@@ -25,6 +25,7 @@ from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
@@ -197,6 +198,7 @@ def play(
     head_start_ns: Mapping[int, int] | None = None,
     seed: int = 0,
     record_steps: int = NO_STEPS,
+    layouts: Layouts | None = None,
     **network: Any,
 ) -> Played:
     """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
@@ -209,13 +211,14 @@ def play(
         lateness_ns: alarms of players come late by so much, least and most.
         head_start_ns: rank → how much later than the others it begins.
         record_steps: see PlaySettings.
+        layouts: of groups.
         network: of MemoryNetwork.
 
     Raises:
         LocalProtocolError: the ranks wait for each other.
     """
     workload = workload or build_workload(traces, groups=groups)
-    choice = AlgorithmChoice(workload, parse_overrides(algorithms))
+    choice = AlgorithmChoice(workload, parse_overrides(algorithms), layouts)
     clock = VirtualClock()
     stage = _Stage(Played(workload, choice), clock, feed_ns)
     settings = PlaySettings(
@@ -223,6 +226,7 @@ def play(
         instances=max(1, workload.instances),
         algorithms=choice.names,
         groups=[group.ranks for group in workload.groups],
+        layouts=choice.layouts,
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]

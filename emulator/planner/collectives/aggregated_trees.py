@@ -29,10 +29,10 @@ def reduce_scatter_trees(collective: Collective, /) -> Sequence[Lane]:
 
 
 def reduce_scatter_trees_bytes(collective: Collective) -> tuple[int, int]:
-    """(sent, received) of `reduce_scatter_trees`, O(n)."""
+    """(sent, received) of `reduce_scatter_trees`, O(log n)."""
     blocks, member = array_of(collective), collective.member
     received = sum(
-        blocks.size(member - behind) for distance in powers_below(blocks.parts) for behind in carried(blocks, distance)
+        aggregate_bytes(blocks, member, carried(blocks, distance)) for distance in powers_below(blocks.parts)
     )
     return collective.size_bytes - blocks.size(member), received
 
@@ -40,6 +40,18 @@ def reduce_scatter_trees_bytes(collective: Collective) -> tuple[int, int]:
 def carried(blocks: Blocks, distance: int) -> range:
     """How far behind a member those are whose blocks it passes on over this distance."""
     return range(0, blocks.parts - distance, 2 * distance)
+
+
+def aggregate_bytes(blocks: Blocks, last: int, behind: range) -> int:
+    """Bytes of the blocks of members that are so far behind `last`, wrapping around; O(1)."""
+    longer = [range(last - blocks.longer + 1, last + 1), range(last + blocks.parts - blocks.longer + 1, blocks.parts)]
+    return len(behind) * blocks.size(-1) + sum(_among(behind, where) for where in longer)
+
+
+def _among(multiples: range, where: range) -> int:
+    """How many of `multiples`, which begin at 0, are in `where`."""
+    first, end = max(where.start, 0), min(where.stop, multiples.stop)
+    return max(0, -(-end // multiples.step) - -(-first // multiples.step))
 
 
 def _gather(blocks: Blocks, member: int) -> Iterator[Step]:
@@ -62,6 +74,6 @@ def _neighbours(blocks: Blocks, member: int, distance: int) -> tuple[int, int]:
 
 def _aggregate(peer: int, blocks: Blocks, last: int, behind: range) -> tuple[Transfer, ...]:
     """One transfer of the blocks of members that are so far behind `last`."""
-    size = sum(blocks.size(last - each) for each in behind)
+    size = aggregate_bytes(blocks, last, behind)
     pieces = Scattered(lambda each: blocks.locate((last - each) % blocks.parts), behind)
     return (Transfer(peer, pieces, size),) if size else ()

@@ -33,23 +33,19 @@ def pxn(collective: Collective, /) -> Sequence[Lane]:
 
 def pxn_bytes(collective: Collective) -> tuple[int, int]:
     """(sent, received) of `pxn`."""
-    stages = pxn_stages(collective)
     layout = collective.layout or apart(collective.members)
     blocks, member, peers = _row(collective), collective.member, len(layout.peers_of(collective.member))
     own = blocks.bytes_of(layout.in_columns(layout.owned(member)))
-    beyond = (collective.members - peers) * blocks.size(member)
-    return sum(size for _, sent in stages for _, size in sent), (peers - 1) * own + beyond
+    sent = sum(size for _, size in given_on_node(collective)) + peers * (own - blocks.size(member))
+    return sent, (peers - 1) * own + (collective.members - peers) * blocks.size(member)
 
 
-def pxn_stages(collective: Collective) -> list[tuple[int, list[tuple[int, int]]]]:
-    """What a member sends: (steps, (peer, bytes) of all of them) on its node and beyond."""
+def given_on_node(collective: Collective) -> list[tuple[int, int]]:
+    """(member of the node, bytes given to it) by one member."""
     layout = collective.layout or apart(collective.members)
     blocks, member = _row(collective), collective.member
-    peers = layout.peers_of(member)
-    inside = [(peer, blocks.bytes_of(layout.in_columns(layout.owned(peer)))) for peer in peers if peer != member]
-    targets = [one for one in layout.in_columns(layout.owned(member)) if one != member]
-    beyond = [(one, len(peers) * blocks.size(one)) for one in targets]
-    return [(1, inside), (len(layout.nodes) - 1, beyond)]
+    others = [peer for peer in layout.peers_of(member) if peer != member]
+    return [(peer, blocks.bytes_of(layout.in_columns(layout.owned(peer)))) for peer in others]
 
 
 def _lane(collective: Collective, layout: GroupLayout) -> Iterator[Step]:

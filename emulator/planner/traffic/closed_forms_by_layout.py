@@ -10,11 +10,11 @@ import numpy as np
 
 from emulator.planner.built_in import channels_of
 from emulator.planner.collectives import channels, hierarchical
-from emulator.planner.collectives.aggregated_trees import carried
+from emulator.planner.collectives.aggregated_trees import aggregate_bytes, carried
 from emulator.planner.collectives.blocks import array_of
 from emulator.planner.collectives.channels import Ring
 from emulator.planner.collectives.halving_doubling import powers_below
-from emulator.planner.collectives.pxn import pxn_stages
+from emulator.planner.collectives.pxn import given_on_node
 from emulator.planner.group_layout import apart
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
@@ -56,8 +56,19 @@ def hierarchical_reduce_scatter(collective: Collective, senders: IntArray) -> Ph
 
 
 def pxn(collective: Collective, senders: IntArray) -> Phases:
-    """On the node, then beyond it."""
-    yield from _staged(collective, senders, pxn_stages)
+    """On the node, then a phase for each distance between nodes."""
+    yield from _staged(collective, senders, lambda view: [(1, given_on_node(view))])
+    layout = collective.layout or apart(collective.members)
+    nodes, members = len(layout.nodes), np.arange(collective.members, dtype=np.int64)
+    node_of, column_of, owners = np.array(layout.node_of), np.array(layout.column_of), np.array(layout.owners)
+    counts = np.array([len(own) for own in layout.nodes], dtype=np.int64)
+    blocks = array_of(collective)
+    sizes = blocks.size(-1) + (members < blocks.longer).astype(np.int64)
+    for distance in range(1, nodes):
+        sources = (node_of - distance) % nodes
+        through = owners[sources, column_of].astype(np.int64)
+        chosen = np.isin(through, senders) if len(senders) < len(members) else np.ones(len(members), dtype=np.bool_)
+        yield Phase(through[chosen], members[chosen], (sizes * counts[sources])[chosen])
 
 
 def _half(view: Collective, *, reduces: bool) -> Iterable[Stage]:
@@ -88,11 +99,8 @@ def pat_all_gather(collective: Collective, senders: IntArray) -> Phases:
 def pat_reduce_scatter(collective: Collective, senders: IntArray) -> Phases:
     """The nearest first."""
     blocks = array_of(collective)
-    base = blocks.size(-1)
     for distance in powers_below(blocks.parts):
         behind = carried(blocks, distance)
-        sizes = np.full(len(senders), len(behind) * base, dtype=np.int64)
-        if blocks.longer:
-            for each in behind:
-                sizes += (senders - distance - each) % blocks.parts < blocks.longer
-        yield Phase(senders, (senders - distance) % blocks.parts, sizes)
+        receivers = (senders - distance) % blocks.parts
+        sizes = [aggregate_bytes(blocks, receiver, behind) for receiver in receivers.tolist()]
+        yield Phase(senders, receivers, np.array(sizes, dtype=np.int64))

@@ -128,7 +128,7 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "algorithm_files", "record_steps", "flows")
+    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "algorithm_files", "record_steps", "flows", "nodes", "rails")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,8 @@ class Setup(_message.Message):
     ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
     RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RAILS_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -169,7 +171,9 @@ class Setup(_message.Message):
     algorithm_files: _containers.ScalarMap[str, str]
     record_steps: int
     flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    rails: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ..., rails: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FlowTask(_message.Message):
     __slots__ = ("number", "kind", "title", "host", "interface", "document")

@@ -50,6 +50,7 @@ from emulator.control.observations import (
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
@@ -163,6 +164,8 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
     target.algorithm_files.update(settings.algorithm_files)
+    target.nodes.extend(settings.layouts.nodes)
+    target.rails.extend(settings.layouts.rails)
     target.transport_options.update(value.transport_options)
     target.networks.extend(value.networks)
     for flow in value.flows:
@@ -178,6 +181,7 @@ def _decode_setup(message: Any) -> Setup:
         groups=tuple(tuple(group.ranks) for group in message.groups),
         record_steps=message.record_steps,
         algorithm_files=dict(message.algorithm_files),
+        layouts=Layouts(message.nodes, message.rails),
     )
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
