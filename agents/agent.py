@@ -136,6 +136,8 @@ class Agent:
                     seed=setup.seed,
                     options=setup.transport_options,
                     devices=devices,
+                    domains=setup.domains,
+                    clock=self._clock,
                 ) as transport,
             ):
                 self._flows = Flows(setup.flows, devices, self._fail)

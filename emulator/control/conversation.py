@@ -120,12 +120,27 @@ class RankPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainPlace:
+    """A scale-up domain, all of whose ranks the agent plays.
+
+    Attributes:
+        rate_bps: of each rank in each direction, bit/s.
+        latency_ns: of a transfer.
+    """
+
+    ranks: Sequence[int]
+    rate_bps: int
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """Everything an agent needs besides the nodes.
 
     Attributes:
         networks: prefixes of ranks elsewhere on the same link.
         flows: that it plays beside its ranks.
+        domains: that its ranks belong to.
     """
 
     ranks: Sequence[RankPlace]
@@ -136,6 +151,7 @@ class Setup:
     transport_options: Mapping[str, str] = field(default_factory=dict)
     networks: Sequence[str] = ()
     flows: Sequence[FlowTask] = ()
+    domains: Sequence[DomainPlace] = ()
 
 
 @dataclass(frozen=True, slots=True)

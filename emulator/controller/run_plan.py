@@ -37,6 +37,7 @@ class RunPlan:
         join_timeout_s: the run ends if an agent has not joined by then.
         exec_prefixes: local agent → words before its command, for example to enter a namespace.
         flows: agent → flows that it plays beside its ranks.
+        domains: agent → scale-up domains that its ranks belong to.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
         record_steps: see PlaySettings.
@@ -63,6 +64,7 @@ class RunPlan:
     join_timeout_s: float | None = None
     exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
+    domains: Mapping[str, Sequence[control.DomainPlace]] = field(default_factory=dict)
     record_steps: int = NO_STEPS
 
     def is_storage(self, endpoint: int) -> bool:

@@ -227,6 +227,7 @@ class RunSession:
             plan.transport_options,
             plan.networks.get(agent, ()),
             plan.flows.get(agent, ()),
+            plan.domains.get(agent, ()),
         )
 
     def _make_streams(self, ranks: Sequence[int]) -> Iterator[ProgramStream]:

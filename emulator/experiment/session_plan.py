@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emulator.controller.assignment import networks_beside
+from emulator.controller.assignment import domains_of, networks_beside
 from emulator.controller.run_plan import RunPlan
 from emulator.controller.topology_description import describe_path
 from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
@@ -42,6 +42,7 @@ def run_plan(settled: Settled) -> RunPlan:
         interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
         networks={name: [*networks_beside(topology, ranks_of[name]), *_peers_of(settled, name)] for name in remote},
         flows=assign_flows(settled.flows, settled.assignment, topology),
+        domains={name: domains_of(topology, ranks) for name, ranks in ranks_of.items()},
         listening=settled.listening,
         join_timeout_s=resolved.join_timeout_s,
         record_steps=resolved.record_steps,

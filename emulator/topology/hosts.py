@@ -101,7 +101,8 @@ def read_domain(document: Document, section: DomainSection | None, key: KeyPath)
         return None
     rate_bps = read_rate_bps(document, section.rate, (*key, "rate"))
     latency_ns = document.parse(parse_duration, section.latency, (*key, "latency"))
-    assert rate_bps is not None and latency_ns is not None  # both have a text
+    assert rate_bps is not None  # both have a text
+    assert latency_ns is not None
     return Domain(rate_bps, latency_ns)
 
 

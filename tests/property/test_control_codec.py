@@ -70,10 +70,22 @@ setups = st.builds(
     st.dictionaries(texts, texts, max_size=3),
     st.lists(texts, max_size=3).map(tuple),
     st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2).map(tuple),
+    st.lists(st.builds(control.DomainPlace, ranks, u63, u63), max_size=2).map(tuple),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
-flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8, st.none() | u31, st.none() | u31, *[counter] * 7)
+flows = st.builds(
+    FlowCounters,
+    u31,
+    u31,
+    u63,
+    u63,
+    *[counter] * 8,
+    st.none() | u31,
+    st.none() | u31,
+    *[counter] * 7,
+    st.sampled_from(["wire", "domain"]),
+)
 nics = st.builds(NicFacts, texts, st.none() | texts, st.none() | texts, counter, st.none() | u31)
 quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), texts)
 

@@ -22,6 +22,7 @@ from emulator.control.conversation import (
     ControllerValue,
     Credit,
     Directory,
+    DomainPlace,
     Farewell,
     Finish,
     Hello,
@@ -170,6 +171,8 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.networks.extend(value.networks)
     for flow in value.flows:
         _copy_fields(target.flows.add(), flow)
+    for domain in value.domains:
+        _copy_fields(target.domains.add(), domain)
     target.record_steps = settings.record_steps
 
 
@@ -186,7 +189,9 @@ def _decode_setup(message: Any) -> Setup:
     places = [_plain(RankPlace)(place) for place in message.ranks]
     options, networks = dict(message.transport_options), tuple(message.networks)
     flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
+    domains = tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains)
+    head = places, message.transport, message.message_bytes, message.seed, settings
+    return Setup(*head, options, networks, flows, domains)
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
