@@ -133,7 +133,7 @@ def summarise(run: Run) -> RunSummary:
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
-    tester = None if model is None else TesterShare.of(model, samples, merged)
+    tester = None if model is None else TesterShare.of(model, samples, merged, manifest.topology)
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,

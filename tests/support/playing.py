@@ -325,6 +325,7 @@ def check_bytes(played: Played) -> None:
                     root=max(0, ranks.index(communication.root) if communication.root >= 0 else 0),
                     send_splits=communication.send_splits,
                     recv_splits=communication.recv_splits,
+                    layout=played.choice.layouts.of(ranks),
                 ),
             )
         assert (one.bytes_sent, one.bytes_received) == expected, communication
