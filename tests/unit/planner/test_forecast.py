@@ -28,7 +28,7 @@ def test_a_ring_sends_two_times_all_but_one_block(ranks: int) -> None:
 def test_what_is_sent_depends_on_the_layout() -> None:
     workload = build_workload(everyone(3, [coll(1, "all_gather", 100)]))
     layouts = Layouts([0, 0, 1], [0, 1, 0])
-    # Beyond the node, everybody sends a shard; on it, each gives the other its own, and the first that of rank 2 as well.
+    # Everybody sends a shard to the other node; on its node, rank 0 gives rank 1 that of rank 2 besides its own.
     assert sent_bytes(workload, algorithm_of=lambda _: "hierarchical", layouts=layouts) == [300, 200, 100]
     assert sent_bytes(workload, algorithm_of=lambda _: "hierarchical") == [200, 200, 200]
 
