@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,20 +95,36 @@ class TesterShare:
         model: of the tester.
         merged: the measurements.
         machine_bytes: for each of them, see `bytes_in_flight`.
-        layouts: of their groups.
+        layouts: of their groups; None: not known.
     """
 
     model: TesterModel
     merged: MergedSamples
     machine_bytes: FloatArray
-    layouts: InstanceLayouts
+    layouts: InstanceLayouts | None = None
 
     @classmethod
     def of(
-        cls, model: TesterModel, samples: pa.Table, merged: MergedSamples, topology: Mapping[str, Any]
+        cls,
+        model: TesterModel,
+        samples: pa.Table,
+        merged: MergedSamples,
+        *,
+        layouts: InstanceLayouts | None = None,
+        domain_share: float = 0.0,
     ) -> TesterShare:
-        """The share of a tester in these measurements; `topology` is that of the manifest."""
-        return cls(model, merged, bytes_in_flight(samples, merged), InstanceLayouts(samples, topology))
+        """The share of a tester in these measurements.
+
+        Bytes through scale-up domains, which are `domain_share` of all, cost the tester nothing. All measurements
+        between hosts are taken to have the same part of them.
+        """
+        sent = bytes_in_flight(samples, merged)
+        if domain_share:
+            inside = merged.has_hosts & ~merged.between_hosts
+            local = float(sent[inside].sum() / max(sent.sum(), 1.0))
+            wire = min(1.0, (1 - domain_share) / max(1 - local, 1e-9))
+            sent = np.where(inside, 0.0, sent * wire)
+        return cls(model, merged, sent, layouts)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
@@ -118,7 +133,7 @@ class TesterShare:
         """
         merged, model = self.merged, self.model
         layout = None
-        if kind.is_collective and depends_on_layout(kind, algorithm):
+        if self.layouts is not None and kind.is_collective and depends_on_layout(kind, algorithm):
             layout = self.layouts.of(int(merged.instance[rows[0]]))
         members, size_bytes = int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]])
         steps, step_bytes = _steps(kind, members, size_bytes, algorithm, layout)

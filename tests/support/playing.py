@@ -20,6 +20,7 @@ from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
+from agents.transports.domains import DomainEndpoint, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
@@ -29,6 +30,7 @@ from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
+from emulator.topology.model import Domain
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import decode_controller, encode_controller
@@ -199,6 +201,7 @@ def play(
     seed: int = 0,
     record_steps: int = NO_STEPS,
     layouts: Layouts | None = None,
+    domain: Domain | None = None,
     **network: Any,
 ) -> Played:
     """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
@@ -212,6 +215,7 @@ def play(
         head_start_ns: rank → how much later than the others it begins.
         record_steps: see PlaySettings.
         layouts: of groups.
+        domain: the scale-up domain of all ranks; None: everything crosses the network.
         network: of MemoryNetwork.
 
     Raises:
@@ -230,6 +234,9 @@ def play(
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
+    if domain is not None:
+        shared = ScaleUpDomain(domain, clock)
+        endpoints = [DomainEndpoint(one, shared, message_bytes=memory.message_bytes) for one in endpoints]
     storage: dict[int, Endpoint] = {program.rank: memory.attach(program.rank) for program in workload.storage}
     everyone: list[Endpoint] = [*endpoints, *storage.values()]
     directory = {endpoint.rank: endpoint.address for endpoint in everyone}

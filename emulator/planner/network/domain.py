@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from emulator.topology.model import Domain
+from emulator.topology.model import Domain, Topology
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 T = TypeVar("T")
@@ -46,6 +46,39 @@ class _Channel(Generic[T]):
         self.out, self.into = ("out", sender), ("in", receiver)
         self.waiting: deque[tuple[int, T]] = deque()  # bytes, transfer
         self.left_ns, self.share = 0.0, 0.0
+
+
+class Domains(Generic[T]):
+    """All domains of a topology, for simulations; transfers are between world ranks."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._models: dict[int, DomainModel[T]] = {}
+
+    def connect(self, sender: int, receiver: int) -> bool:
+        """Whether both ranks belong to one domain."""
+        domain = self._topology.domain_of(sender)
+        return domain is not None and domain == self._topology.domain_of(receiver)
+
+    @property
+    def next_ns(self) -> int | None:
+        """See DomainModel."""
+        times_ns = (model.next_ns for model in self._models.values())
+        return min((at_ns for at_ns in times_ns if at_ns is not None), default=None)
+
+    def post(self, sender: int, receiver: int, size_bytes: int, transfer: T, *, now_ns: float) -> None:
+        """Take a transfer between two ranks that a domain connects."""
+        host = self._topology.host_index[sender]
+        if host not in self._models:
+            domain = self._topology.hosts[host].domain
+            assert domain is not None  # as `connect` says
+            self._models[host] = DomainModel(domain)
+        self._models[host].post(sender, receiver, size_bytes, transfer, now_ns=_whole_ns(now_ns))
+
+    def arrivals(self, now_ns: int) -> list[Arrival[T]]:
+        """See DomainModel."""
+        found = [arrival for model in self._models.values() for arrival in model.arrivals(now_ns)]
+        return sorted(found, key=lambda arrival: arrival.at_ns)
 
 
 class DomainModel(Generic[T]):
