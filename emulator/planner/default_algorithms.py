@@ -140,12 +140,13 @@ def on_scale_up_nodes(kind: CommKind, name: str, layout: GroupLayout, *, is_unev
         layout: of the group.
         is_uneven: an all-to-all with splits.
     """
-    if len(layout.nodes) == 1 or layout.columns == 1:
+    rails = max(map(len, layout.nodes))
+    if len(layout.nodes) == 1 or rails == 1:
         return name
     if kind is CommKind.ALL_TO_ALL and not is_uneven:
         return PXN
     in_channels = kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)
-    return f"{name}:channels={min(layout.columns, MOST_CHANNELS)}" if in_channels and name == "ring" else name
+    return f"{name}:channels={min(rails, MOST_CHANNELS)}" if in_channels and name == "ring" else name
 
 
 def default_table() -> Sequence[Row]:

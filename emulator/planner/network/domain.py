@@ -1,20 +1,22 @@
 """The time that transfers inside a scale-up domain take. Agents and simulations both use this model, on their clocks.
 
 Every rank has a port into the domain and a port out of it, both at the domain's rate, as GPUs have at a switch of
-NVLinks. Transfers from one rank to another follow each other; those of different pairs share the ports max-min fairly,
-in any proportion and at once. A transfer arrives when its last byte is through and the latency has passed: k transfers
-of one size, from or to one rank, take k * size / rate + latency. One of 0 bytes takes the latency alone and waits for
-nothing. Acknowledgements take no time.
+NVLinks. Transfers from one rank to another follow each other. A port divides its rate equally among the pairs that are
+active at it, and a transfer goes at the smaller part of its two ports. It arrives when its last byte is through and the
+latency has passed: k transfers of one size, from or to one rank, take k * size / rate + latency. One of 0 bytes takes
+the latency alone and waits for nothing. Acknowledgements take no time.
 
-Source: Bertsekas & Gallager, Data Networks (1992), 6.5.2, for max-min fairness by progressive filling.
+Max-min fair shares would use a port in full more often, but every change would concern all pairs: too many in a domain
+of 72 ranks. Equal parts concern only those at two ports. For balanced patterns the two are the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections import deque
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from emulator.topology.model import Domain, Topology
 from emulator.units import BITS_PER_BYTE, NS_PER_S
@@ -22,7 +24,8 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 T = TypeVar("T")
 _ROUNDING_NS = 1e-6
 """Sums of float64 can exceed a whole number of ns by less than this, which does not count as another ns."""
-_SAME_SHARE = 1 + 1e-9
+Port: TypeAlias = tuple[str, Hashable]
+"""A direction, and a rank."""
 
 
 class Arrival(NamedTuple, Generic[T]):
@@ -33,19 +36,31 @@ class Arrival(NamedTuple, Generic[T]):
 
 
 class _Channel(Generic[T]):
-    """Transfers from one rank to another; the first is under way.
+    """Transfers from one rank to another; the first is under way. Times are ns since the origin of the model.
 
     Attributes:
-        left_ns: what is left of it, as time at the rate of a port.
-        share: of that rate, which it has at present.
+        share: of the rate of a port, which it has since `since_ns`.
+        left_ns: what was left of it then, as time at the rate of a port.
+        end_ns: when it is through if its share stays.
     """
 
-    __slots__ = ("into", "left_ns", "out", "share", "waiting")
+    __slots__ = ("end_ns", "into", "left_ns", "out", "share", "since_ns", "waiting")
 
     def __init__(self, sender: Hashable, receiver: Hashable) -> None:
-        self.out, self.into = ("out", sender), ("in", receiver)
+        self.out: Port = ("out", sender)
+        self.into: Port = ("in", receiver)
         self.waiting: deque[tuple[int, T]] = deque()  # bytes, transfer
-        self.left_ns, self.share = 0.0, 0.0
+        self.share = self.left_ns = self.since_ns = 0.0
+        self.end_ns = math.inf
+
+    def begin(self, left_ns: float, at_ns: float) -> None:
+        """Begin a transfer with the present share."""
+        self.left_ns, self.since_ns = left_ns, at_ns
+        self.end_ns = at_ns + left_ns / self.share if self.share else math.inf
+
+    def left_at_ns(self, at_ns: float) -> float:
+        """What is left then."""
+        return self.left_ns - (at_ns - self.since_ns) * self.share
 
 
 class Domains(Generic[T]):
@@ -92,30 +107,31 @@ class DomainModel(Generic[T]):
         self._byte_ns = BITS_PER_BYTE * NS_PER_S / domain.rate_bps
         self._latency_ns = domain.latency_ns
         self._channels: dict[tuple[Hashable, Hashable], _Channel[T]] = {}
+        self._at_port: dict[Port, dict[_Channel[T], None]] = {}
+        self._changed: dict[Port, None] = {}  # ports whose channels have to be given new shares, from now on
+        self._ends: list[tuple[float, int, _Channel[T]]] = []  # a channel with another end now is no longer meant
+        self._order = 0
         self._through: deque[Arrival[T]] = deque()  # in order of time
-        self._at_ns = 0
-        self._is_shared = True  # every channel has its share
+        self._origin_ns = self._now_ns = 0  # floats count from the origin, so that they stay exact
 
     @property
     def next_ns(self) -> int | None:
         """When the next transfer arrives, if nothing is posted until then; None: none is under way."""
         if self._through:
             return self._through[0].at_ns
-        if not self._channels:
-            return None
-        return self._at_ns + _whole_ns(self._step_ns() + self._latency_ns)
+        end_ns = self._next_end_ns()
+        return None if end_ns is None else self._arrival_ns(end_ns)
 
     def post(self, sender: Hashable, receiver: Hashable, size_bytes: int, transfer: T, *, now_ns: int) -> None:
         """Take a transfer of one rank to another, or to itself."""
         self._advance(now_ns)
         if not size_bytes:
-            self._through.append(Arrival(self._at_ns + self._latency_ns, transfer))
+            self._through.append(Arrival(self._now_ns + self._latency_ns, transfer))
             return
         channel = self._channels.get((sender, receiver))
         if channel is None:
-            channel = self._channels[sender, receiver] = _Channel(sender, receiver)
-            channel.left_ns = size_bytes * self._byte_ns
-            self._is_shared = False
+            channel = self._open(sender, receiver)
+            channel.begin(size_bytes * self._byte_ns, self._now_ns - self._origin_ns)
         channel.waiting.append((size_bytes, transfer))
 
     def arrivals(self, now_ns: int) -> list[Arrival[T]]:
@@ -128,78 +144,81 @@ class DomainModel(Generic[T]):
 
     def drop(self, rank: Hashable) -> list[T]:
         """Forget what is under way from and to a rank, and return it."""
-        pairs = [pair for pair in self._channels if rank in pair]
-        self._is_shared = self._is_shared and not pairs
-        return [transfer for pair in pairs for _, transfer in self._channels.pop(pair).waiting]
+        channels = [self._channels[pair] for pair in self._channels if rank in pair]
+        for channel in channels:
+            self._close(channel)
+        return [transfer for channel in channels for _, transfer in channel.waiting]
 
     def under_way_bytes(self, sender: Hashable, *, now_ns: int) -> int:
         """Bytes that are through, of transfers of which others are not yet."""
         self._advance(now_ns)
-        return sum(
-            channel.waiting[0][0] - math.ceil(channel.left_ns / self._byte_ns)
-            for (one, _), channel in self._channels.items()
-            if one == sender
-        )
+        at_ns = self._now_ns - self._origin_ns
+        channels = self._at_port.get(("out", sender), ())
+        return sum(one.waiting[0][0] - math.ceil(one.left_at_ns(at_ns) / self._byte_ns) for one in channels)
+
+    def _open(self, sender: Hashable, receiver: Hashable) -> _Channel[T]:
+        if not self._channels:
+            self._origin_ns = self._now_ns
+            self._ends.clear()
+        channel = self._channels[sender, receiver] = _Channel(sender, receiver)
+        for port in (channel.out, channel.into):
+            self._at_port.setdefault(port, {})[channel] = None
+            self._changed[port] = None
+        return channel
+
+    def _close(self, channel: _Channel[T]) -> None:
+        del self._channels[channel.out[1], channel.into[1]]
+        channel.end_ns = math.inf
+        for port in (channel.out, channel.into):
+            del self._at_port[port][channel]
+            self._changed[port] = None
 
     def _advance(self, now_ns: int) -> None:
         """Carry bytes until `now_ns`."""
-        passed_ns, room_ns = 0.0, now_ns - self._at_ns
-        while self._channels and passed_ns < room_ns:
-            step_ns = self._step_ns()
-            if passed_ns + step_ns > room_ns + _ROUNDING_NS:
-                for channel in self._channels.values():
-                    channel.left_ns -= (room_ns - passed_ns) * channel.share
-                break
-            passed_ns += step_ns
-            self._carry(step_ns, self._at_ns, passed_ns)
-        self._at_ns = max(now_ns, self._at_ns)
+        while (end_ns := self._next_end_ns()) is not None and end_ns <= now_ns - self._origin_ns + _ROUNDING_NS:
+            self._end(end_ns)
+        self._now_ns = max(now_ns, self._now_ns)
 
-    def _step_ns(self) -> float:
-        """Time until the next transfer is through."""
-        if not self._is_shared:
-            _share(self._channels.values())
-            self._is_shared = True
-        return max(0.0, min(channel.left_ns / channel.share for channel in self._channels.values()))
+    def _next_end_ns(self) -> float | None:
+        """When the next transfer is through."""
+        if self._changed:
+            self._share(self._now_ns - self._origin_ns)
+        while self._ends and self._ends[0][2].end_ns != self._ends[0][0]:
+            heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
 
-    def _carry(self, step_ns: float, since_ns: int, passed_ns: float) -> None:
-        """Carry bytes for a time at the end of which one transfer or more are through."""
-        at_ns = since_ns + _whole_ns(passed_ns + self._latency_ns)
-        for pair, channel in list(self._channels.items()):
-            channel.left_ns -= step_ns * channel.share
-            if channel.left_ns <= _ROUNDING_NS:
-                self._through.append(Arrival(at_ns, channel.waiting.popleft()[1]))
-                if channel.waiting:
-                    channel.left_ns = channel.waiting[0][0] * self._byte_ns
-                else:
-                    del self._channels[pair]
-                    self._is_shared = False
+    def _end(self, at_ns: float) -> None:
+        """All transfers that are through at a time."""
+        arrival_ns = self._arrival_ns(at_ns)
+        while self._ends and self._ends[0][0] <= at_ns + _ROUNDING_NS:
+            end_ns, _, channel = heappop(self._ends)
+            if end_ns != channel.end_ns:
+                continue
+            self._through.append(Arrival(arrival_ns, channel.waiting.popleft()[1]))
+            if channel.waiting:
+                channel.begin(channel.waiting[0][0] * self._byte_ns, at_ns)
+                self._expect(channel)
+            else:
+                self._close(channel)
+        self._share(at_ns)
+
+    def _share(self, at_ns: float) -> None:
+        """Give the channels at ports that have changed their shares."""
+        changed, self._changed = self._changed, {}
+        for channel in {one: None for port in changed for one in self._at_port[port]}:
+            share = 1 / max(len(self._at_port[channel.out]), len(self._at_port[channel.into]))
+            if share != channel.share:
+                left_ns, channel.share = channel.left_at_ns(at_ns), share
+                channel.begin(left_ns, at_ns)
+                self._expect(channel)
+
+    def _expect(self, channel: _Channel[T]) -> None:
+        self._order += 1
+        heappush(self._ends, (channel.end_ns, self._order, channel))
+
+    def _arrival_ns(self, end_ns: float) -> int:
+        return self._origin_ns + _whole_ns(end_ns + self._latency_ns)
 
 
 def _whole_ns(time_ns: float) -> int:
     return math.ceil(time_ns - _ROUNDING_NS)
-
-
-def _share(channels: Collection[_Channel[T]]) -> None:
-    """Max-min fair shares: the most crowded port determines those of its channels, then the next, and so on."""
-    room: dict[Hashable, float] = {}
-    unsettled: Sequence[_Channel[T]] = list(channels)
-    while unsettled:
-        crowd = Counter(_ports(unsettled))
-        shares = {port: room.get(port, 1.0) / count for port, count in crowd.items()}
-        least = min(shares.values())
-        full = {port for port, share in shares.items() if share <= least * _SAME_SHARE}
-        later = []
-        for channel in unsettled:
-            if channel.out in full or channel.into in full:
-                channel.share = least
-                for port in (channel.out, channel.into):
-                    room[port] = room.get(port, 1.0) - least
-            else:
-                later.append(channel)
-        unsettled = later
-
-
-def _ports(channels: Sequence[_Channel[T]]) -> Iterator[Hashable]:
-    for channel in channels:
-        yield channel.out
-        yield channel.into

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
+from emulator.control import conversation as control
 from emulator.control.conversation import (
     Abort,
     AgentValue,
+    Begin,
     Bound,
     ClockQuery,
     ClockReply,
+    Continue,
     ControllerValue,
     Credit,
     Directory,
@@ -27,6 +31,9 @@ from emulator.control.conversation import (
     Finish,
     Hello,
     IterationDone,
+    JobSetup,
+    Leave,
+    Left,
     Places,
     Prepare,
     Progress,
@@ -59,18 +66,18 @@ from emulator.wire._pb import control_pb2 as pb
 NO_ROOT = 0xFFFFFFFF
 
 
-def encode_agent(value: AgentValue) -> bytes:
-    """The message an agent sends for a value."""
-    return _encode(pb.AgentMessage(), value)
+def encode_agent(value: AgentValue, job: int | None = None) -> bytes:
+    """The message an agent sends for a value that is about a job, or about none."""
+    return _encode(pb.AgentMessage(job=job), value)
 
 
-def encode_controller(value: ControllerValue) -> bytes:
-    """The message the controller sends for a value."""
-    return _encode(pb.ControllerMessage(), value)
+def encode_controller(value: ControllerValue, job: int | None = None) -> bytes:
+    """The message the controller sends for a value that is about a job, or about none."""
+    return _encode(pb.ControllerMessage(job=job), value)
 
 
-def decode_agent(data: bytes) -> Any:
-    """The value in an agent's message.
+def decode_agent(data: bytes) -> control.Message[Any]:
+    """The value in an agent's message, and the job that it is about.
 
     Raises:
         RemoteProtocolError: it is damaged, of an unknown kind, or has columns that do not fit or impossible numbers.
@@ -78,8 +85,8 @@ def decode_agent(data: bytes) -> Any:
     return _decode(pb.AgentMessage(), data)
 
 
-def decode_controller(data: bytes) -> Any:
-    """The value in a message of the controller; errors as of `decode_agent`."""
+def decode_controller(data: bytes) -> control.Message[Any]:
+    """The value in a message of the controller, and the job that it is about; errors as of `decode_agent`."""
     return _decode(pb.ControllerMessage(), data)
 
 
@@ -88,7 +95,7 @@ def _encode(message: Message, value: Any) -> bytes:
     return message.SerializeToString()
 
 
-def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> Any:
+def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> control.Message[Any]:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -97,9 +104,10 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> Any
     if kind is None:
         raise RemoteProtocolError("the peer sent a control message that this version does not know")
     try:
-        return _DECODERS[kind](getattr(message, kind))
+        value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
+    return control.Message(value, message.job if message.HasField("job") else None)
 
 
 def _fill(message: Any, value: Any) -> None:
@@ -152,11 +160,35 @@ def _decode_nic(entry: Any) -> NicFacts:
 
 
 def _decode_places(message: Any) -> Places:
-    return {place.rank: (place.host, place.port) for place in message.places}
+    return {place.rank: (_address(place.host), place.port) for place in message.places}
+
+
+def _address(text: str) -> str:
+    """A numeric IP address without a zone: nothing else may reach the host's commands and sockets."""
+    return str(ip_address(_without_zone(text)))
+
+
+def _prefix(text: str) -> str:
+    return str(ip_network(_without_zone(text)))
+
+
+def _without_zone(text: str) -> str:
+    if "%" in text:  # whatever follows it, ipaddress takes
+        raise ValueError(f"{text!r} has a zone")
+    return text
 
 
 def _encode_setup(target: Any, value: Setup) -> None:
+    for job in value.jobs:
+        _encode_job_setup(target.jobs.add(), job)
+    target.networks.extend(value.networks)
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _encode_job_setup(target: Any, value: JobSetup) -> None:
     settings = value.settings
+    target.number, target.run_id = value.number, value.run_id
     for place in value.ranks:
         _copy_fields(target.ranks.add(), place)
     for ranks in settings.groups:
@@ -168,15 +200,17 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.nodes.extend(settings.layouts.nodes)
     target.rails.extend(settings.layouts.rails)
     target.transport_options.update(value.transport_options)
-    target.networks.extend(value.networks)
-    for flow in value.flows:
-        _copy_fields(target.flows.add(), flow)
+    target.record_steps = settings.record_steps
     for domain in value.domains:
         _copy_fields(target.domains.add(), domain)
-    target.record_steps = settings.record_steps
 
 
 def _decode_setup(message: Any) -> Setup:
+    flows = tuple(replace(_plain(FlowTask)(flow), host=_address(flow.host)) for flow in message.flows)
+    return Setup([_decode_job_setup(job) for job in message.jobs], tuple(map(_prefix, message.networks)), flows)
+
+
+def _decode_job_setup(message: Any) -> JobSetup:
     settings = PlaySettings(
         credits=message.credits,
         instances=message.instances,
@@ -186,12 +220,17 @@ def _decode_setup(message: Any) -> Setup:
         algorithm_files=dict(message.algorithm_files),
         layouts=Layouts(message.nodes, message.rails),
     )
-    places = [_plain(RankPlace)(place) for place in message.ranks]
-    options, networks = dict(message.transport_options), tuple(message.networks)
-    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
-    domains = tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains)
-    head = places, message.transport, message.message_bytes, message.seed, settings
-    return Setup(*head, options, networks, flows, domains)
+    return JobSetup(
+        message.number,
+        message.run_id,
+        [replace(_plain(RankPlace)(place), host=_address(place.host)) for place in message.ranks],
+        message.transport,
+        message.message_bytes,
+        message.seed,
+        settings,
+        dict(message.transport_options),
+        tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
+    )
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
@@ -426,6 +465,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Abort: ("abort", _copy_fields),
     ClockReply: ("clock_reply", _copy_fields),
     FlowReport: ("flow_report", _encode_flow_report),
+    Left: ("left", _copy_fields),
     ClockQuery: ("clock_query", _copy_fields),
     Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
@@ -433,8 +473,11 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Directory: ("directory", _encode_places),
     Chunk: ("chunk", _encode_chunk),
     Prepare: ("prepare", _copy_fields),
+    Begin: ("begin", _copy_fields),
     Start: ("start", _copy_fields),
+    Continue: ("continue_through", _copy_fields),
     Finish: ("finish", _copy_fields),
+    Leave: ("leave", _copy_fields),
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
@@ -452,6 +495,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "abort": _decode_abort,
     "clock_reply": _plain(ClockReply),
     "flow_report": _decode_flow_report,
+    "left": _plain(Left),
     "clock_query": _plain(ClockQuery),
     "wait": _plain(Wait),
     "welcome": _plain(Welcome),
@@ -459,6 +503,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "directory": lambda message: Directory(_decode_places(message)),
     "chunk": _decode_chunk,
     "prepare": _plain(Prepare),
+    "begin": _plain(Begin),
     "start": _plain(Start),
+    "continue_through": _plain(Continue),
     "finish": _plain(Finish),
+    "leave": _plain(Leave),
 }
