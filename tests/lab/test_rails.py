@@ -13,7 +13,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import IS_FULL, measures
-from tests.support.star_lab import Lab
+from tests.support.star_lab import Lab, sent_bytes
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow]
 RAILS = 4
@@ -47,15 +47,6 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         yield one
     finally:
         one.down()
-
-
-def sent_bytes(run: Run) -> dict[str, int]:
-    """`rail0:p0` → what it sent while the run was watched."""
-    series: dict[str, list[int]] = {}
-    for row in run.table(Part.COUNTERS).to_pylist():
-        if row["counter"] == "tx_bytes":
-            series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
-    return {port: values[-1] - values[0] for port, values in series.items()}
 
 
 @pytest.mark.parametrize("lab", ["1Gbit"], indirect=True)
