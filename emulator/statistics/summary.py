@@ -19,6 +19,7 @@ from emulator.statistics.dut_counters import DeviceFrames, device_frames, droppe
 from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
 from emulator.statistics.flow_figures import FlowFigures, flow_figures
 from emulator.statistics.flow_results import FlowResult, flow_results
+from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.iterations import (
     IterationSummary,
     MeasuredIteration,
@@ -148,7 +149,10 @@ def summarise(run: Run) -> RunSummary:
     iteration = summarise_iterations(usage, manifest)
     counters = run.table(Part.COUNTERS)
     model = TesterModel.from_manifest(manifest.calibration)
-    tester = None if model is None else TesterShare.of(model, samples, merged, domain_share=domain_share(flows))
+    tester = None
+    if model is not None:
+        layouts = InstanceLayouts(samples, manifest.topology)
+        tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=domain_share(flows))
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
