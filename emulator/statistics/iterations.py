@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,18 @@ from emulator.run_folder.manifest import Manifest
 from emulator.statistics.descriptive import median_index, variation
 from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import IntArray
+
+
+class Span(NamedTuple):
+    """From the first start to the last end, ns on the clock of the run."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     complete = complete_iterations(columns["iteration"], ranks=manifest.trace.ranks)
     if not complete:
         return None
-    jct = np.array([_duration_ns(columns, rows) for rows in complete], np.int64)
+    jct = np.array([_span(columns, rows).duration_ns for rows in complete], np.int64)
     median_at = median_index(jct)
     rows = complete[median_at]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
@@ -88,11 +101,16 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     )
 
 
-def iteration_durations(table: pa.Table, *, ranks: int) -> dict[int, int]:
-    """Iteration → JCT in ns, for the iterations that all ranks completed, ascending."""
+def iteration_spans(table: pa.Table, *, ranks: int) -> dict[int, Span]:
+    """Iteration → when it was, for the iterations that all ranks completed, ascending."""
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
     complete = complete_iterations(columns["iteration"], ranks=ranks)
-    return {int(columns["iteration"][rows[0]]): _duration_ns(columns, rows) for rows in complete}
+    return {int(columns["iteration"][rows[0]]): _span(columns, rows) for rows in complete}
+
+
+def iteration_durations(table: pa.Table, *, ranks: int) -> dict[int, int]:
+    """Iteration → JCT in ns, for the iterations that all ranks completed, ascending."""
+    return {number: one.duration_ns for number, one in iteration_spans(table, ranks=ranks).items()}
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -102,9 +120,8 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _duration_ns(columns: dict[str, IntArray], rows: IntArray) -> int:
-    """First start to last end."""
-    return int(columns["end_ns"][rows].max() - columns["start_ns"][rows].min())
+def _span(columns: dict[str, IntArray], rows: IntArray) -> Span:
+    return Span(int(columns["start_ns"][rows].min()), int(columns["end_ns"][rows].max()))
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:
