@@ -167,7 +167,7 @@ def play_campaign(
         for number, turn in enumerate(progress.turns, 1):
             done = complete_run(turn.folder(root)) if resume else None
             if done is not None:
-                _require_same(done, turn.experiment)
+                require_same(done, turn.experiment)
                 progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
                 continue
             on_turn(number, turn)
@@ -190,8 +190,12 @@ def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", profile
 
 
-def _require_same(run: Run, experiment: Experiment) -> None:
-    """Refuse a complete run that is not one of this experiment: they would be taken for repeats of each other."""
+def require_same(run: Run, experiment: Experiment) -> None:
+    """Refuse a complete run that is not one of this experiment: they would be taken for repeats of each other.
+
+    Raises:
+        InputError: its run spec differs, or its trace or topology has changed.
+    """
     spec = run.manifest.spec
     if spec is None:
         return

@@ -44,14 +44,24 @@ def parse_axis(text: str, experiment: Experiment) -> Axis:
     if not equals or not name or not listed:
         raise InputError(f"--vary {text!r}: {FORMS}")
     try:
-        values = tuple(parse_range(listed) if ":" in listed else map(str.strip, listed.split(",")))
+        values = parse_values(listed)
     except ValueError as error:
         raise InputError(f"--vary {name}: {error}") from error
-    if not all(values):
-        raise InputError(f"--vary {text!r}: a value is empty; {FORMS}")
-    if twice := [one for at, one in enumerate(values) if one in values[:at]]:
-        raise InputError(f"--vary {name}: {twice[0]} is there twice")
     return Axis(name.strip().replace("-", "_"), find_setting(name, experiment), values)
+
+
+def parse_values(text: str) -> tuple[str, ...]:
+    """The values of a list, or of a range.
+
+    Raises:
+        ValueError: a value is empty or there twice, or the range is none.
+    """
+    values = tuple(parse_range(text) if ":" in text else map(str.strip, text.split(",")))
+    if not all(values):
+        raise ValueError(f"{text!r}: a value is empty")
+    if twice := [one for at, one in enumerate(values) if one in values[:at]]:
+        raise ValueError(f"{twice[0]} is there twice")
+    return values
 
 
 def parse_range(text: str) -> list[str]:

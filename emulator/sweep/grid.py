@@ -75,9 +75,7 @@ def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> Sweep:
     Raises:
         InputError: a setting is varied twice, there are too many points, or a value does not fit; it names the point.
     """
-    campaign = experiment.campaign
-    if campaign is not None and (campaign.profiles or campaign.repeat == AUTO):
-        raise InputError("a sweep needs a number of runs (--repeat N); it varies profiles with --vary profile=A,B")
+    repeat = repeats_of(experiment)
     paths = [axis.path for axis in axes]
     if twice := [axis.name for at, axis in enumerate(axes) if axis.path in paths[:at]]:
         raise InputError(f"--vary {twice[0]}: this setting is varied twice")
@@ -89,7 +87,19 @@ def make_sweep(experiment: Experiment, axes: Sequence[Axis]) -> Sweep:
     for values in combinations:
         parts = [names[value] for names, value in zip(folders, values, strict=True)]
         points.append(_point(base, axes, values, "/".join(parts)))
-    return Sweep(axes, points, 1 if campaign is None else int(campaign.repeat))
+    return Sweep(axes, points, repeat)
+
+
+def repeats_of(experiment: Experiment) -> int:
+    """How often each point is played.
+
+    Raises:
+        InputError: it is not a number.
+    """
+    campaign = experiment.campaign
+    if campaign is not None and (campaign.profiles or campaign.repeat == AUTO):
+        raise InputError("a sweep needs a number of runs (--repeat N); it varies profiles with --vary profile=A,B")
+    return 1 if campaign is None else int(campaign.repeat)
 
 
 def new_folder(name: str) -> Path:

@@ -143,13 +143,13 @@ def record_of(
     )
 
 
-def record_to_json(record: SweepRecord) -> dict[str, Any]:
-    """As plain values, for JSON."""
+def record_to_json(record: msgspec.Struct) -> dict[str, Any]:
+    """The result of a sweep as plain values, for JSON."""
     plain: dict[str, Any] = msgspec.to_builtins(record)
     return plain
 
 
-def write_record(record: SweepRecord, folder: Path) -> None:
+def write_record(record: msgspec.Struct, folder: Path) -> None:
     """Write the file.
 
     Raises:

@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from emulator import exit_codes
 from emulator.cli.commands.run import GROUPS, experiment_of
 from emulator.cli.options.table import add_options
@@ -17,17 +19,22 @@ from emulator.errors import InputError
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
     from emulator.experiment.campaign import CampaignProgress, Turn
+    from emulator.experiment.spec import Experiment
+    from emulator.run_folder.reader import Run
+    from emulator.run_folder.session import Session
     from emulator.sweep.grid import Sweep
+    from emulator.sweep.phase import PhaseProgress, PhaseSweep
     from emulator.verdict.judge import Outcome
 
 _EPILOG = """example:
   charkha sweep lab/examples/transformer-8r --vary qps=1,2,4
 
   charkha sweep -f run.yaml --vary size=64K:16M:x4 --vary path-mtu=1024,4096 --repeat 4
-  charkha sweep -f run.yaml --vary network.transport.message_bytes=64K,256K,1M
+  charkha sweep -f session.yaml --phase 0:1:0.05
 
 Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. A setting is any of a run spec, by its path
 or its last word. Several --vary play every combination. Every point is checked before any traffic.
+--phase moves the start of the second of two jobs over the iteration of the first (docs/interference.md).
 docs/sweep.md describes the files.
 exit codes: 0 all points are complete; 1 a run failed; with --expect those of suites: docs/expect.md
 """
@@ -45,6 +52,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--vary", metavar="NAME=VALUES", action="append", default=[], help="a setting and its values (repeatable)"
     )
+    parser.add_argument(
+        "--phase", metavar="VALUES", help="start of the second of two jobs, in iterations of the first alone"
+    )
     parser.add_argument("--collective", metavar="NAME", help="whose bus bandwidth to show (default: takes most time)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder (default: sweeps/<time>-<name>)")
     parser.add_argument("--resume", action="store_true", help="play only what is missing in --out")
@@ -53,22 +63,36 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from emulator.cli.playing import play_job, status
-    from emulator.experiment.campaign import CampaignProgress, play_campaign
-    from emulator.experiment.play import name_of
-    from emulator.experiment.workload import LatestJob
     from emulator.run_folder.places import check_folder
-    from emulator.sweep.axis import FORMS, parse_axis
-    from emulator.sweep.grid import check_points, make_sweep, new_folder
+    from emulator.sweep.axis import FORMS
+    from emulator.sweep.grid import new_folder
 
     experiment = experiment_of(args)
-    if not args.vary:
-        raise InputError(f"--vary is needed: {FORMS}")
+    if (args.phase is None) == (not args.vary):
+        raise InputError(f"give --vary or --phase: {FORMS}, or --phase 0:1:0.05")
     if args.resume and args.out is None:
         raise InputError("--resume needs --out DIR, the folder of the sweep")
-    sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
-    root = args.out or new_folder(name_of(experiment))
+    root = args.out or new_folder(_name_of(experiment))
     check_folder(root, "--out")
+    return _play_phases(experiment, root, args) if args.phase is not None else _play_points(experiment, root, args)
+
+
+def _name_of(experiment: Experiment) -> str:
+    from emulator.experiment.play import name_of
+
+    return name_of(experiment) if len(experiment.jobs) == 1 else "-".join(job.name for job in experiment.jobs)
+
+
+def _play_points(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
+    from emulator.cli.playing import play_job, status
+    from emulator.experiment.campaign import CampaignProgress, play_campaign
+    from emulator.experiment.workload import LatestJob
+    from emulator.sweep.axis import parse_axis
+    from emulator.sweep.grid import check_points, make_sweep
+
+    if len(experiment.jobs) > 1:
+        raise InputError("--vary varies a run of one job; of a session of two, --phase moves their starts")
+    sweep = make_sweep(experiment, [parse_axis(text, experiment) for text in args.vary])
     progress = CampaignProgress(root, sweep.turns)
 
     def announce(number: int, turn: Turn) -> None:
@@ -95,21 +119,14 @@ def _run(args: argparse.Namespace) -> int:
 
 def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) -> Outcome | None:
     """Write and print the result; returns its verdict."""
-    from emulator.experiment.play import name_of
     from emulator.run_folder.stream import write_text
     from emulator.sweep.page import REPORT, sweep_page
     from emulator.sweep.record import record_of, record_to_json, write_record
     from emulator.sweep.table import render_sweep_record
     from emulator.views.html.page.document import render
 
-    root = progress.root
-    record = record_of(
-        sweep,
-        progress.outcomes,
-        name=name_of(sweep.points[0].experiment),
-        written=datetime.now().astimezone().isoformat(timespec="seconds"),
-        collective=args.collective,
-    )
+    root, name = progress.root, _name_of(sweep.points[0].experiment)
+    record = record_of(sweep, progress.outcomes, name=name, written=_now(), collective=args.collective)
     write_record(record, root)
     write_text(root / REPORT, render(sweep_page(record)))
     if args.json:
@@ -117,3 +134,63 @@ def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) ->
     else:
         print_tables(*render_sweep_record(record, root))
     return record.verdict
+
+
+def _play_phases(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
+    from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
+    from emulator.sweep.grid import repeats_of
+    from emulator.sweep.phase import make_phase_sweep, play_phases
+
+    repeat = repeats_of(experiment)
+    sweep = make_phase_sweep(replace(experiment, campaign=None), args.phase, repeat=repeat)
+    names = list(sweep.names)
+
+    with load_jobs(sweep.experiment) as jobs:
+        with prepare_session(sweep.experiment, jobs):
+            pass  # refused before any traffic
+
+        def play_solo(one: Experiment, name: str, folder: Path) -> Run:
+            at = names.index(name)
+            with prepare_solo(one, one.jobs[at], jobs[at]) as prepared:
+                return prepared.play(folder)
+
+        def play_both(one: Experiment, folder: Path) -> Session:
+            with prepare_session(one, jobs) as prepared:
+                return prepared.play(folder, [()] * len(jobs))
+
+        progress = PhaseProgress(root)
+        try:
+            play_phases(
+                sweep,
+                progress,
+                play_solo=play_solo,
+                play_session=play_both,
+                resume=args.resume,
+                on_run=lambda folder: notify(f"plays {folder}"),
+            )
+        finally:
+            if progress.played:
+                _show_phases(sweep, progress, args)
+    return exit_codes.FAILED if any(one.session is None for one in progress.played) else exit_codes.DONE
+
+
+def _show_phases(sweep: PhaseSweep, progress: PhaseProgress, args: argparse.Namespace) -> None:
+    from emulator.run_folder.stream import write_text
+    from emulator.sweep.page import REPORT
+    from emulator.sweep.phase_page import phase_page
+    from emulator.sweep.phase_record import phase_record
+    from emulator.sweep.phase_table import render_phases
+    from emulator.sweep.record import record_to_json, write_record
+    from emulator.views.html.page.document import render
+
+    record, root = phase_record(sweep, progress, written=_now()), progress.root
+    write_record(record, root)
+    write_text(root / REPORT, render(phase_page(record)))
+    if args.json:
+        print_json(record_to_json(record) | {"folder": str(root)})
+    else:
+        print_tables(*render_phases(record, root))
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,74 @@
+"""The report of a sweep over phases: the curve of each job beside that of square waves, and a row per phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from emulator.sweep.phase_record import PhaseRecord
+from emulator.sweep.phase_table import curve_facts, phase_columns, phase_headline, phase_note
+from emulator.views.figures import count_of
+from emulator.views.html.page.document import Chart, Facts, Page, Section, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+
+_EXPECTED = (
+    "Dashed: two square waves with the duties of the jobs alone. Each job computes, then communicates at the whole "
+    "rate of the port, or at half of it while both do. Nothing else of the jobs or of the network is in it."
+)
+
+
+def phase_page(record: PhaseRecord) -> Page:
+    """The page."""
+    return Page(
+        title=f"{record.name} · charkha sweep",
+        heading=phase_headline(record),
+        sentence=" ".join(f"{name}: {text}." for name, text in curve_facts(record)),
+        labels=[record.written[:16].replace("T", " "), count_of(len(record.points), "phase")],
+        warnings=list(_warnings(record)),
+        sections=[
+            Section("curve", "Curve", [_curve(record)], is_wide=True),
+            Section(
+                "points", "Phases", [table_of("results", "Phases", phase_columns(record), record.points)], is_wide=True
+            ),
+            _method(record),
+        ],
+        footer="Written by charkha sweep. The folder of each phase holds sessions with reports of their own.",
+    )
+
+
+def _warnings(record: PhaseRecord) -> Iterator[str]:
+    if limited := [one for one in record.points if one.tester_limited]:
+        first = f"at {limited[0].phase:g}, {phase_note(limited[0])}"
+        yield f"{len(limited)} of {count_of(len(record.points), 'phase')} are tester-limited; {first}."
+    if record.left:
+        yield f"{record.left} of {count_of(len(record.points), 'phase')} lack a complete session."
+
+
+def _curve(record: PhaseRecord) -> Chart:
+    points, expected = Rows(), Rows()
+    for point in record.points:
+        for one in point.jobs:
+            expected.add(job=one.job, phase=point.phase, factor=one.expected)
+            if one.factor is not None:
+                value = one.factor.value
+                low, high = one.factor.low or value, one.factor.high or value
+                row = {"factor": value, "low": low, "high": high, "expected": one.expected}
+                points.add(job=one.job, phase=point.phase, **row)
+    units = "runs" if record.repeat > 1 else "stretches of iterations of a session"
+    return Chart(
+        "phase",
+        "Interference over the phase",
+        f"Points: JCT in the session over JCT alone. Lines up and down: 95 % interval, units: {units}. {_EXPECTED}",
+        "Interference factor of both jobs over the phase, with the curve of two square waves; see the table.",
+        Picture("sweep_phase", {"points": points.columns, "expected": expected.columns}),
+    )
+
+
+def _method(record: PhaseRecord) -> Section:
+    facts = [
+        ("Counted", "iterations of a job that the other one covers in time; the rest is left out"),
+        ("Area", "mean of the factor over the phases (trapezoids), measured and of square waves at the same phases"),
+        ("Run spec", yaml.safe_dump(dict(record.spec), sort_keys=False)),
+    ]
+    return Section("method", "Method", [Facts("method-facts", "Sweep", [*curve_facts(record), *facts])])

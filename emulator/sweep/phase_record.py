@@ -1,0 +1,190 @@
+"""The result of a sweep over phases: the interference factor of each job, beside that of two square waves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from emulator.comparison.interference import JobInterference, measure_interference
+from emulator.planner.square_waves import Wave, expected_factors
+from emulator.run_folder.reader import Run
+from emulator.run_folder.schema import Part
+from emulator.statistics.iterations import summarise_iterations
+from emulator.statistics.measured_rows import read_measured
+from emulator.statistics.summary import summarise
+from emulator.sweep.phase import PhaseProgress, PhaseSweep
+from emulator.sweep.record import Figure
+from emulator.verdict.tester import judge_tester
+
+
+class JobPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A job at a phase.
+
+    Attributes:
+        factor: interference factor of the JCT; None if it was not measured.
+        expected: of square waves.
+        covered, left_out: iterations that the other job covers, and that it does not.
+    """
+
+    job: str
+    factor: Figure | None
+    expected: float
+    covered: int
+    left_out: int
+
+
+class PhasePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase.
+
+    Attributes:
+        phase: asked for, in iterations of the first job alone.
+        started: measured: start of the second job after that of the first; the median of its sessions.
+        fairness: Jain's index, see Interference.
+    """
+
+    phase: float
+    folder: str
+    sessions: int
+    started: float | None = None
+    jobs: tuple[JobPoint, ...] = ()
+    fairness: float | None = None
+    tester_limited: str = ""
+    problem: str = ""
+
+
+class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """A job over all phases.
+
+    Attributes:
+        solo_jct_ns: median alone.
+        duty: share of communication in an iteration alone.
+        least: the smallest factor.
+        area, expected_area: under the measured curve and that of square waves, over the phases that were measured,
+            divided by their range: the mean factor if the phase is left to chance.
+    """
+
+    job: str
+    solo_jct_ns: float
+    duty: float
+    least: float | None
+    area: float | None
+    expected_area: float | None
+
+
+class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a sweep over phases, so far."""
+
+    charkha_phase_sweep_result: Literal[1] = 1
+    name: str
+    written: str
+    spec: Mapping[str, Any]
+    repeat: int
+    curves: tuple[JobCurve, ...]
+    points: tuple[PhasePoint, ...]
+
+    @property
+    def left(self) -> int:
+        """Number of phases that lack sessions."""
+        return sum(one.sessions < self.repeat for one in self.points)
+
+
+def phase_record(sweep: PhaseSweep, progress: PhaseProgress, *, written: str) -> PhaseRecord:
+    """The result from what was played so far.
+
+    Raises:
+        ResultError: a run cannot be read.
+    """
+    waves = {name: wave_of(runs) for name, runs in progress.solo.items()}
+    points = tuple(_point(sweep, phase, progress, waves) for phase in sweep.phases)
+    return PhaseRecord(
+        name=" and ".join(sweep.names),
+        written=written,
+        spec=sweep.experiment.to_plain(),
+        repeat=sweep.repeat,
+        curves=tuple(_curve(name, waves[name], points) for name in sweep.names),
+        points=points,
+    )
+
+
+def wave_of(runs: Sequence[Run]) -> Wave:
+    """A job alone as a square wave: its median iteration, as the rank spent it that ended last."""
+    found = [
+        one
+        for run in runs
+        if (one := summarise_iterations(read_measured(run, Part.ITERATIONS), run.manifest)) is not None
+    ]
+    jct_ns = median(one.jct_ns for one in found)
+    communication_ns = min(jct_ns, median(one.exposed_ns for one in found))
+    return Wave(jct_ns - communication_ns, communication_ns)
+
+
+def _point(
+    sweep: PhaseSweep,
+    phase: str,
+    progress: PhaseProgress,
+    waves: Mapping[str, Wave],
+) -> PhasePoint:
+    mine = [one for one in progress.played if one.phase == phase]
+    sessions = [
+        replace(one.session, solo={name: runs[at] for name, runs in progress.solo.items()})
+        for at, one in enumerate(mine)
+        if one.session is not None
+    ]
+    fixed = PhasePoint(
+        phase=float(phase),
+        folder=f"phase={phase}",
+        sessions=len(sessions),
+        problem=next((one.problem for one in mine if one.problem), ""),
+    )
+    if not sessions:
+        return fixed
+    first, second = (waves[name] for name in sweep.names)
+    expected = dict(zip(sweep.names, expected_factors(first, second, phase=float(phase)), strict=True))
+    found = measure_interference(sessions)
+    starts = [one.starts_ns for one in sessions if len(one.starts_ns) == len(sweep.names)]
+    offsets = [one[sweep.names[1]] - one[sweep.names[0]] for one in starts]
+    return msgspec.structs.replace(
+        fixed,
+        started=median(offsets) / first.period_ns if offsets else None,
+        jobs=tuple(_job(one, expected[one.name]) for one in found.jobs),
+        fairness=found.fairness,
+        tester_limited=_limit([run for one in sessions for run in one.jobs.values()]),
+    )
+
+
+def _job(one: JobInterference, expected: float) -> JobPoint:
+    effect = one.jct.effect if one.jct is not None else None
+    figure = None
+    if effect is not None:
+        low, high = effect.interval if effect.interval is not None else (None, None)
+        figure = Figure(value=effect.ratio, low=low, high=high)
+    return JobPoint(job=one.name, factor=figure, expected=expected, covered=one.covered, left_out=one.left_out)
+
+
+def _limit(runs: Sequence[Run]) -> str:
+    problems = [problem for run in runs if (problem := judge_tester(summarise(run)).problem)]
+    return f"{problems[0]} ({len(problems)} of {len(runs)} runs)" if problems else ""
+
+
+def _curve(name: str, wave: Wave, points: Sequence[PhasePoint]) -> JobCurve:
+    mine = sorted(
+        (point.phase, one.factor.value, one.expected)
+        for point in points
+        for one in point.jobs
+        if one.job == name and one.factor is not None
+    )
+    phases, factors, expected = np.array(mine, np.float64).reshape(-1, 3).T
+    width = float(phases[-1] - phases[0]) if len(phases) > 1 else 0.0
+    return JobCurve(
+        job=name,
+        solo_jct_ns=wave.period_ns,
+        duty=wave.duty,
+        least=float(factors.min()) if len(factors) else None,
+        area=float(np.trapezoid(factors, phases)) / width if width else None,
+        expected_area=float(np.trapezoid(expected, phases)) / width if width else None,
+    )
