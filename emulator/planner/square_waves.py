@@ -33,10 +33,14 @@ class Wave:
 
 @dataclass(slots=True)
 class _Playing:
-    """A job at a moment: it waits for its start, computes or communicates, and has `left_ns` of it to do."""
+    """A job at a moment: it waits for its start, computes or communicates, and has `left_ns` of it to do.
+
+    Iterations that begin before `counts_from_ns`, when both have begun, do not count.
+    """
 
     wave: Wave
     left_ns: float
+    counts_from_ns: float
     communicates: bool = False
     has_begun: bool = False
     began_ns: float = 0.0
@@ -48,7 +52,7 @@ class _Playing:
         if self.has_begun and not self.communicates:
             self.communicates, self.left_ns = True, self.wave.communication_ns
             return
-        if self.has_begun:
+        if self.has_begun and self.began_ns >= self.counts_from_ns:
             self.done += 1
             self.took_ns += now_ns - self.began_ns
         self.has_begun, self.communicates = True, False
@@ -66,12 +70,13 @@ def expected_factors(first: Wave, second: Wave, *, phase: float, iterations: int
     Args:
         first, second: the jobs; each takes some time.
         phase: start of the second after that of the first, in iterations of the first alone; at least 0.
-        iterations: at least so many of each.
+        iterations: at least so many of each, begun when both jobs had begun.
 
     Returns:
         The factor of each job, at least 1.
     """
-    jobs = _Playing(first, 0.0), _Playing(second, phase * first.period_ns)
+    offset_ns = phase * first.period_ns
+    jobs = _Playing(first, 0.0, offset_ns), _Playing(second, offset_ns, offset_ns)
     now_ns = 0.0
     while min(job.done for job in jobs) < iterations:
         for job in jobs:

@@ -139,7 +139,7 @@ def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) ->
 def _play_phases(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
     from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
     from emulator.sweep.grid import repeats_of
-    from emulator.sweep.phase import make_phase_sweep, play_phases
+    from emulator.sweep.phase import PhaseProgress, make_phase_sweep, play_phases
 
     repeat = repeats_of(experiment)
     sweep = make_phase_sweep(replace(experiment, campaign=None), args.phase, repeat=repeat)
