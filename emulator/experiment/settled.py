@@ -13,6 +13,7 @@ import numpy as np
 from emulator.controller.assignment import Assignment, agents_at, assign_ranks
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
+from emulator.experiment.flow_spec import Flow
 from emulator.experiment.flows import PlannedFlow, plan_flows, require_flow_egress
 from emulator.experiment.resolve import Resolved, resolve
 from emulator.experiment.spec import Agents, Experiment
@@ -22,7 +23,7 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
 from emulator.planner.network.ideal_times import ideal_per_instance
 from emulator.roce.options import RoceOptions
-from emulator.topology.model import Topology
+from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
@@ -61,10 +62,12 @@ class Settled:
         workload: as it is played: with storage hosts, and compute scaled.
         choice: the algorithm of every collective.
         listening: where agents of other machines connect; None if all are local.
-        flows: traffic beside the job.
+        flows: traffic beside the job, or the jobs.
         assignment: which agent plays which ranks.
         ideal_ns: int64, shape (workload.instances,), see `ideal_per_instance`.
         forecast: what the run will move.
+        offset_ns: when the job begins, after its session.
+        until_others: it repeats its iterations until the other jobs of its session have ended.
     """
 
     identity: Identity
@@ -79,6 +82,8 @@ class Settled:
     assignment: Assignment
     ideal_ns: IntArray
     forecast: Forecast
+    offset_ns: int = 0
+    until_others: bool = False
 
     @property
     def topology(self) -> Topology:
@@ -91,12 +96,28 @@ class Settled:
         return _exec_prefixes(self.testbed)
 
 
-def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_line: Sequence[str]) -> Settled:
+def settle(
+    experiment: Experiment,
+    job: LoadedJob,
+    testbed: Testbed,
+    *,
+    command_line: Sequence[str],
+    flow_specs: Sequence[Flow] | None = None,
+    beside: Sequence[Topology] = (),
+) -> Settled:
     """Settle everything about a run.
+
+    Args:
+        experiment: of one job.
+        job: what was loaded for it.
+        testbed: where it is played.
+        command_line: for the manifest.
+        flow_specs: traffic beside the jobs of a session; None: that of the experiment.
+        beside: topologies of the other jobs, whose ranks use addresses as well.
 
     Raises:
         PlanError: an algorithm that does not exist, compute stretched beyond a year, agents without an address to
-            connect to.
+            connect to, programs that are too long for the pace.
         InputError: a token that cannot be used.
     """
     topology = testbed.topology
@@ -105,8 +126,10 @@ def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_
         job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
     )
     workload = _scale_compute(played, resolved.compute_factor)
+    _require_residence(experiment, workload)
     choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
-    flows = _flows(experiment, topology, resolved)
+    specs = experiment.flows if flow_specs is None else flow_specs
+    flows = _flows(experiment, specs, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -158,9 +181,23 @@ def listening(agents: Agents) -> ListenAddress | None:
     return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
 
 
-def _flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+def _require_residence(experiment: Experiment, workload: Workload) -> None:
+    """Refuse programs that agents receive piece by piece where they must begin the next iteration by themselves."""
+    if experiment.job.pace != "continuous":
+        return
+    longest = max(workload.programs, key=len)
+    if len(longest) > workload.window:
+        raise PlanError(
+            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, and agents hold {workload.window:,} of a"
+            " rank at once; only shorter programs can be begun again without the controller: use pace barrier"
+        )
+
+
+def _flows(
+    experiment: Experiment, specs: Sequence[Flow], topology: Topology, resolved: Resolved
+) -> Sequence[PlannedFlow]:
     return plan_flows(
-        experiment.flows,
+        specs,
         topology,
         is_rocev2=resolved.transport.is_rocev2,
         mtu=experiment.network.mtu or topology.link_mtu,
