@@ -48,13 +48,13 @@ def _warnings(record: PhaseRecord) -> Iterator[str]:
 def _curve(record: PhaseRecord) -> Chart:
     points, expected = Rows(), Rows()
     for point in record.points:
-        for one in point.jobs:
-            expected.add(job=one.job, phase=point.phase, factor=one.expected)
+        for one in point.jobs if point.measured is not None else ():
+            expected.add(job=one.job, phase=point.measured, factor=one.expected)
             if one.factor is not None:
                 value = one.factor.value
                 low, high = one.factor.low or value, one.factor.high or value
                 row = {"factor": value, "low": low, "high": high, "expected": one.expected}
-                points.add(job=one.job, phase=point.phase, **row)
+                points.add(job=one.job, phase=point.measured, asked=point.phase, **row)
     units = "runs" if record.repeat > 1 else "stretches of iterations of a session"
     return Chart(
         "phase",
@@ -68,7 +68,8 @@ def _curve(record: PhaseRecord) -> Chart:
 def _method(record: PhaseRecord) -> Section:
     facts = [
         ("Counted", "iterations of a job that the other one covers in time; the rest is left out"),
-        ("Area", "mean of the factor over the phases (trapezoids), measured and of square waves at the same phases"),
+        ("Phase", "measured: of the counted iterations; jobs that stall drift from where they were told to begin"),
+        ("Mean over all phases", "area under the curve once round (trapezoids), measured and of square waves"),
         ("Run spec", yaml.safe_dump(dict(record.spec), sort_keys=False)),
     ]
     return Section("method", "Method", [Facts("method-facts", "Sweep", [*curve_facts(record), *facts])])

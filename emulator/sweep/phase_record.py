@@ -10,16 +10,26 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from emulator.comparison.interference import JobInterference, measure_interference
+from emulator.comparison.inference import Floats
+from emulator.comparison.interference import (
+    JobInterference,
+    covered_iterations,
+    measure_interference,
+    window_of,
+)
 from emulator.planner.square_waves import Wave, expected_factors
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
-from emulator.statistics.iterations import summarise_iterations
+from emulator.run_folder.session import Session
+from emulator.statistics.iterations import Span, iteration_spans, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.summary import summarise
 from emulator.sweep.phase import PhaseProgress, PhaseSweep
 from emulator.sweep.record import Figure
 from emulator.verdict.tester import judge_tester
+
+WIDEST_GAP = 0.2
+"""Between measured phases, in iterations: a wider one says nothing of the curve in between."""
 
 
 class JobPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +53,15 @@ class PhasePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         phase: asked for, in iterations of the first job alone.
-        started: measured: start of the second job after that of the first; the median of its sessions.
+        measured: what the counted iterations of the second job had, from 0 to 1: from the nearest start of an iteration
+            of the first job to their own; the median. Jobs that share unequally, or stall, drift from where they began.
         fairness: Jain's index, see Interference.
     """
 
     phase: float
     folder: str
     sessions: int
-    started: float | None = None
+    measured: float | None = None
     jobs: tuple[JobPoint, ...] = ()
     fairness: float | None = None
     tester_limited: str = ""
@@ -64,8 +75,8 @@ class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
         solo_jct_ns: median alone.
         duty: share of communication in an iteration alone.
         least: the smallest factor.
-        area, expected_area: under the measured curve and that of square waves, over the phases that were measured,
-            divided by their range: the mean factor if the phase is left to chance.
+        area, expected_area: under the measured curve and that of square waves, once round all phases: the mean factor
+            if the phase is left to chance. None if the measured phases leave a gap of more than WIDEST_GAP.
     """
 
     job: str
@@ -154,18 +165,33 @@ def _point(
         return fixed
     found = measure_interference(sessions)
     first, second = (waves[name] for name in sweep.names)
+    measured = _measured_phase(sessions, sweep.names, period_ns=first.period_ns)
     played = max(1, min(one.covered for one in found.jobs) // len(sessions))
-    factors = expected_factors(first, second, phase=float(phase), iterations=played)
-    expected = dict(zip(sweep.names, factors, strict=True))
-    starts = [one.starts_ns for one in sessions if len(one.starts_ns) == len(sweep.names)]
-    offsets = [one[sweep.names[1]] - one[sweep.names[0]] for one in starts]
+    at = float(phase) if measured is None else measured
+    expected = dict(zip(sweep.names, expected_factors(first, second, phase=at, iterations=played), strict=True))
     return msgspec.structs.replace(
         fixed,
-        started=median(offsets) / first.period_ns if offsets else None,
+        measured=measured,
         jobs=tuple(_job(one, expected[one.name]) for one in found.jobs),
         fairness=found.fairness,
         tester_limited=_limit([run for one in sessions for run in one.jobs.values()]),
     )
+
+
+def _measured_phase(sessions: Sequence[Session], names: tuple[str, str], *, period_ns: float) -> float | None:
+    apart: list[float] = []
+    for session in sessions:
+        first, second = (_spans(session.jobs[name]) for name in names)
+        starts = np.array([one.start_ns for one in first.values()], np.int64)
+        counted = covered_iterations(second, [window_of(session.jobs[names[0]])])
+        for begun in (second[number].start_ns for number in counted.tolist() if number >= 0):
+            after = begun - starts
+            apart.append(float(after[np.argmin(np.abs(after))]))
+    return median(apart) / period_ns % 1 if apart else None
+
+
+def _spans(run: Run) -> dict[int, Span]:
+    return iteration_spans(run.table(Part.ITERATIONS), ranks=run.manifest.trace.ranks)
 
 
 def _job(one: JobInterference, expected: float) -> JobPoint:
@@ -184,18 +210,27 @@ def _limit(runs: Sequence[Run]) -> str:
 
 def _curve(name: str, wave: Wave, points: Sequence[PhasePoint]) -> JobCurve:
     mine = sorted(
-        (point.phase, one.factor.value, one.expected)
+        (point.measured, one.factor.value, one.expected)
         for point in points
         for one in point.jobs
-        if one.job == name and one.factor is not None
+        if one.job == name and one.factor is not None and point.measured is not None
     )
     phases, factors, expected = np.array(mine, np.float64).reshape(-1, 3).T
-    width = float(phases[-1] - phases[0]) if len(phases) > 1 else 0.0
     return JobCurve(
         job=name,
         solo_jct_ns=wave.period_ns,
         duty=wave.duty,
         least=float(factors.min()) if len(factors) else None,
-        area=float(np.trapezoid(factors, phases)) / width if width else None,
-        expected_area=float(np.trapezoid(expected, phases)) / width if width else None,
+        area=_area(phases, factors),
+        expected_area=_area(phases, expected),
     )
+
+
+def _area(phases: Floats, factors: Floats) -> float | None:
+    """Once round, by trapezoids; the phases are in order, and the first follows the last."""
+    if not len(phases):
+        return None
+    around = np.append(phases, phases[0] + 1)
+    if np.diff(around).max() > WIDEST_GAP:
+        return None
+    return float(np.trapezoid(np.append(factors, factors[0]), around))

@@ -28,9 +28,9 @@ _BEFORE: tuple[Column[PhasePoint], ...] = (
         cell=lambda one: f"{one.phase:g}",
     ),
     Column(
-        "started",
-        "the same as it was measured",
-        cell=lambda one: NONE if one.started is None else f"{one.started:.3f}",
+        "measured",
+        "median of the counted iterations of the second job: from the nearest start of an iteration of the first",
+        cell=lambda one: NONE if one.measured is None else f"{one.measured:.3f}",
         sacrifice=1,
     ),
 )
@@ -74,7 +74,7 @@ def _of_job(name: str) -> list[Column[PhasePoint]]:
         ),
         Column(
             f"{name}:\nexpected",
-            "of two square waves with the duties of the jobs alone",
+            "of two square waves with the duties of the jobs alone, at the measured phase",
             cell=lambda point: NONE if (one := job(point)) is None else f"{one.expected:.3f}",
             title=f"{name}: expected",
         ),
@@ -123,8 +123,8 @@ def _figures(curve: JobCurve) -> Iterator[str]:
     if curve.least is not None:
         yield f"smallest factor {curve.least:.3f}"
     if curve.area is not None and curve.expected_area is not None:
-        off = percent_cell(curve.area / curve.expected_area - 1)
-        yield f"mean factor over the phases {curve.area:.3f}, of square waves {curve.expected_area:.3f} ({off} off)"
+        off = 100 * (curve.area / curve.expected_area - 1)
+        yield f"mean over all phases {curve.area:.3f}, of square waves {curve.expected_area:.3f} ({off:+.1f} %)"
 
 
 def render_phases(record: PhaseRecord, folder: Path) -> Sequence[RenderableType]:

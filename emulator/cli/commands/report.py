@@ -15,8 +15,8 @@ _EPILOG = """example:
   charkha report runs/20261121-101500-transformer-8r
 
 Writes report.html into the run folder: one file that opens offline, in light and dark, on a phone
-and on paper. docs/report.md describes its sections. That of a session shows what its jobs do to each
-other (docs/interference.md); each job is a run with a report of its own.
+and on paper. docs/report.md describes its sections. That of a session shows what its jobs do to
+each other (docs/interference.md); each job is a run with a report of its own.
 """
 
 

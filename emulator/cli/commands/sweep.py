@@ -34,7 +34,7 @@ _EPILOG = """example:
 
 Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. A setting is any of a run spec, by its path
 or its last word. Several --vary play every combination. Every point is checked before any traffic.
---phase moves the start of the second of two jobs over the iteration of the first (docs/interference.md).
+--phase moves the start of the second of two jobs over the first's iteration: docs/interference.md.
 docs/sweep.md describes the files.
 exit codes: 0 all points are complete; 1 a run failed; with --expect those of suites: docs/expect.md
 """
@@ -55,7 +55,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--phase", metavar="VALUES", help="start of the second of two jobs, in iterations of the first alone"
     )
-    parser.add_argument("--collective", metavar="NAME", help="whose bus bandwidth to show (default: takes most time)")
+    parser.add_argument(
+        "--collective", metavar="NAME", advanced=True, help="whose bus bandwidth to show (default: takes most time)"
+    )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder (default: sweeps/<time>-<name>)")
     parser.add_argument("--resume", action="store_true", help="play only what is missing in --out")
     parser.add_argument("--json", action="store_true", help="print the points as JSON")

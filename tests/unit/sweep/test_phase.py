@@ -53,10 +53,9 @@ class Player:
         if phase in self._failing:
             raise RunError("agent a0 is lost")
         factors = expected_factors(WAVE, WAVE, phase=phase)
-        jobs = {
-            name: PlayedJob(start, [round(PERIOD_NS * factor)] * ITERATIONS)
-            for name, start, factor in zip("ab", (0, offset_ns), factors, strict=True)
-        }
+        shared = [round(PERIOD_NS * factors[0])] * ITERATIONS
+        alone_first = [PERIOD_NS, *shared[1:]] if phase > WAVE.duty else shared
+        jobs = {"a": PlayedJob(0, alone_first), "b": PlayedJob(offset_ns, shared)}
         return write_jobs(folder, jobs, spec=with_absolute_paths(experiment).to_plain())
 
     def _note(self, folder: Path) -> None:
@@ -93,7 +92,7 @@ def test_square_waves_are_measured_as_they_are_expected(tmp_path: Path) -> None:
     found = record(tmp_path / "out", "0:1:0.2")
     assert [round(one.phase, 2) for one in found.points] == [number / 5 for number in range(6)]
     for point in found.points:
-        assert point.started == pytest.approx(point.phase)
+        assert point.measured == pytest.approx(point.phase % 1)
         for one in point.jobs:
             assert one.factor is not None
             assert one.factor.value == pytest.approx(one.expected, abs=1e-5)
