@@ -28,7 +28,7 @@ from emulator.sweep.phase import PhaseProgress, PhaseSweep
 from emulator.sweep.record import Figure
 from emulator.verdict.tester import judge_tester
 
-WIDEST_GAP = 0.2
+WIDEST_GAP = 0.25
 """Between measured phases, in iterations: a wider one says nothing of the curve in between."""
 
 
