@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import yaml
 
 from emulator.sweep.phase_record import PhaseRecord
-from emulator.sweep.phase_table import curve_facts, phase_columns, phase_headline, phase_note
+from emulator.sweep.phase_table import curve_facts, phase_columns, phase_headline
+from emulator.sweep.table import note
 from emulator.views.figures import count_of
 from emulator.views.html.page.document import Chart, Facts, Page, Section, table_of
 from emulator.views.html.page.pictures import Picture, Rows
@@ -39,7 +40,7 @@ def phase_page(record: PhaseRecord) -> Page:
 
 def _warnings(record: PhaseRecord) -> Iterator[str]:
     if limited := [one for one in record.points if one.tester_limited]:
-        first = f"at {limited[0].phase:g}, {phase_note(limited[0])}"
+        first = f"at {limited[0].phase:g}, {note(limited[0])}"
         yield f"{len(limited)} of {count_of(len(record.points), 'phase')} are tester-limited; {first}."
     if record.left:
         yield f"{record.left} of {count_of(len(record.points), 'phase')} lack a complete session."

@@ -9,6 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from emulator.sweep.phase_record import JobCurve, JobPoint, PhasePoint, PhaseRecord
+from emulator.sweep.record import Figure
+from emulator.sweep.table import interval_cell, note_column
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, count_of, duration_cell, percent_cell
 from emulator.views.terminal.table import FittedTable, facts_grid
@@ -41,15 +43,7 @@ _AFTER: tuple[Column[PhasePoint], ...] = (
         cell=lambda one: NONE if one.fairness is None else f"{one.fairness:.4f}",
         sacrifice=3,
     ),
-    Column(
-        "note",
-        "tester-limited: the tester rather than the device set the figures; failed: why a session failed",
-        cell=lambda one: visible(phase_note(one)) or NONE,
-        is_number=False,
-        is_optional=True,
-        folds=24,
-        style=lambda _: "yellow",
-    ),
+    note_column(PhasePoint),
 )
 
 
@@ -57,18 +51,22 @@ def _of_job(name: str) -> list[Column[PhasePoint]]:
     def job(point: PhasePoint) -> JobPoint | None:
         return next((one for one in point.jobs if one.job == name), None)
 
+    def factor(point: PhasePoint) -> Figure | None:
+        one = job(point)
+        return None if one is None else one.factor
+
     return [
         Column(
             f"{name}:\nfactor",
             "interference factor of the JCT: shared / alone",
-            cell=lambda point: _factor(job(point)),
+            cell=lambda point: NONE if (one := factor(point)) is None else f"{one.value:.3f}",
             title=f"{name}: factor",
             style=bold,
         ),
         Column(
             f"{name}:\n95 % interval",
             "of the factor",
-            cell=lambda point: _interval(job(point)),
+            cell=lambda point: interval_cell(factor(point), "{:.3f}".format),
             title=f"{name}: 95 % interval",
             sacrifice=2,
         ),
@@ -86,22 +84,6 @@ def _of_job(name: str) -> list[Column[PhasePoint]]:
             sacrifice=4,
         ),
     ]
-
-
-def _factor(one: JobPoint | None) -> str:
-    return NONE if one is None or one.factor is None else f"{one.factor.value:.3f}"
-
-
-def _interval(one: JobPoint | None) -> str:
-    if one is None or one.factor is None or one.factor.low is None or one.factor.high is None:
-        return NONE
-    return f"{one.factor.low:.3f} to {one.factor.high:.3f}"
-
-
-def phase_note(one: PhasePoint) -> str:
-    """What a reader of this phase must know."""
-    limited = f"tester-limited: {one.tester_limited}" if one.tester_limited else ""
-    return "; ".join(filter(None, (limited, f"failed: {one.problem}" if one.problem else "")))
 
 
 def phase_headline(record: PhaseRecord) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -16,6 +17,49 @@ from emulator.views.verdict_columns import STYLES
 from emulator.visible import visible
 
 
+class Noted(Protocol):
+    """What may have gone wrong at a point."""
+
+    @property
+    def tester_limited(self) -> str:
+        """Why the figures describe the tester."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why a run failed."""
+        ...
+
+
+N = TypeVar("N", bound=Noted)
+
+
+def note(one: Noted) -> str:
+    """What a reader of this point must know."""
+    limited = f"tester-limited: {one.tester_limited}" if one.tester_limited else ""
+    return "; ".join(filter(None, (limited, f"failed: {one.problem}" if one.problem else "")))
+
+
+def note_column(_: type[N]) -> Column[N]:
+    """The column of notes, of a table with rows of this type."""
+    return Column(
+        "note",
+        "tester-limited: the tester rather than the device set the figures; failed: why a run failed",
+        cell=lambda one: visible(note(one)) or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=24,
+        style=lambda _: "yellow",
+    )
+
+
+def interval_cell(figure: Figure | None, cell: Callable[[float], str]) -> str:
+    """`1.2 ms to 1.4 ms`."""
+    if figure is None or figure.low is None or figure.high is None:
+        return NONE
+    return f"{cell(figure.low)} to {cell(figure.high)}"
+
+
 def columns_of(record: SweepRecord) -> list[Column[PointRecord]]:
     """The columns: one per setting, then the figures."""
     return [*(_setting(axis.name) for axis in record.axes), *_FIGURES]
@@ -23,12 +67,6 @@ def columns_of(record: SweepRecord) -> list[Column[PointRecord]]:
 
 def _setting(name: str) -> Column[PointRecord]:
     return Column(name, "value of the setting", cell=lambda one: visible(one.values[name]), is_number=False, folds=20)
-
-
-def _interval(figure: Figure | None, cell: Callable[[float], str]) -> str:
-    if figure is None or figure.low is None or figure.high is None:
-        return NONE
-    return f"{cell(figure.low)} to {cell(figure.high)}"
 
 
 _FIGURES: tuple[Column[PointRecord], ...] = (
@@ -42,7 +80,7 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
     Column(
         "95 % interval",
         "of the JCT; with iterations as units if there is one run, else with runs as units",
-        cell=lambda one: _interval(one.jct_ns, duration_cell),
+        cell=lambda one: interval_cell(one.jct_ns, duration_cell),
         sacrifice=1,
     ),
     Column(
@@ -55,7 +93,7 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
     Column(
         "95 % interval ",
         "of the bus bandwidth",
-        cell=lambda one: _interval(one.busbw_bytes_per_s, rate_cell),
+        cell=lambda one: interval_cell(one.busbw_bytes_per_s, rate_cell),
         title="busbw 95 % interval",
         sacrifice=2,
     ),
@@ -83,22 +121,8 @@ _FIGURES: tuple[Column[PointRecord], ...] = (
         is_optional=True,
         folds=16,
     ),
-    Column(
-        "note",
-        "tester-limited: the tester rather than the device set the figures; failed: why a run failed",
-        cell=lambda one: visible(note(one)) or NONE,
-        is_number=False,
-        is_optional=True,
-        folds=24,
-        style=lambda _: "yellow",
-    ),
+    note_column(PointRecord),
 )
-
-
-def note(one: PointRecord) -> str:
-    """What a reader of this point must know."""
-    limited = f"tester-limited: {one.tester_limited}" if one.tester_limited else ""
-    return "; ".join(filter(None, (limited, f"failed: {one.problem}" if one.problem else "")))
 
 
 def render_sweep_record(record: SweepRecord, folder: Path) -> Sequence[RenderableType]:

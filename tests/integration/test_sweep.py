@@ -39,10 +39,27 @@ def test_a_sweep_that_was_killed_is_resumed_and_plays_no_point_twice(tmp_path: P
     assert "charkha sweep" in (out / "report.html").read_text()
 
 
+def test_two_jobs_are_swept_over_their_phase(tmp_path: Path) -> None:
+    job = "warmup: 1, pace: continuous, sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}"
+    jobs = "".join(f"  - {{name: {name}, iterations: 8, {job}}}\n" for name in "ab")
+    (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}observe: {{report: false}}\n")
+    played = charkha("sweep", "-f", "session.yaml", "--phase", "0", "--out", "out", "--json", cwd=tmp_path)
+    assert played.code == exit_codes.DONE, played.stderr
+    (point,) = json.loads(played.stdout)["points"]
+    assert [one["job"] for one in point["jobs"]] == ["a", "b"]
+    assert all(one["covered"] + one["left_out"] == 8 for one in point["jobs"])
+    assert "b against a over 1 phase" in (tmp_path / "out" / "report.html").read_text()
+    assert set(complete_runs(tmp_path / "out")) == {
+        *(f"solo/01/job={name}" for name in "ab"),
+        *(f"phase=0/01/job={name}" for name in "ab"),
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "--vary is needed"),
+        ([], "give --vary or --phase"),
+        (["--phase", "0:1:0.5"], "--phase needs two jobs"),
         (["--vary", "qps=1,99"], "point qps=99: --qps 99: from 1 to 64"),
         (["--vary", "qps=1", "--resume"], "--resume needs --out DIR"),
         (["--vary", "qps=1", "--out", "."], "is not an empty folder"),
