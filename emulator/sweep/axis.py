@@ -12,7 +12,8 @@ from emulator.sweep.settings import find_setting
 from emulator.units import format_size, parse_rate, parse_size
 
 MOST_VALUES = 1_000
-FORMS = "write NAME=1,2,4, NAME=FIRST:LAST:STEP, or NAME=FIRST:LAST:xFACTOR"
+VALUES = "1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR"
+FORMS = f"write NAME=VALUES, with values as {VALUES}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def parse_range(text: str) -> list[str]:
     """
     parts = text.split(":")
     if len(parts) != 3:
-        raise ValueError(f"{text!r}: {FORMS}")
+        raise ValueError(f"{text!r}: write {VALUES}")
     first, last, step = parts
     read, write = _unit_of(first)
     low, high = read(first), read(last)

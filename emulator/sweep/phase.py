@@ -92,7 +92,7 @@ def make_phase_sweep(experiment: Experiment, text: str, *, repeat: int = 1) -> P
         if any(float(phase) < 0 for phase in phases):
             raise ValueError("a phase is at least 0")
     except ValueError as error:
-        raise InputError(f"--phase {text}: {error}; write 0:1:0.05, for example") from error
+        raise InputError(f"--phase {text}: {error}; for example 0:1:0.05") from error
     if len(experiment.jobs) != 2:
         raise InputError(f"--phase needs two jobs; the run spec has {len(experiment.jobs)}")
     for job in experiment.jobs:

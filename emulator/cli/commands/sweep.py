@@ -66,12 +66,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from emulator.run_folder.places import check_folder
-    from emulator.sweep.axis import FORMS
+    from emulator.sweep.axis import VALUES
     from emulator.sweep.grid import new_folder
 
     experiment = experiment_of(args)
     if (args.phase is None) == (not args.vary):
-        raise InputError(f"give --vary or --phase: {FORMS}, or --phase 0:1:0.05")
+        raise InputError(f"give --vary NAME=VALUES or --phase VALUES, with values as {VALUES}")
     if args.resume and args.out is None:
         raise InputError("--resume needs --out DIR, the folder of the sweep")
     root = args.out or new_folder(_name_of(experiment))

@@ -35,11 +35,11 @@ def test_a_range_is_arithmetic_or_geometric_and_keeps_its_unit(text: str, values
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("qps", "write NAME=1,2,4"),
-        ("qps=", "write NAME=1,2,4"),
+        ("qps", "write NAME=VALUES"),
+        ("qps=", "write NAME=VALUES"),
         ("qps=1,,2", "a value is empty"),
         ("qps=1,2,1", "1 is there twice"),
-        ("qps=1:2", "write NAME=1,2,4"),
+        ("qps=1:2", "write 1,2,4 or FIRST:LAST:STEP"),
         ("qps=4:1:1", "never gets from 4 to 1"),
         ("qps=1:4:0", "never gets from 1 to 4"),
         ("qps=1:4:x1", "never gets from 1 to 4"),

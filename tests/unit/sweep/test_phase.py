@@ -127,9 +127,9 @@ def test_a_sweep_that_was_interrupted_plays_only_what_is_missing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("experiment", "phases", "problem"),
     [
-        (TWO, "0:1", "write 0:1:0.05"),
+        (TWO, "0:1", "for example 0:1:0.05"),
         (TWO, "-0.5", "a phase is at least 0"),
-        (TWO, "half", "write 0:1:0.05"),
+        (TWO, "half", "for example 0:1:0.05"),
         (replace(TWO, jobs=TWO.jobs[:1]), "0", "needs two jobs; the run spec has 1"),
         (replace(TWO, jobs=(TWO.jobs[0], replace(TWO.jobs[1], pace=None))), "0", "job b needs `pace: continuous`"),
     ],
