@@ -58,7 +58,7 @@ def test_two_jobs_are_swept_over_their_phase(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "give --vary or --phase"),
+        ([], "give --vary NAME=VALUES or --phase VALUES"),
         (["--phase", "0:1:0.5"], "--phase needs two jobs"),
         (["--vary", "qps=1,99"], "point qps=99: --qps 99: from 1 to 64"),
         (["--vary", "qps=1", "--resume"], "--resume needs --out DIR"),

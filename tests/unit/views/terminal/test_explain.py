@@ -16,6 +16,7 @@ TABLES = (
     "campaign_table",
     "comparison_table",
     "import_report",
+    "interference_table",
     "lab_picture",
     "pair_table",
     "plan_table",
