@@ -161,9 +161,7 @@ def play_campaign(
         KeyboardInterrupt, RunInterrupted: the same.
     """
     root = progress.root
-    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or --resume what was played into it")
-    with claimed(root):
+    with claimed(root, is_new=not resume):
         for number, turn in enumerate(progress.turns, 1):
             done = complete_run(turn.folder(root)) if resume else None
             if done is not None:

@@ -94,11 +94,9 @@ def play_suite(
         EmulatorError: another suite uses the folder, or it holds another suite; bad input, a host that lacks something.
         KeyboardInterrupt, RunInterrupted: the same; what is complete stays.
     """
-    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or `charkha suite resume` the suite")
     if resume and not (root / RECORD).is_file():
         raise InputError(f"{root}: there is no suite to resume (no {RECORD})")
-    with claimed(root):
+    with claimed(root, is_new=not resume):
         record = _begin(suite, root)
         yield record
         players = [

@@ -7,8 +7,10 @@ DIR/phase=0.05/01/           a session of both jobs
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -43,6 +45,11 @@ class PhaseSweep:
     experiment: Experiment
     phases: Sequence[str]
     repeat: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Runs alone and sessions."""
+        return self.repeat * (len(self.names) + len(self.phases))
 
     @property
     def names(self) -> tuple[str, str]:
@@ -111,7 +118,7 @@ def play_phases(
     play_solo: PlaySolo,
     play_session: PlaySession,
     resume: bool = False,
-    on_run: Callable[[Path], None] = lambda folder: None,
+    on_run: Callable[[int, Path], None] = lambda number, folder: None,
 ) -> None:
     """Play every job alone, then both at every phase; then all of it again. What is complete is not played twice.
 
@@ -120,27 +127,28 @@ def play_phases(
         progress: receives what was played; its root is empty or missing, unless `resume`.
         play_solo, play_session: play one run of a job alone, and one session.
         resume: continue in a folder of this sweep.
-        on_run: called before each with its folder.
+        on_run: called before each with its number, from 1, and its folder.
 
     Raises:
         EmulatorError: bad input, a job that fails alone, a host that lacks something; what is complete stays.
         KeyboardInterrupt, RunInterrupted: the same.
     """
     root, solo = progress.root, progress.solo
-    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or --resume what was played into it")
-    with claimed(root):
+    steps = itertools.count(1)
+    with claimed(root, is_new=not resume):
         for number in range(1, sweep.repeat + 1):
             for name in sweep.names:
                 folder = job_folder(root / "solo" / f"{number:02}", name)
-                solo.setdefault(name, []).append(_solo(sweep.experiment, name, folder, play_solo, on_run))
+                announce = partial(on_run, next(steps))
+                solo.setdefault(name, []).append(_solo(sweep.experiment, name, folder, play_solo, announce))
             period_ns = jct_ns(solo[sweep.names[0]][0])
             if not period_ns:
                 raise RunError(f"job {sweep.names[0]} has no complete iteration alone: there is no phase to sweep")
             for phase in sweep.phases:
                 folder = root / f"phase={phase}" / f"{number:02}"
                 session = sweep.at(phase, period_ns=period_ns)
-                progress.played.append(_session(session, phase, folder, play_session, on_run))
+                announce = partial(on_run, next(steps))
+                progress.played.append(_session(session, phase, folder, play_session, announce))
 
 
 def _solo(experiment: Experiment, name: str, folder: Path, play: PlaySolo, on_run: Callable[[Path], None]) -> Run:

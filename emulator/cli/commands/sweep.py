@@ -168,7 +168,7 @@ def _play_phases(experiment: Experiment, root: Path, args: argparse.Namespace) -
                 play_solo=play_solo,
                 play_session=play_both,
                 resume=args.resume,
-                on_run=lambda folder: notify(f"plays {folder}"),
+                on_run=lambda number, folder: notify(f"run {number} of {sweep.steps}: {folder}"),
             )
         finally:
             if progress.played:
