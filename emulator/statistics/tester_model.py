@@ -100,9 +100,21 @@ class TesterShare:
     machine_bytes: FloatArray
 
     @classmethod
-    def of(cls, model: TesterModel, samples: pa.Table, merged: MergedSamples) -> TesterShare:
-        """The share of a tester in these measurements."""
-        return cls(model, merged, bytes_in_flight(samples, merged))
+    def of(
+        cls, model: TesterModel, samples: pa.Table, merged: MergedSamples, *, domain_share: float = 0.0
+    ) -> TesterShare:
+        """The share of a tester in these measurements.
+
+        Bytes through scale-up domains, which are `domain_share` of all, cost the tester nothing. All measurements
+        between hosts are taken to have the same part of them.
+        """
+        sent = bytes_in_flight(samples, merged)
+        if domain_share:
+            inside = merged.has_hosts & ~merged.between_hosts
+            local = float(sent[inside].sum() / max(sent.sum(), 1.0))
+            wire = min(1.0, (1 - domain_share) / max(1 - local, 1e-9))
+            sent = np.where(inside, 0.0, sent * wire)
+        return cls(model, merged, sent)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
