@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from emulator.errors import RunError
+from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.campaign import CampaignProgress, play_campaign
 from emulator.experiment.spec import Campaign, Experiment
 from emulator.run_folder.reader import Run
@@ -45,13 +46,14 @@ class Player:
             for row in collective([0, 0], [time, time], iteration=number, size_bytes=1_000)
         ]
         spans = {number: ranks((0, time), (0, time)) for number, time in enumerate(times)}
-        return write_run(folder, rows, iterations=spans, run_id=f"{folder.parent.name}-{folder.name}")
+        run_id, spec = f"{folder.parent.name}-{folder.name}", with_absolute_paths(experiment).to_plain()
+        return write_run(folder, rows, iterations=spans, run_id=run_id, spec=spec)
 
 
-def played(root: Path, *axes: str, player: Player | None = None, repeat: int = 1) -> SweepRecord:
+def played(root: Path, *axes: str, player: Player | None = None, repeat: int = 1, resume: bool = False) -> SweepRecord:
     found = sweep(*axes, base=replace(BASE, campaign=Campaign(repeat=repeat)))
     progress = CampaignProgress(root, found.turns)
-    play_campaign(player or Player(), progress, allowed_failures=99)
+    play_campaign(player or Player(), progress, allowed_failures=99, resume=resume)
     return record_of(found, progress.outcomes, name="bench", written="2026-01-02T03:04:05+00:00")
 
 
@@ -125,3 +127,11 @@ def test_the_table_has_a_row_per_point_and_says_where_everything_is(tmp_path: Pa
     assert "bench over qps (2 values)" in text
     assert "503 µs" in text
     assert "Play what is missing" not in text
+
+
+def test_values_and_repeats_can_be_added(tmp_path: Path) -> None:
+    played(tmp_path / "out", "qps=1,2")
+    player = Player()
+    record = played(tmp_path / "out", "qps=1,2,3", player=player, repeat=2, resume=True)
+    assert player.played == ["qps=3", "qps=1", "qps=2", "qps=3"]
+    assert [one.runs for one in record.points] == [2, 2, 2]
