@@ -141,14 +141,19 @@ def play_phases(
                 folder = job_folder(root / "solo" / f"{number:02}", name)
                 announce = partial(on_run, next(steps))
                 solo.setdefault(name, []).append(_solo(sweep.experiment, name, folder, play_solo, announce))
-            period_ns = jct_ns(solo[sweep.names[0]][0])
-            if not period_ns:
-                raise RunError(f"job {sweep.names[0]} has no complete iteration alone: there is no phase to sweep")
+            period_ns, _ = (_period_ns(solo[name][0], name) for name in sweep.names)
             for phase in sweep.phases:
                 folder = root / f"phase={phase}" / f"{number:02}"
                 session = sweep.at(phase, period_ns=period_ns)
                 announce = partial(on_run, next(steps))
                 progress.played.append(_session(session, phase, folder, play_session, announce))
+
+
+def _period_ns(run: Run, name: str) -> float:
+    found = jct_ns(run)
+    if not found:
+        raise RunError(f"job {name} has no complete iteration alone: there is no phase to sweep")
+    return found
 
 
 def _solo(experiment: Experiment, name: str, folder: Path, play: PlaySolo, on_run: Callable[[Path], None]) -> Run:

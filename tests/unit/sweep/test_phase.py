@@ -154,3 +154,13 @@ def test_the_page_and_the_table_have_both_curves(tmp_path: Path) -> None:
     text = "\n".join(shown(line, width=140) for line in render_phases(found, tmp_path))
     assert "b against a over 2 phases" in text
     assert "of it 40.0 % exposed communication" in text
+
+
+def test_a_job_without_an_iteration_alone_has_no_phase(tmp_path: Path) -> None:
+    def play_solo(experiment: Experiment, name: str, folder: Path) -> Run:
+        return write_job(folder, start_ns=0, iterations=[PERIOD_NS] * (9 if name == "a" else 1), run_id=name)
+
+    with pytest.raises(RunError, match="job b has no complete iteration alone"):
+        play_phases(
+            make_phase_sweep(TWO, "0"), PhaseProgress(tmp_path), play_solo=play_solo, play_session=Player().session
+        )
