@@ -78,10 +78,13 @@ def session_page(judged: JudgedSession) -> Page:
 
 
 def _sentence(judged: JudgedSession) -> str:
-    factors = interference_text(judged.interference)
-    fairness = judged.interference.fairness
-    fair = "" if fairness is None else f"; fairness {fairness:.4f}"
-    return f"{factors}{fair}." if factors else "No job was played alone (--solo), so there is no interference factor."
+    found = judged.interference
+    factors = interference_text(found)
+    if factors:
+        return f"{factors}." if found.fairness is None else f"{factors}; fairness {found.fairness:.4f}."
+    if any(job.has_solo for job in found.jobs):
+        return "No iteration counts of a job that was played alone, so there is no interference factor."
+    return "No job was played alone (--solo), so there is no interference factor."
 
 
 def _warnings(judged: JudgedSession) -> Iterator[str]:
