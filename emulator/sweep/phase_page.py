@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import yaml
 
-from emulator.sweep.phase_record import PhaseRecord
+from emulator.sweep.phase_record import JobPoint, PhaseRecord
 from emulator.sweep.phase_table import curve_facts, phase_columns, phase_headline
 from emulator.sweep.table import note
 from emulator.views.figures import count_of
@@ -48,22 +48,31 @@ def _warnings(record: PhaseRecord) -> Iterator[str]:
 
 def _curve(record: PhaseRecord) -> Chart:
     points, expected = Rows(), Rows()
-    for point in record.points:
-        for one in point.jobs if point.measured is not None else ():
-            expected.add(job=one.job, phase=point.measured, factor=one.expected)
-            if one.factor is not None:
-                value = one.factor.value
-                low, high = one.factor.low or value, one.factor.high or value
-                row = {"factor": value, "low": low, "high": high, "expected": one.expected}
-                points.add(job=one.job, phase=point.measured, asked=point.phase, **row)
+    shown = [(point, one) for point in record.points for one in point.jobs if point.measured is not None]
+    lowest, highest = _edges(one for _, one in shown)
+    for point, one in shown:
+        expected.add(job=one.job, phase=point.measured, factor=one.expected)
+        if one.factor is not None:
+            value = one.factor.value
+            low, high = max(one.factor.low or value, lowest), min(one.factor.high or value, highest)
+            row = {"factor": value, "low": low, "high": high, "expected": one.expected}
+            points.add(job=one.job, phase=point.measured, asked=point.phase, **row)
     units = "runs" if record.repeat > 1 else "stretches of iterations of a session"
     return Chart(
         "phase",
         "Interference over the phase",
-        f"Points: JCT in the session over JCT alone. Lines up and down: 95 % interval, units: {units}. {_EXPECTED}",
+        f"Points: JCT in the session over JCT alone. Lines up and down: 95 % interval, units: {units}; one that leaves "
+        f"the picture is cut, the table has it whole. {_EXPECTED}",
         "Interference factor of both jobs over the phase, with the curve of two square waves; see the table.",
         Picture("sweep_phase", {"points": points.columns, "expected": expected.columns}),
     )
+
+
+def _edges(jobs: Iterable[JobPoint]) -> tuple[float, float]:
+    """Of the picture: all points and what was expected, with a margin, so that one wide interval does not flatten it."""
+    drawn = [value for one in jobs for value in (one.expected, one.factor.value if one.factor else one.expected)]
+    margin = (max(drawn, default=1.0) - min(drawn, default=1.0)) / 4
+    return min(drawn, default=1.0) - margin, max(drawn, default=1.0) + margin
 
 
 def _method(record: PhaseRecord) -> Section:
