@@ -69,7 +69,7 @@ def _curve(record: PhaseRecord) -> Chart:
 
 
 def _edges(jobs: Iterable[JobPoint]) -> tuple[float, float]:
-    """Of the picture: all points and what was expected, with a margin, so that one wide interval does not flatten it."""
+    """Of the picture: all points and what was expected, with a margin: one wide interval must not flatten it."""
     drawn = [value for one in jobs for value in (one.expected, one.factor.value if one.factor else one.expected)]
     margin = (max(drawn, default=1.0) - min(drawn, default=1.0)) / 4
     return min(drawn, default=1.0) - margin, max(drawn, default=1.0) + margin
