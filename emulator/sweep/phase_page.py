@@ -42,6 +42,8 @@ def _warnings(record: PhaseRecord) -> Iterator[str]:
     if limited := [one for one in record.points if one.tester_limited]:
         first = f"at {limited[0].phase:g}, {note(limited[0])}"
         yield f"{len(limited)} of {count_of(len(record.points), 'phase')} are tester-limited; {first}."
+    if scaled := [f"job {one.job}: {one.scaling}" for one in record.curves if one.scaling]:
+        yield f"Scaled: {'; '.join(scaled)}. The results are those of the scaled runs."
     if record.left:
         yield f"{record.left} of {count_of(len(record.points), 'phase')} lack a complete session."
 

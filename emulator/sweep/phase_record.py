@@ -27,6 +27,7 @@ from emulator.statistics.summary import summarise
 from emulator.sweep.phase import PhaseProgress, PhaseSweep
 from emulator.sweep.record import Figure
 from emulator.verdict.tester import judge_tester
+from emulator.views.figures import describe_scaling
 
 WIDEST_GAP = 0.25
 """Between measured phases, in iterations: a wider one says nothing of the curve in between."""
@@ -77,6 +78,7 @@ class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
         least: the smallest factor.
         area, expected_area: under the measured curve and that of square waves, once round all phases: the mean factor
             if the phase is left to chance. None if the measured phases leave a gap of more than WIDEST_GAP.
+        scaling: how its runs differ from their trace; "" if they do not.
     """
 
     job: str
@@ -85,6 +87,7 @@ class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
     least: float | None
     area: float | None
     expected_area: float | None
+    scaling: str = ""
 
 
 class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +120,7 @@ def phase_record(sweep: PhaseSweep, progress: PhaseProgress, *, written: str) ->
         written=written,
         spec=sweep.experiment.to_plain(),
         repeat=sweep.repeat,
-        curves=tuple(_curve(name, waves[name], points) for name in sweep.names),
+        curves=tuple(_curve(name, progress.solo[name], waves[name], points) for name in sweep.names),
         points=points,
     )
 
@@ -208,7 +211,7 @@ def _limit(runs: Sequence[Run]) -> str:
     return f"{problems[0]} ({len(problems)} of {len(runs)} runs)" if problems else ""
 
 
-def _curve(name: str, wave: Wave, points: Sequence[PhasePoint]) -> JobCurve:
+def _curve(name: str, solo: Sequence[Run], wave: Wave, points: Sequence[PhasePoint]) -> JobCurve:
     mine = sorted(
         (point.measured, one.factor.value, one.expected)
         for point in points
@@ -223,6 +226,7 @@ def _curve(name: str, wave: Wave, points: Sequence[PhasePoint]) -> JobCurve:
         least=float(factors.min()) if len(factors) else None,
         area=_area(phases, factors),
         expected_area=_area(phases, expected),
+        scaling=describe_scaling(solo[0].manifest.scaling),
     )
 
 

@@ -101,6 +101,8 @@ def curve_facts(record: PhaseRecord) -> Iterator[tuple[str, str]]:
 
 
 def _figures(curve: JobCurve) -> Iterator[str]:
+    if curve.scaling:
+        yield f"scaled: {curve.scaling}"
     yield f"alone {duration_cell(curve.solo_jct_ns)}, of it {percent_cell(curve.duty)} exposed communication"
     if curve.least is not None:
         yield f"smallest factor {curve.least:.3f}"

@@ -11,6 +11,7 @@ from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.spec import Experiment, Job
 from emulator.experiment.spec import Sweep as Sizes
 from emulator.planner.square_waves import Wave, expected_factors
+from emulator.run_folder.manifest import Scaling
 from emulator.run_folder.reader import Run
 from emulator.run_folder.session import Session
 from emulator.sweep.phase import PhaseProgress, PhaseSweep, make_phase_sweep, play_phases
@@ -43,6 +44,7 @@ class Player:
             start_ns=0,
             iterations=[PERIOD_NS] * ITERATIONS,
             run_id=str(folder),
+            scaling=Scaling(bytes=0.5),
             spec=with_absolute_paths(experiment.for_job(name)).to_plain(),
         )
 
@@ -154,6 +156,8 @@ def test_the_page_and_the_table_have_both_curves(tmp_path: Path) -> None:
     text = "\n".join(shown(line, width=140) for line in render_phases(found, tmp_path))
     assert "b against a over 2 phases" in text
     assert "of it 40.0 % exposed communication" in text
+    assert text.count("scaled: sizes × 0.5") == 2  # noqa: RUF001
+    assert any("Scaled: job a: sizes" in one for one in phase_page(found).warnings)
 
 
 def test_a_job_without_an_iteration_alone_has_no_phase(tmp_path: Path) -> None:
