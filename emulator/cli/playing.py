@@ -138,14 +138,14 @@ def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, fold
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
     from emulator.experiment.outcome import outcome_of
     from emulator.views.terminal.pair_table import render_pairs
-    from emulator.views.terminal.summary_table import render, render_flow_results
+    from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
     outcome = outcome_of(run, experiment.job)
-    rows = outcome.summary.flow_results
-    beside = ["", *render_flow_results(rows)] if rows else []
+    tables = render_beside(outcome.summary)
+    beside = ["", *tables] if tables else []
     verdict, folder = outcome.verdict, str(run.folder)
     if args.json:
         print_json(outcome.to_json())

@@ -196,7 +196,8 @@ class PreparedRun:
         with self._dut, RunWriter(folder, opening_manifest(settled, calibration=self._calibration)) as writer:
             self._notify(describe_forecast(settled.forecast))
             for flow in settled.flows:
-                self._notify(f"{flow.task.title}: {flow.instruction}")
+                if flow.instruction:
+                    self._notify(f"{flow.task.title}: {flow.instruction}")
             if settled.experiment.observe.expect is not None:
                 shutil.copyfile(rules_file(settled.experiment.observe.expect), folder / RULES_FILE)
             worst = WorstInstances(settled.topology.host_index) if resolved.record_steps == WORST_STEPS else None

@@ -13,7 +13,9 @@ import numpy as np
 from emulator.controller.assignment import Assignment, agents_at, assign_ranks
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
-from emulator.experiment.flows import PlannedFlow, plan_flows, require_flow_egress
+from emulator.experiment.background import plan_background
+from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
+from emulator.experiment.flows import plan_flows, require_flow_egress
 from emulator.experiment.resolve import Resolved, resolve
 from emulator.experiment.spec import Agents, Experiment
 from emulator.experiment.testbed import Testbed
@@ -159,13 +161,15 @@ def listening(agents: Agents) -> ListenAddress | None:
 
 
 def _flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
-    return plan_flows(
-        experiment.flows,
-        topology,
-        is_rocev2=resolved.transport.is_rocev2,
-        mtu=experiment.network.mtu or topology.link_mtu,
-        options=RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0),
+    addresses = FreeAddresses(topology, is_rocev2=resolved.transport.is_rocev2)
+    mtu = experiment.network.mtu or topology.link_mtu
+    options = RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0)
+    flows = plan_flows(experiment.flows, topology, addresses, mtu=mtu, options=options)
+    options = replace(options, dscp=resolved.roce.dscp) if resolved.roce else options
+    background = plan_background(
+        experiment.background, topology, addresses, first=len(flows), mtu=mtu, options=options, seed=resolved.seed
     )
+    return [*flows, *background]
 
 
 def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from emulator.experiment.background_spec import Background
 from emulator.experiment.flow_spec import Flow
 from emulator.trace.collective_names import COLLECTIVES, parse_class_name
 from emulator.trace.model import CommKind
@@ -286,7 +287,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: exactly one for now.
-        flows: traffic beside the jobs.
+        flows: tests with peers beside the jobs.
+        background: traffic between hosts of the topology beside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.
@@ -295,6 +297,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
     charkha: int = VERSION
     jobs: tuple[Job, ...]
     flows: tuple[Flow, ...] = ()
+    background: tuple[Background, ...] = ()
     network: Network = Network()
     device: Device = Device()
     agents: Agents = Agents()
@@ -310,6 +313,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError(f"there are {len(self.jobs)} jobs; a run has exactly one for now")
         if self.flows and self.network.topology is None:
             raise ValueError("flows need network.topology: it names their peers")
+        if self.background and self.network.topology is None:
+            raise ValueError("background traffic needs --topology: it names the hosts")
         if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
             raise ValueError("give --profile or --profiles, not both")
         if self.seed is not None and self.seed > LARGEST_SEED:

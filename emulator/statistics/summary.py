@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulator.run_folder.flow_results import FlowResult
 from emulator.run_folder.manifest import Manifest, Scaling, Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
+from emulator.statistics.background import BackgroundFlow, background_flows
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import sum_flow_counters
-from emulator.statistics.flow_results import FlowResult, flow_results
+from emulator.statistics.flow_results import flow_results
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
@@ -31,6 +33,8 @@ from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
+_ARE_SENT = ("sent", "read", "served")
+"""Directions of flows beside the job that cost the tester throughput."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,8 @@ class RunSummary:
 
     Attributes:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
-        flow_results: flows beside the job.
+        flow_results: tests with peers beside the job.
+        background: traffic beside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
     """
 
@@ -119,6 +124,7 @@ class RunSummary:
     loss_foci: tuple[LossFocus, ...] = ()
     transfers: TransferSummary = NO_TRANSFERS
     flow_results: tuple[FlowResult, ...] = ()
+    background: tuple[BackgroundFlow, ...] = ()
     worst_steps: tuple[WorstStep, ...] = ()
 
 
@@ -133,7 +139,9 @@ def summarise(run: Run) -> RunSummary:
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
-    tester = None if model is None else TesterShare.of(model, samples, merged)
+    beside = flow_results(run)
+    sent = sum(one.bytes_per_s or 0.0 for one in beside if one.observer == "charkha" and one.direction in _ARE_SENT)
+    tester = None if model is None else TesterShare.of(model, samples, merged, beside_bytes_per_s=sent)
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -156,7 +164,8 @@ def summarise(run: Run) -> RunSummary:
         ),
         loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
         transfers=summarise_transfers(samples, merged),
-        flow_results=flow_results(run),
+        flow_results=tuple(one for one in beside if one.kind != "background"),
+        background=tuple(background_flows(beside)),
         worst_steps=worst_steps_of(run),
     )
 

@@ -100,9 +100,12 @@ class TesterShare:
     machine_bytes: FloatArray
 
     @classmethod
-    def of(cls, model: TesterModel, samples: pa.Table, merged: MergedSamples) -> TesterShare:
-        """The share of a tester in these measurements."""
-        return cls(model, merged, bytes_in_flight(samples, merged))
+    def of(
+        cls, model: TesterModel, samples: pa.Table, merged: MergedSamples, *, beside_bytes_per_s: float = 0.0
+    ) -> TesterShare:
+        """The share of a tester in these measurements; flows beside the job cost it throughput as well."""
+        beside = np.maximum(merged.cct_ns, 0) * (beside_bytes_per_s / NS_PER_S)
+        return cls(model, merged, bytes_in_flight(samples, merged) + beside)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
