@@ -108,7 +108,8 @@ _Times = Callable[[IntArray], FloatArray]
 
 def _poisson(schedule: Schedule, random: np.random.Generator) -> _Times:
     """Exponential gaps."""
-    return _Running(lambda sizes: random.exponential(schedule.mean_gap_ns, len(sizes))).after
+    gap_ns = schedule.mean_gap_ns
+    return _Running(lambda sizes: random.exponential(gap_ns, len(sizes))).after
 
 
 def _constant(schedule: Schedule, random: np.random.Generator) -> _Times:
@@ -119,31 +120,21 @@ def _constant(schedule: Schedule, random: np.random.Generator) -> _Times:
 
 def _incast(schedule: Schedule, random: np.random.Generator) -> _Times:
     """Equal gaps from the start on: all senders send at the same moments."""
-    return _Running(lambda sizes: np.full(len(sizes), schedule.mean_gap_ns)).before
+    gap_ns = schedule.mean_gap_ns
+    return _Running(lambda sizes: np.full(len(sizes), gap_ns)).before
 
 
 def _on_off(schedule: Schedule, random: np.random.Generator) -> _Times:
     """Messages at the peak rate during on periods; on and off periods are exponential."""
     off_ns = schedule.on_ns * (schedule.peak_bps / schedule.rate_bps - 1)
-    clock = _Running(lambda sizes: schedule.wire.wire_bytes(sizes) * BITS_PER_BYTE * NS_PER_S / schedule.peak_bps)
-    ends, pauses = np.zeros(0), np.zeros(0)  # of the on periods, in time that is on, and the pauses after them
-    begin_ns = random.exponential(off_ns)  # the flow begins anywhere in its cycle
 
-    def times(sizes: IntArray) -> FloatArray:
-        nonlocal ends, pauses, begin_ns
-        on = clock.before(sizes)
-        while not len(ends) or ends[-1] <= on[-1]:
-            last = ends[-1] if len(ends) else 0.0
-            ends = np.append(ends, last + np.cumsum(random.exponential(schedule.on_ns, BATCH)))
-            pauses = np.append(pauses, random.exponential(off_ns, BATCH))
-        passed = np.searchsorted(ends, on, side="right")
-        real = on + begin_ns + np.concatenate(([0.0], np.cumsum(pauses)))[passed]
-        gone = int(passed[-1])  # periods that are over are forgotten
-        begin_ns += float(pauses[:gone].sum())
-        ends, pauses = ends[gone:], pauses[gone:]
-        return np.asarray(real, np.float64)
+    def gaps(sizes: IntArray) -> FloatArray:
+        on_ns = schedule.wire.wire_bytes(sizes) * BITS_PER_BYTE * NS_PER_S / schedule.peak_bps
+        # On periods have no memory: a Poisson number of them ends before the next message.
+        pauses = random.poisson(on_ns / schedule.on_ns)
+        return np.asarray(on_ns + off_ns * random.standard_gamma(pauses), np.float64)
 
-    return times
+    return _Running(gaps, start_ns=random.exponential(off_ns)).before
 
 
 class _Running:
