@@ -15,6 +15,7 @@ from emulator.control.flows import FlowTask
 from emulator.errors import PlanError
 from emulator.experiment.background_spec import Background
 from emulator.experiment.flow_places import FreeAddresses, PlannedFlow, find_host
+from emulator.experiment.resolve import USUAL_WINDOW_BYTES, slow_window_bytes
 from emulator.planner.network.header_overhead import (
     DEFAULT_MTU,
     roce_packet_bytes,
@@ -67,7 +68,7 @@ def plan_background(
             )
             if sender.host is receiver.host and not ip_address(sender.address).is_loopback:
                 raise PlanError(f"{where}: {names[0]} and {names[1]} are one host: its traffic would not leave it")
-            ends = _Ends(spec, flow, sender, receiver, mtu=mtu, options=options, seed=(seed, flow))
+            ends = _Ends(spec, flow, sender, receiver, where, mtu=mtu, options=options, seed=(seed, flow))
             yield from ends.planned(first + 2 * flow)
             flow += 1
 
@@ -94,6 +95,7 @@ class _Ends:
         flow: int,
         sender: _Place,
         receiver: _Place,
+        where: str,
         *,
         mtu: int | None,
         options: RoceOptions,
@@ -104,15 +106,23 @@ class _Ends:
         path_mtu = options.path_mtu if mtu is None else roce_path_mtu(mtu, ipv6=is_v6)
         dscp = spec.dscp if spec.dscp is not None else options.dscp if spec.transport == "roce" else 0
         rate_bps = sender.interface.rate_bps
+        try:
+            self._rate_bps, peak_bps = spec.rates_bps(rate_bps)
+        except ValueError as error:
+            raise PlanError(f"{where}: {error}") from error
         self._options = replace(
-            options, path_mtu=path_mtu, dscp=dscp, congestion="dcqcn" if rate_bps else options.congestion
+            options,
+            path_mtu=path_mtu,
+            dscp=dscp,
+            congestion="dcqcn" if rate_bps else "none",
+            window_bytes=min(USUAL_WINDOW_BYTES, slow_window_bytes(rate_bps)) if rate_bps else 0,
         )
         self._schedule = Schedule(
             pattern=spec.pattern,
             sizes=spec.sizes,
             size_bytes=spec.size_bytes,
-            rate_bps=spec.rate_bps,
-            peak_bps=spec.peak_bps,
+            rate_bps=self._rate_bps,
+            peak_bps=peak_bps,
             on_ns=spec.on_ns,
             wire=_wire_size(spec.transport, mtu or DEFAULT_MTU, path_mtu, is_v6=is_v6),
             seed=seed,
@@ -151,7 +161,7 @@ class _Ends:
             interface=here.interface.name,
             peer_address=there.address,
             parameter=f"background.{self._flow}" if is_sender else "",
-            about=f"{sender} to {receiver} over {spec.transport}, {link_rate_cell(spec.rate_bps)} on the wire, "
+            about=f"{sender} to {receiver} over {spec.transport}, {link_rate_cell(self._rate_bps)} on the wire, "
             f"{spec.pattern}, {spec.sizes} sizes of {format_size(mean_bytes)} in the mean, DSCP {self._options.dscp}",
             row={
                 "flow": self._flow,
@@ -164,7 +174,7 @@ class _Ends:
                 "name": spec.name or None,
                 "pattern": spec.pattern,
                 "sizes": spec.sizes,
-                "rate_bps": spec.rate_bps,
+                "rate_bps": self._rate_bps,
                 "dscp": self._options.dscp,
             },
         )

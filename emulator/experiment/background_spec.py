@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from emulator.schema import Section
-from emulator.units import parse_duration, parse_rate, parse_size
+from emulator.units import parse_duration, parse_fraction, parse_rate, parse_size
 
 LARGEST_SIZE_BYTES = 1 << 30
 DEFAULT_SIZE_BYTES = 64 << 10
@@ -23,8 +23,9 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
     """Flows that send by a schedule of their own, whatever the network does: one from every sender to every receiver.
 
     Attributes:
-        senders, receivers: hosts of the topology, or `host:interface`; one or several.
-        rate: of each flow, on the wire, bit/s: all headers, preambles and gaps included, as the rate of a link.
+        senders, receivers: hosts of the topology, `host:interface`, or ranks as `rank 3`; one or several.
+        rate: of each flow, on the wire: all headers, preambles and gaps included, as the rate of a link. bit/s, text
+            with a unit, or a share of the rate of the sender's port: `10 %`.
         name: for the table.
         pattern: poisson: exponential gaps; constant: equal gaps; incast: equal gaps, and all senders send at the same
             moments; on-off: messages at the rate `peak` during on periods, periods are exponential.
@@ -32,7 +33,7 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
         size: of `fixed`, bytes; None: 64 KiB.
         transport: what carries the messages.
         dscp: None: with roce that of the RoCE transport's data, else 0.
-        peak: of on-off, on the wire, bit/s; None: twice the rate.
+        peak: of on-off, on the wire, as `rate`; None: twice the rate.
         on: of on-off, the mean on period, ns or text with a unit; None: 10 ms.
     """
 
@@ -50,7 +51,7 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for name in ("rate", "peak"):
-            if isinstance(given := getattr(self, name), str):
+            if isinstance(given := getattr(self, name), str) and not given.endswith("%"):
                 force_setattr(self, name, parse_rate(given))
         if isinstance(self.on, str):
             force_setattr(self, "on", parse_duration(self.on))
@@ -58,16 +59,15 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
             force_setattr(self, "size", parse_size(str(self.size)))
         if not self.pairs:
             raise ValueError("needs a host in from, and another one in to")
-        if not SLOWEST_BPS <= self.rate_bps <= FASTEST_BPS:
-            raise ValueError(f"rate: {self.rate_bps:,} bit/s is outside 1 kbit/s to 10 Tbit/s")
+        _ = [bits_per_s(one, SLOWEST_BPS) for one in (self.rate, self.peak) if isinstance(one, str)]
+        if isinstance(self.rate, int) and not SLOWEST_BPS <= self.rate <= FASTEST_BPS:
+            raise ValueError(f"rate: {self.rate:,} bit/s is outside 1 kbit/s to 10 Tbit/s")
         if self.size is not None and self.sizes != "fixed":
             raise ValueError(f"size is for sizes: fixed, not for {self.sizes}")
         if not 1 <= self.size_bytes <= LARGEST_SIZE_BYTES:
             raise ValueError(f"size: {self.size_bytes:,} bytes are outside 1 byte to 1 GiB")
         if self.pattern != "on-off" and (self.peak, self.on) != (None, None):
             raise ValueError(f"peak and on are for pattern: on-off, not for {self.pattern}")
-        if self.peak_bps <= self.rate_bps:
-            raise ValueError("peak must be above rate: the flow is off in between")
         if self.on_ns < 1:
             raise ValueError("on: a time above 0 is needed")
 
@@ -83,24 +83,40 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
             yield from ((sender, receiver) for sender in senders if sender != receiver or is_one_host)
 
     @property
-    def rate_bps(self) -> int:
-        """See `rate`."""
-        return int(self.rate)
-
-    @property
     def size_bytes(self) -> int:
         """Of a fixed message."""
         return DEFAULT_SIZE_BYTES if self.size is None else int(self.size)
 
-    @property
-    def peak_bps(self) -> int:
-        """See `peak`."""
-        return 2 * self.rate_bps if self.peak is None else int(self.peak)
+    def rates_bps(self, port_rate_bps: int | None) -> tuple[int, int]:
+        """The rate and the peak of a flow that is sent by a port of this rate, bit/s.
+
+        Raises:
+            ValueError: a share of a rate that nobody knows, or a peak that is not above the rate.
+        """
+        rate = bits_per_s(self.rate, port_rate_bps)
+        peak = 2 * rate if self.peak is None else bits_per_s(self.peak, port_rate_bps)
+        if peak <= rate:
+            raise ValueError("peak must be above rate: the flow is off in between")
+        return rate, peak
 
     @property
     def on_ns(self) -> int:
         """See `on`."""
         return DEFAULT_ON_NS if self.on is None else int(self.on)
+
+
+def bits_per_s(rate: str | int, port_rate_bps: int | None) -> int:
+    """A rate, or a share of that of a port.
+
+    Raises:
+        ValueError: the port has no rate, or the share is not above 0 % and below 100 %.
+    """
+    if isinstance(rate, int):
+        return rate
+    share = parse_fraction(rate)
+    if port_rate_bps is None:
+        raise ValueError(f"{rate} of the sender's port: the topology gives it no rate; write one, as 200Mbit")
+    return round(share * port_rate_bps)
 
 
 def parse_background(text: str) -> dict[str, Any]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from emulator.control.flows import FlowTask
 from emulator.errors import PlanError
 from emulator.topology.model import Host, Topology
 from emulator.topology.network import Interface
+
+_MORE_ADDRESSES = 1 << 10
+_RANK = re.compile(r"rank (\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +42,17 @@ class PlannedFlow:
 
 
 def find_host(topology: Topology, name: str, where: str) -> tuple[Host, Interface]:
-    """The host and interface of `host`, or of `host:interface`.
+    """The host and interface of `host`, of `host:interface`, or of `rank 3`.
 
     Raises:
         PlanError: the topology has none of that name.
     """
+    if rank := _RANK.fullmatch(name):
+        if int(rank[1]) >= topology.ranks:
+            raise PlanError(f"{where}: there is no {name}; the last one is rank {topology.ranks - 1}")
+        return topology.host_of(int(rank[1])), topology.interface_of(int(rank[1]))
+    if topology.source is None:
+        raise PlanError(f"{where}: without --topology there are no hosts: write a rank, as 'rank 0', not {name!r}")
     hosts = {host.name: host for host in topology.hosts if host.peer is None}
     host, _, port = (name, "", "") if name in hosts else name.rpartition(":")
     if host not in hosts:
@@ -63,6 +73,7 @@ class FreeAddresses:
 
     def __init__(self, topology: Topology, *, is_rocev2: bool) -> None:
         self._is_rocev2, self._used = is_rocev2, set(topology.addresses)
+        self._last = topology.addresses[-1] if topology.source is None else None
         self._pools: dict[tuple[str, str], Iterator[str]] = {}
 
     def take(self, host: Host, interface: Interface, where: str) -> str:
@@ -92,6 +103,9 @@ class FreeAddresses:
             first = int(network.network_address)
             numbers = range(last - first, 0, -1)
             candidates: Iterable[str] = (str(network.network_address + number) for number in numbers)
+        elif self._last is not None:  # no file: all ranks are on loopback, and more addresses follow theirs
+            last_rank = ip_address(self._last)
+            candidates = (str(last_rank + number) for number in range(1, _MORE_ADDRESSES))
         else:
             candidates = reversed(interface.addresses)
         yield from (address for address in candidates if address not in self._used)

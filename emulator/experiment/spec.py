@@ -313,8 +313,6 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError(f"there are {len(self.jobs)} jobs; a run has exactly one for now")
         if self.flows and self.network.topology is None:
             raise ValueError("flows need network.topology: it names their peers")
-        if self.background and self.network.topology is None:
-            raise ValueError("background traffic needs --topology: it names the hosts")
         if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
             raise ValueError("give --profile or --profiles, not both")
         if self.seed is not None and self.seed > LARGEST_SEED:

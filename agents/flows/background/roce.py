@@ -17,12 +17,15 @@ from emulator.background.task import BackgroundTask
 from emulator.errors import RunError
 from emulator.roce.constants import FIRST_SOURCE_PORT
 from emulator.roce.messages import Delivered, Message, Verb
+from emulator.roce.pacing import Pacer
 from emulator.roce.psn import Psn
 from emulator.roce.qp_facts import QpFacts
 from emulator.roce.queue_pair import QueuePair
 
-TX_DEPTH = 128
-"""Messages posted at once: the default of perftest."""
+_MOST_POSTED = 1 << 14
+"""Messages posted at once; fewer if they fill the window. The rest waits, and is forgotten when the job ends."""
+_ALLOWANCE_NS = 20_000_000
+"""An agent that had no core for so long makes up for it: half of what a queue of a lab takes."""
 _FIRST_QPN, _QPNS = 0x100, 1 << 23
 
 
@@ -33,6 +36,7 @@ class RoceEnd:
         self._task, self._device = task, device
         self._waiting: deque[tuple[int, int]] = deque()  # size and due time of messages
         self._posted: deque[int] = deque()  # due times
+        self._posted_bytes = self._window_bytes = 0
         self._nic: StandaloneNic | None = None
         self._channel: Channel | None = None
         self._ended = asyncio.Event()
@@ -55,12 +59,14 @@ class RoceEnd:
             source_ports=(FIRST_SOURCE_PORT | qpn & 0x3FFF,),
         )
         window = task.options.window_packets(alone.nic.buffer_bytes, peers=1)
+        self._window_bytes = window * task.options.path_mtu
         pair = QueuePair(
             task.options.connection(window_packets=window),
             psn,
             psn,
             congestion=task.options.congestion_maker(task.port_rate_bps)(),
             cnp_gap_ns=task.options.cnp_gap_ns(task.port_rate_bps),
+            pacer=Pacer(allowance_ns=_ALLOWANCE_NS),
         )
         self._channel = alone.nic.create(facts, pair, self)
         alone.nic.start()
@@ -83,9 +89,10 @@ class RoceEnd:
         channel, nic = self._channel, self._nic
         if channel is None or nic is None or channel.is_dead:
             return
-        while self._waiting and len(self._posted) < TX_DEPTH:
+        while self._waiting and self._posted_bytes < self._window_bytes and len(self._posted) < _MOST_POSTED:
             size, due_ns = self._waiting.popleft()
             self._posted.append(due_ns)
+            self._posted_bytes += size
             channel.post(Message(Verb.WRITE_IMM, size, rkey=self._task.tag))
         channel.send(time.monotonic_ns())
         nic.passes.watch()
@@ -120,6 +127,7 @@ class RoceEnd:
         """See Owner."""
         for message in messages:
             due_ns = self._posted.popleft()
+            self._posted_bytes -= message.size
             if message.size:
                 self.tally.complete(message.size, now, due_ns)
             else:

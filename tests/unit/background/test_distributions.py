@@ -26,7 +26,7 @@ def test_drawn_sizes_have_the_mean_and_the_quantiles_of_the_table(name: str) -> 
 
 
 def test_known_facts_of_the_sources() -> None:
-    """Half of the flows of data mining are one packet; 70 % of Hadoop's are at most 7 KB; web search's largest: 29 MB."""
+    """Half of data mining's flows are one packet; 70 % of Hadoop's are at most 7 KB; web search's largest has 29 MB."""
     assert set(DISTRIBUTIONS["data-mining"].sizes(np.linspace(0, 0.499, 9))) == {1460}
     assert DISTRIBUTIONS["hadoop"].sizes(np.array([0.7])).tolist() == [7000]
     assert DISTRIBUTIONS["web-search"].sizes(np.array([1.0])).tolist() == [20_000 * 1460]

@@ -17,7 +17,7 @@ from emulator.experiment.flows import flow_parameters
 from emulator.roce.options import RoceOptions
 from emulator.schema import SchemaProblem, decode
 from emulator.topology.load import load_topology
-from emulator.topology.model import Topology
+from emulator.topology.model import Topology, default_loopback
 
 HOSTS = """
 hosts:
@@ -94,6 +94,8 @@ def test_many_to_one_are_flows_with_seeds_of_their_own(topology: Topology) -> No
         ({"from": "h9"}, r"background\[0\]: there is no host 'h9' in .*; there are h0, h1, h2"),
         ({"to": "nic"}, "there is no host 'nic'"),
         ({"to": "h2"}, r"background\[0\]: h2: .* has no address left"),
+        ({"pattern": "on-off", "peak": "50Mbit"}, "peak must be above rate"),
+        ({"from": "rank 3"}, "there is no rank 3; the last one is rank 2"),
         ({"from": "h0", "to": "h0"}, "h0 and h0 are one host: its traffic would not leave it"),
     ],
 )
@@ -112,7 +114,7 @@ def test_what_the_topology_cannot_do_is_refused(topology: Topology, spec: dict[s
         ({"sizes": "cache"}, "is not one of"),
         ({"pattern": "burst"}, "is not one of"),
         ({"peak": "1Gbit"}, "peak and on are for pattern: on-off, not for poisson"),
-        ({"pattern": "on-off", "peak": "50Mbit"}, "peak must be above rate"),
+        ({"rate": "0 %"}, "'0 %' is not between 0% and 100%"),
         ({"from": ["h0", "h1"], "to": []}, "needs a host in from, and another one in to"),
         ({"form": "h0"}, "unknown key 'form'; did you mean 'from'"),
         ({"dscp": 64}, "<= 63"),
@@ -127,7 +129,19 @@ def test_text_of_the_command_line_says_the_same() -> None:
     text = "from=h0+h1,to=h2,rate=200Mbit,pattern=on-off,peak=1Gbit,on=5ms,sizes=web-search,dscp=10,transport=tcp"
     spec = decode(parse_background(text), Background)
     assert spec.pairs == [("h0", "h2"), ("h1", "h2")]
-    assert (spec.rate_bps, spec.peak_bps, spec.on_ns, spec.dscp) == (200_000_000, 10**9, 5_000_000, 10)
+    assert (spec.rates_bps(None), spec.on_ns, spec.dscp) == ((200_000_000, 10**9), 5_000_000, 10)
     for wrong in ("from=h0,to", "h0", "from=,to=h1"):
         with pytest.raises(ValueError, match="write from=HOST,to=HOST,rate=200Mbit"):
             parse_background(wrong)
+
+
+def test_ranks_and_shares_of_a_port_need_no_names_of_a_topology(topology: Topology) -> None:
+    sender, receiver = plan(topology, {"from": "rank 1", "to": "rank 0", "rate": "10 %"})
+    assert (sender.host, receiver.host, sender.row["rate_bps"]) == ("h1", "h0", 100_000_000)
+    loopback = default_loopback(2)
+    sender, receiver = plan(loopback, {"from": "rank 1", "to": "rank 0"})
+    assert (sender.task.host, receiver.task.host) == ("127.1.0.3", "127.1.0.4")  # the next ones after those of ranks
+    with pytest.raises(PlanError, match="10 % of the sender's port: the topology gives it no rate"):
+        plan(loopback, {"from": "rank 1", "to": "rank 0", "rate": "10 %"})
+    with pytest.raises(PlanError, match="without --topology there are no hosts: write a rank, as 'rank 0', not 'h0'"):
+        plan(loopback, {})
