@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from emulator.peer.exchange import CYCLE_BYTES
 from tests.support.command import Command, Finished, charkha, started, wait_for
 
 NET = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
@@ -59,57 +58,20 @@ def both(cwd: Path, port: int, *options: object) -> tuple[dict[str, Any], dict[s
     return json.loads(client.stdout), json.loads(served.stdout)
 
 
-@pytest.mark.parametrize("size", [1, 3000, 100_000])
-@pytest.mark.parametrize("verb", ["write", "send", "read"])
-def test_every_message_of_a_bandwidth_test_arrives_and_is_counted_at_both_ends(
-    tmp_path: Path, port: int, verb: str, size: int
-) -> None:
-    options = ("--verb", verb, "--size", size, "--iters", 60, "--qps", 3, "--path-mtu", 1024)
+def test_what_both_ends_counted_agrees(tmp_path: Path, port: int) -> None:
+    options = ("--verb", "write", "--size", 3000, "--iters", 60, "--qps", 3, "--path-mtu", 1024)
     client, server = both(tmp_path, port, *options)
     assert client["sent"]["messages"] == server["received"]["messages"] == 180
-    assert client["sent"]["payload_bytes"] == server["received"]["payload_bytes"] == 180 * size
+    assert client["sent"]["payload_bytes"] == server["received"]["payload_bytes"] == 180 * 3000
     assert server["sent"]["messages"] == client["received"]["messages"] == 0
     assert client["test"]["path_mtu_bytes"] == 1024
-    if verb != "send":  # whose tool reports nothing
-        assert server["peer_report"]["messages"] == 180
-        assert server["peer_report"]["bytes_per_s"] == pytest.approx(client["sent"]["bytes_per_s"])
+    assert server["peer_report"]["messages"] == 180
+    assert server["peer_report"]["bytes_per_s"] == pytest.approx(client["sent"]["bytes_per_s"])
     assert client["peer_report"] is None
 
 
-@pytest.mark.parametrize("verb", ["write", "send", "read"])
-def test_both_ends_send_at_once(tmp_path: Path, port: int, verb: str) -> None:
-    options = ("--verb", verb, "--size", "8K", "--iters", 50, "--qps", 2, "--bidirectional")
-    for result in both(tmp_path, port, *options):
-        assert result["sent"]["messages"] == result["received"]["messages"] == 100
-        assert result["peer_report"]["messages"] == 100
-
-
-@pytest.mark.parametrize("size", [2, CYCLE_BYTES + 1])
-@pytest.mark.parametrize("verb", ["write-lat", "send-lat"])
-def test_a_ping_pong_sends_as_much_as_it_receives(tmp_path: Path, port: int, verb: str, size: int) -> None:
-    for result in both(tmp_path, port, "--verb", verb, "--size", size, "--iters", 40, "--path-mtu", 1024):
-        assert result["sent"]["messages"] == result["received"]["messages"] == 40
-        latency = result["latency_ns"]
-        assert latency["samples"] in (39, 40)  # whoever begins waits for one answer more
-        assert 0 < latency["min"] <= latency["median"] <= latency["p99"] <= latency["max"]
-
-
-def test_the_latency_of_reads_is_measured_one_by_one(tmp_path: Path, port: int) -> None:
-    client, server = both(tmp_path, port, "--verb", "read-lat", "--iters", 40)
-    assert client["latency_ns"]["samples"] == server["received"]["messages"] == 40
-    assert server["latency_ns"] is None
-
-
-def test_a_test_can_run_for_a_time(tmp_path: Path, port: int) -> None:
-    client, server = both(tmp_path, port, "--verb", "write", "--size", "4K", "--duration", 0.3)
-    assert client["sent"]["messages"] == server["received"]["messages"] > 0
-    assert client["sent"]["duration_ns"] >= 300_000_000
-
-
-@pytest.mark.parametrize("verb", ["write", "send", "read", "write-lat"])
-def test_rdma_cm_connects_all_queue_pairs_and_carries_the_exchange(tmp_path: Path, port: int, verb: str) -> None:
-    qps = 1 if verb == "write-lat" else 3
-    options = ("--verb", verb, "--size", 3000, "--iters", 40, "--qps", qps, "--path-mtu", 512, "--rdma-cm", "--json")
+def test_rdma_cm_is_asked_for_at_both_ends(tmp_path: Path, port: int) -> None:
+    options = ("--size", 3000, "--iters", 40, "--qps", 3, "--path-mtu", 512, "--rdma-cm", "--json")
     where = ("--from", CLIENT, "--address", SERVER, "--port", port)
     with started("peer", "serve", *where, *options, cwd=tmp_path) as server:
         wait_for(lambda: receives_datagrams(SERVER), 20)
@@ -117,8 +79,7 @@ def test_rdma_cm_connects_all_queue_pairs_and_carries_the_exchange(tmp_path: Pat
         served = server.finish()
     assert (finished.code, served.code) == (0, 0), (finished.stderr, served.stderr)
     client, result = json.loads(finished.stdout), json.loads(served.stdout)
-    assert client["sent"]["messages"] == result["received"]["messages"] == 40 * qps
-    assert client["test"]["path_mtu_bytes"] == result["test"]["path_mtu_bytes"] == 512
+    assert client["sent"]["messages"] == result["received"]["messages"] == 120
     assert "--rdma_cm" in finished.stderr
 
 
