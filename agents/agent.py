@@ -1,4 +1,4 @@
-"""The life of an agent: connect to the controller, bind the ranks, play the iterations, report, disconnect.
+"""The life of an agent: connect to the controller, play its parts of all jobs and the flows beside them, disconnect.
 
 One asyncio task reads the control stream; sockets and the timer call the players on the same thread. Every failure
 ends in `_fail`, which reports it to the controller and stops this agent.
@@ -15,35 +15,21 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
-from agents.flow_history import FlowHistory
 from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
-from agents.host.nics import nics_of
 from agents.host.ports import Ports
-from agents.play.player import RankPlayer
-from agents.play.recording_player import RecordingPlayer
-from agents.play.step_keeper import StepKeeper
-from agents.play.storage import StorageEndpoint
-from agents.reporter import Reporter
-from agents.transports.base import Address, Endpoint, Port, Transport
+from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
-from emulator.control.observations import FlowEvents
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
-from emulator.host.core_wait import CoreTime, wait_fraction
-from emulator.host.lateness import Lateness
-from emulator.host.steal import CoreTicks, steal_fraction
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
-from emulator.planner.rank_program import Chunk
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -52,8 +38,6 @@ if TYPE_CHECKING:
 
 PROGRESS_S = 0.25
 ABORT_S = 0.5
-RETIRE_SHARE = 4
-"""A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
 
 
 class Agent:
@@ -85,21 +69,11 @@ class Agent:
         self._metrics = metrics
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays)
-        self._players: dict[int, RankPlayer] = {}
-        self._storage: dict[int, StorageEndpoint] = {}
-        self._endpoints: dict[int, Endpoint] = {}
-        self._places: dict[int, control.RankPlace] = {}
-        self._kept: dict[int, list[Chunk]] = {}
-        self._flow_history = FlowHistory()
-        self._keeper: StepKeeper | None = None
-        self._iteration: int | None = None
-        self._ready_owed = False
-        self._unreachable: Sequence[int] = ()  # two ranks that cannot reach each other
+        self._parts: dict[int, Part] = {}  # by number of the job
+        self._failed_job: int | None = None
+        self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other
         self._receiving: asyncio.Future[Any] | None = None
-        self._is_finishing = False  # the job is over, and flows may still have to end
-        self._lateness = Lateness()
-        self._ticks_at_start: CoreTicks | None = None
-        self._core_time_at_start: CoreTime | None = None
+        self._is_leaving = False  # the jobs are over, and flows may still have to end
 
     async def run(self) -> None:
         """Play one run.
@@ -116,7 +90,7 @@ class Agent:
             except RunAborted:
                 raise
             except EmulatorError as error:
-                await self._send_abort(str(error), self._unreachable)
+                await self._send_abort(str(error))
                 raise
 
     async def _take_part(self) -> None:
@@ -124,45 +98,52 @@ class Agent:
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
-        for name, text in setup.settings.algorithm_files.items():
-            load_algorithm(text, name)
+        for job in setup.jobs:
+            for name, text in job.settings.algorithm_files.items():
+                load_algorithm(text, name)
         with TimerfdClock() as self._clock:
-            async with (
-                leased(self._ports, setup) as devices,
-                make_transport(
-                    setup.transport,
-                    message_bytes=setup.message_bytes,
-                    run=welcome.run_id,
-                    seed=setup.seed,
-                    options=setup.transport_options,
-                    devices=devices,
-                ) as transport,
-            ):
+            async with leased(self._ports, setup) as devices, contextlib.AsyncExitStack() as stack:
+                for job in setup.jobs:
+                    self._parts[job.number] = await stack.enter_async_context(self._part(job, devices))
                 self._flows = Flows(setup.flows, devices, self._fail)
                 try:
                     await self._meet_peers()
-                    await self._bind(setup, transport, devices)
-                    directory: control.Directory = await self._expect(control.Directory)
-                    self._make_players(setup, directory.places)
-                    await self._play_and_count(transport)
+                    for part in self._parts.values():
+                        await part.bind(devices)
+                    await self._play_and_count()
                 finally:
                     self._flows.close()
 
-    async def _play_and_count(self, transport: Transport) -> None:
+    @contextlib.asynccontextmanager
+    async def _part(self, job: control.JobSetup, devices: Mapping[str, str]) -> AsyncIterator[Part]:
+        async with make_transport(
+            job.transport,
+            message_bytes=job.message_bytes,
+            run=job.run_id,
+            seed=job.seed,
+            options=job.transport_options,
+            devices=devices,
+        ) as transport:
+            fail = partial(self._fail, job=job.number)
+            yield Part(job, transport, clock=self._clock, outlet=self._link, fail=fail, tidy=self._tidy)
+
+    async def _play_and_count(self) -> None:
         try:
-            async with _background(self._report_progress(transport)):
+            async with _background(self._report_progress()):
                 await self._play()
                 await self._finish_flows()
         except RunAborted:
-            self._stop_and_count(transport)
+            self._stop_and_count()
+            self._link.send(control.Left())
             with contextlib.suppress(asyncio.TimeoutError):
                 async with asyncio.timeout(ABORT_S):
                     await self._drained()
             raise
         except EmulatorError:
-            self._stop_and_count(transport)
+            self._stop_and_count()
             raise
-        self._count(transport)
+        self._count()
+        self._link.send(control.Left())
         await self._drained()
 
     async def _meet_peers(self) -> None:
@@ -173,7 +154,7 @@ class Agent:
 
     async def _finish_flows(self) -> None:
         if self._flows:
-            self._is_finishing = True
+            self._is_leaving = True
             await self._while_connected(self._flows.finish())
 
     async def _while_connected(self, work: Coroutine[Any, Any, None]) -> None:
@@ -185,7 +166,7 @@ class Agent:
             if self._failure.done():
                 self._failure.result()
             if self._receiving.done():
-                value = self._receiving.result()
+                value = self._receiving.result().value
                 raise RemoteProtocolError(f"the controller sent {type(value).__name__} out of turn")
             working.result()
         finally:
@@ -201,199 +182,82 @@ class Agent:
             await asyncio.wait([self._receiving])
             await asyncio.gather(self._receiving, return_exceptions=True)
 
-    async def _bind(self, setup: control.Setup, transport: Transport, devices: Mapping[str, str]) -> None:
-        transport.use_ports(
-            {place.rank: Port(place.port, place.line_rate_bps, place.port_cap_bps) for place in setup.ranks}
-        )
-        for place in setup.ranks:
-            self._endpoints[place.rank] = await transport.open(place.rank, place.host)
-        bound = {rank: (end.address.host, end.address.port) for rank, end in self._endpoints.items()}
-        self._link.send(control.Bound(bound, nics_of((place.host for place in setup.ranks), devices)))
-
     async def _expect(self, kind: type[Any]) -> Any:
-        value = await self._next()
+        value = (await self._link.receive()).value
         while isinstance(value, control.Wait):
             self._report(f"waiting for the next run: {value.reason}")
-            value = await self._link.receive()
+            value = (await self._link.receive()).value
         if not isinstance(value, kind):
             raise RemoteProtocolError(f"the controller sent {type(value).__name__} instead of {kind.__name__}")
         return value
 
-    async def _next(self) -> Any:
-        """The controller's next value, which may be on its way already."""
-        if self._receiving is None:
-            return await self._link.receive()
-        value = await self._receiving
-        self._receiving = None
-        return value
-
-    def _make_players(self, setup: control.Setup, places: control.Places) -> None:
-        directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
-        self._reporter = Reporter(
-            self._link.send,
-            self._clock,
-            fail=self._fail,
-            streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
-            ranks=sum(not place.storage for place in setup.ranks),
-        )
-        make_player: Callable[..., RankPlayer] = RankPlayer
-        if setup.settings.record_steps:
-            self._keeper = StepKeeper(
-                setup.settings.record_steps, send=self._link.send, waiting=lambda: self._link.waiting
-            )
-            make_player = partial(RecordingPlayer, keeper=self._keeper)
-        for place in setup.ranks:
-            self._places[place.rank] = place
-            if place.storage:
-                self._make_storage(setup, place, directory)
-                continue
-            player = make_player(
-                self._endpoints[place.rank],
-                self._clock,
-                self._reporter,
-                settings=setup.settings,
-                nodes=place.nodes,
-                retire_batch=max(1, place.window // RETIRE_SHARE),
-                lateness=self._lateness,
-            )
-            self._players[place.rank] = player
-            self._kept[place.rank] = []
-            self._endpoints[place.rank].connect(directory, player)
-
-    def _make_storage(self, setup: control.Setup, place: control.RankPlace, directory: Mapping[int, Address]) -> None:
-        endpoint = self._endpoints[place.rank]
-        storage = StorageEndpoint(
-            endpoint, instances=setup.settings.instances, nodes=place.nodes, failed=self._reporter.failed
-        )
-        self._storage[place.rank] = storage
-        endpoint.connect(directory, storage)
-
     async def _play(self) -> None:
-        """Carry out the controller's messages until it sends Finish."""
+        """Carry out the controller's messages until it sends Leave."""
         while True:
-            self._receiving = asyncio.ensure_future(self._link.receive())
+            self._receiving = self._receiving or asyncio.ensure_future(self._link.receive())
             await asyncio.wait([self._receiving, self._failure], return_when=asyncio.FIRST_COMPLETED)
             if self._failure.done():
                 self._failure.result()
-            value = await self._receiving
-            if isinstance(value, control.Finish):
+            value, job = await self._receiving
+            self._receiving = None
+            if isinstance(value, control.Leave):
                 return
-            self._carry_out(value)
+            if isinstance(value, control.Begin):
+                self._flows.start(value.at_ns)
+            elif job in self._parts:
+                self._parts[job].carry_out(value)
+            else:
+                raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of others")
 
-    def _carry_out(self, value: Any) -> None:
-        if isinstance(value, Chunk) and value.rank in self._storage:
-            self._storage[value.rank].deliver(value)
-            self._send_ready_if_prefetched()
-        elif isinstance(value, Chunk):
-            if self._places[value.rank].is_resident:
-                self._kept[value.rank].append(value)
-            self._players[value.rank].deliver(value)
-            self._send_ready_if_prefetched()
-        elif isinstance(value, control.Prepare):
-            self._prepare()
-        elif isinstance(value, control.WantSteps) and self._keeper is not None:
-            self._keeper.release(value.iteration, value.instances)
-        elif isinstance(value, control.Start):
-            self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
-            self._core_time_at_start = self._core_time_at_start or CoreTime.now()
-            self._flows.start(value.at_ns)
-            self._iteration = value.iteration
-            for player in self._players.values():
-                player.begin(value.iteration, value.at_ns)
-            if not self._players:  # storage or flows alone: there is nothing to complete
-                self._link.send(control.IterationDone(value.iteration, ()))
-        else:
-            raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
+    def _tidy(self) -> None:
+        """Objects that were made for an iteration live through it: collections during it need not visit them."""
+        if not any(part.is_playing for part in self._parts.values()):  # they would be stopped by a collection
+            gc.collect()
+            gc.freeze()
 
-    def _prepare(self) -> None:
-        self._report_flow_events()
-        if self._keeper is not None:
-            self._keeper.flush()
-        self._ready_owed = True
-        for rank, chunks in self._kept.items():
-            for chunk in chunks:
-                self._players[rank].deliver(chunk)
-        gc.collect()
-        gc.freeze()  # these objects live through the iteration: collections during it need not visit them
-        self._send_ready_if_prefetched()
-
-    def _send_ready_if_prefetched(self) -> None:
-        is_stocked = all(one.is_ready for one in self._storage.values())
-        if self._ready_owed and is_stocked and all(self._has_first_nodes(rank) for rank in self._players):
-            self._ready_owed = False
-            self._link.send(control.Ready())
-
-    def _has_first_nodes(self, rank: int) -> bool:
-        return self._players[rank].prefetched(self._places[rank].window)
-
-    async def _report_progress(self, transport: Transport) -> None:
-        earlier = None
+    async def _report_progress(self) -> None:
         while True:
-            progress = self._progress()
-            if not progress.has_moved(earlier) and (silence := transport.silence()) is not None:
-                silence_ns = time.monotonic_ns() - silence.since_ns
-                progress = replace(progress, silence=(silence.rank, silence.peer), silence_ns=silence_ns)
-            self._link.send(progress)
-            earlier = progress
+            for number, progress in self._progress().items():
+                self._link.send(progress, number)
+            if self._is_leaving:
+                self._link.send(control.Progress(0, 0, self._flows.has_moved(), self._flows.waiting_on))
             await asyncio.sleep(PROGRESS_S)
 
-    def _progress(self) -> control.Progress:
-        progress = control.Progress(
-            bytes_sent=sum(end.acknowledged_bytes for end in self._endpoints.values()),
-            events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
-            computing=any(player.is_computing for player in self._players.values())
-            or (self._is_finishing and self._flows.has_moved()),
-            waiting_on=self._waiting_on(),
-        )
+    def _progress(self) -> Mapping[int, control.Progress]:
+        found = {number: part.progress() for number, part in self._parts.items()}
         if self._metrics is not None:
-            self._metrics.progressed(bytes_sent=progress.bytes_sent, nodes_done=progress.events)
-        return progress
+            self._metrics.progressed(
+                bytes_sent=sum(one.bytes_sent for one in found.values()),
+                nodes_done=sum(one.events for one in found.values()),
+            )
+        return found
 
-    def _waiting_on(self) -> str:
-        if self._is_finishing:
-            return self._flows.waiting_on
-        return next(filter(None, (player.waiting_on() for player in self._players.values())), "")
-
-    def _stop_and_count(self, transport: Transport) -> None:
+    def _stop_and_count(self) -> None:
         """Stop all traffic at once, then report what was counted so far."""
         self._flows.close()
-        for end in self._endpoints.values():
-            end.close()
-        self._count(transport)
+        for part in self._parts.values():
+            part.stop()
+        self._count()
 
-    def _report_flow_events(self) -> None:
-        """Report what happened to flows in the iteration that all agents have completed, or that ended early."""
-        if self._iteration is not None:
-            flows = [flow for end in self._endpoints.values() for flow in end.eventful()]
-            if news := self._flow_history.news(flows):
-                self._link.send(FlowEvents(self._iteration, news))
-
-    def _count(self, transport: Transport) -> None:
-        """Report the counters of the run."""
-        self._report_flow_events()
-        if self._keeper is not None:
-            self._keeper.finish()
+    def _count(self) -> None:
+        """Report the counters of jobs that have not ended, and what came of the flows."""
         self._progress()  # the metrics must show the complete run
-        flows = [flow for end in self._endpoints.values() for flow in end.counters()]
-        lateness_ns = self._lateness.median_ns() or 0
-        steal = steal_fraction(self._ticks_at_start, CoreTicks.now())
-        wait = wait_fraction(self._core_time_at_start, CoreTime.now())
+        for part in self._parts.values():
+            part.count()
         for report in self._flows.reports():
             self._link.send(report)
-        lost = self._keeper.lost if self._keeper is not None else 0
-        self._link.send(control.Farewell(flows, _peak_rss_bytes(), lateness_ns, transport.facts(), steal, wait, lost))
 
-    def _fail(self, reason: str, between: tuple[int, int] | None = None) -> None:
+    def _fail(self, reason: str, between: tuple[int, int] | None = None, *, job: int | None = None) -> None:
         if not self._failure.done():
-            self._unreachable = between or ()
+            self._failed_job, self._unreachable = job, between or ()
             self._failure.set_exception(EmulatorError(reason))
 
-    async def _send_abort(self, reason: str, ranks: Sequence[int]) -> None:
+    async def _send_abort(self, reason: str) -> None:
         """Send the reason to the controller and wait until it closes the stream, which it does after reading it.
 
         Closing the stream first would drop what the controller has not read yet.
         """
-        self._link.send(control.Abort(reason, ranks))
+        self._link.send(control.Abort(reason, self._unreachable), self._failed_job)
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(ABORT_S):
                 if self._receiving is None:
@@ -422,15 +286,6 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-def _peak_rss_bytes() -> int:
-    """Peak resident memory of this process; 0 if the kernel does not report it.
-
-    Not from getrusage: its peak survives exec, so it would include the controller that started this process.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def _hello(token: str, name: str, *, stays: bool) -> control.Hello:

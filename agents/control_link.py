@@ -41,7 +41,7 @@ class ControlLink:
 
     def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
         self._target, self._tls, self._is_patient = target, tls, is_patient
-        self._outgoing: asyncio.Queue[control.AgentValue | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:
         options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:3]
@@ -63,17 +63,17 @@ class ControlLink:
         self._writer.cancel()
         await self._channel.close()
 
-    def send(self, value: control.AgentValue) -> None:
-        """Queue a value for the controller."""
-        self._outgoing.put_nowait(value)
+    def send(self, value: control.AgentValue, job: int | None = None) -> None:
+        """Queue a value for the controller; `job`: number of the job that it is about."""
+        self._outgoing.put_nowait(control.Message(value, job))
 
     @property
     def waiting(self) -> int:
         """Values that are queued: many if the controller, or the way to it, is slow."""
         return self._outgoing.qsize()
 
-    async def receive(self) -> Any:
-        """The controller's next value.
+    async def receive(self) -> control.Message[Any]:
+        """The controller's next value, and the job that it is about.
 
         Raises:
             RunAborted: the controller stopped the run, or the connection to it is lost.
@@ -81,14 +81,15 @@ class ControlLink:
             RemoteProtocolError: the controller sent a damaged message.
         """
         while True:
-            value = await self._next()
+            message = await self._next()
+            value = message.value
             if isinstance(value, control.Abort):
                 raise RunAborted(value.reason)
             if not isinstance(value, control.ClockQuery):
-                return value
+                return message
             self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))
 
-    async def _next(self) -> Any:
+    async def _next(self) -> control.Message[Any]:
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -118,10 +119,11 @@ class ControlLink:
 
     async def _write(self) -> None:
         try:
-            while (value := await self._outgoing.get()) is not None:
+            while (message := await self._outgoing.get()) is not None:
+                value, job = message
                 if isinstance(value, control.ClockReply):
                     value = replace(value, sent_ns=time.monotonic_ns())
-                await self._call.write(encode_agent(value))
+                await self._call.write(encode_agent(value, job))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and reports the reason

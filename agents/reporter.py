@@ -23,6 +23,8 @@ class Reporter:
         fail: stops the agent with a reason.
         streamed: ranks whose program does not fit their window; they return credits.
         ranks: number of ranks that play in this agent.
+        before_done: called with an iteration before it is reported as done.
+        rank_done: called with (rank, iteration) when a rank has completed one.
 
     Attributes:
         events: nodes reported as retired, over all ranks and iterations.
@@ -36,11 +38,14 @@ class Reporter:
         fail: Callable[[str, tuple[int, int]], None],
         streamed: frozenset[int],
         ranks: int,
+        before_done: Callable[[int], None] = lambda iteration: None,
+        rank_done: Callable[[int, int], None] = lambda rank, iteration: None,
     ) -> None:
         self._send, self._clock, self._fail, self._streamed, self._ranks = send, clock, fail, streamed, ranks
+        self._before_done, self._rank_done = before_done, rank_done
         self._batch: list[Completion] = []
-        self._spans: list[tuple[int, int, int]] = []
-        self._summaries: list[RankSummary] = []
+        self._spans: dict[int, list[tuple[int, int, int]]] = {}  # by iteration: ranks may be in several
+        self._summaries: dict[int, list[RankSummary]] = {}
         self._alarm_set = False
         self.events = 0
 
@@ -61,17 +66,20 @@ class Reporter:
 
     def iteration_done(self, iteration: int, summary: RankSummary) -> None:
         """See PlayObserver."""
-        self._summaries.append(summary)
-        if len(self._summaries) == self._ranks:
+        summaries = self._summaries.setdefault(iteration, [])
+        summaries.append(summary)
+        if len(summaries) == self._ranks:
             self.flush()
             self._flush_spans(iteration)
-            self._send(IterationDone(iteration, self._summaries))
-            self._summaries = []
+            self._before_done(iteration)
+            self._send(IterationDone(iteration, self._summaries.pop(iteration)))
+        self._rank_done(summary.rank, iteration)
 
     def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
         """See PlayObserver."""
-        self._spans += [(rank, start_ns, end_ns) for start_ns, end_ns in spans]
-        if len(self._spans) >= BATCH:
+        known = self._spans.setdefault(iteration, [])
+        known += [(rank, start_ns, end_ns) for start_ns, end_ns in spans]
+        if len(known) >= BATCH:
             self._flush_spans(iteration)
 
     def failed(self, rank: int, peer: int, reason: str) -> None:
@@ -84,16 +92,15 @@ class Reporter:
         self.flush()
 
     def flush(self) -> None:
-        """Send the completions collected so far."""
-        if self._batch:
-            self._send(_columns(self._batch))
-            self._batch = []
+        """Send the completions collected so far, those of each iteration together."""
+        batch, self._batch = self._batch, []
+        for iteration in sorted({one.iteration for one in batch}):
+            self._send(_columns([one for one in batch if one.iteration == iteration]))
 
     def _flush_spans(self, iteration: int) -> None:
-        if self._spans:
-            rank, start_ns, end_ns = np.array(self._spans, np.int64).T
+        if spans := self._spans.pop(iteration, None):
+            rank, start_ns, end_ns = np.array(spans, np.int64).T
             self._send(ComputeSpans(iteration, rank, start_ns, end_ns))
-            self._spans = []
 
 
 def _columns(batch: list[Completion]) -> Completions:

@@ -7,7 +7,7 @@ Compute follows an exact schedule (see compute.py). A communication's times are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -82,6 +82,7 @@ class RankPlayer:
         observer: receives what completed.
         settings: of the run; the same for all ranks.
         nodes: length of the rank's program.
+        is_resident: the program is delivered once, as a whole, before the first iteration; `rewind` does so again.
         retire_batch: complete nodes that are reported at once.
         lateness: collects how late communications are posted.
     """
@@ -94,6 +95,7 @@ class RankPlayer:
         *,
         settings: PlaySettings,
         nodes: int,
+        is_resident: bool = False,
         retire_batch: int = 1,
         lateness: Lateness | None = None,
     ) -> None:
@@ -103,7 +105,7 @@ class RankPlayer:
         self._retire_batch = retire_batch
         self._lateness = lateness or Lateness()  # of communications against the schedule of what they depend on
         self._retired = 0
-        self._window = Window(nodes)
+        self._window = Window(nodes, is_resident=is_resident)
         self._ready: deque[Node] = deque()
         self._to_post: deque[Node] = deque()
         self._cpu, self._device = ComputeResource(), ComputeResource()
@@ -130,6 +132,11 @@ class RankPlayer:
         return self._cpu.running is not None or self._device.running is not None
 
     @property
+    def is_playing(self) -> bool:
+        """An iteration has begun and is not complete."""
+        return self._iteration is not None
+
+    @property
     def completed_nodes(self) -> int:
         """Nodes completed in this iteration that have not been reported as retired."""
         return self._window.completed - self._retired
@@ -147,15 +154,23 @@ class RankPlayer:
         if chunk.first_position != self._window.delivered:
             expected = self._window.delivered
             raise LocalProtocolError(f"rank {self.rank} received position {chunk.first_position} instead of {expected}")
-        for node in self._window.deliver(chunk):
+        self._take(self._window.deliver(chunk))
+        if self._iteration is not None:
+            self._advance(self._clock.now())
+
+    def rewind(self) -> None:
+        """Go back to the beginning of a resident program, after an iteration; nothing for one that is streamed."""
+        self._take(self._window.rewind())
+
+    def _take(self, nodes: Iterable[Node]) -> None:
+        """New nodes of the window."""
+        for node in nodes:
             communication = node.communication
             if communication is not None and communication.kind.is_collective:
                 self._group_queues.setdefault(communication.group, deque()).append(node)
             if not node.waiting:
                 node.ready_ns = max(node.ready_ns, self._start_ns)
                 self._ready.append(node)
-        if self._iteration is not None:
-            self._advance(self._clock.now())
 
     def begin(self, iteration: int, at_ns: int) -> None:
         """Start the iteration when the clock reaches `at_ns`."""

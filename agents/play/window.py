@@ -36,16 +36,18 @@ class Window:
 
     Args:
         nodes: length of the program.
+        is_resident: keep the program, which is delivered as a whole before anything of it is complete; see `rewind`.
 
     Attributes:
         delivered: positions delivered in this iteration.
         completed: how many of those are complete.
     """
 
-    __slots__ = ("_ends", "_length", "_nodes", "_older_end_ns", "completed", "delivered")
+    __slots__ = ("_ends", "_is_resident", "_length", "_nodes", "_older_end_ns", "_program", "completed", "delivered")
 
-    def __init__(self, nodes: int) -> None:
-        self._length = nodes
+    def __init__(self, nodes: int, *, is_resident: bool = False) -> None:
+        self._length, self._is_resident = nodes, is_resident
+        self._program: list[tuple[Node, int]] = []  # and how many dependencies each waits for at first
         self._nodes: dict[int, Node] = {}
         self._ends: dict[int, int] = {}  # position → end, in order of completion
         self._older_end_ns = 0  # the latest end of complete nodes that are no longer in _ends
@@ -71,6 +73,8 @@ class Window:
                     node.waiting += 1
             first += dependencies
             self._nodes[position] = node
+            if self._is_resident:
+                self._program.append((node, node.waiting))
             self.delivered += 1
             yield node
 
@@ -93,6 +97,14 @@ class Window:
         self._ends.clear()
         self._older_end_ns = 0
         self.delivered = self.completed = 0
+
+    def rewind(self) -> Iterator[Node]:
+        """Deliver a resident program again, to an empty window; yields its nodes."""
+        for node, waiting in self._program:
+            node.waiting, node.ready_ns = waiting, 0
+            self._nodes[node.position] = node
+            yield node
+        self.delivered = len(self._program)
 
     def _remember(self, position: int, end_ns: int) -> None:
         self._ends[position] = end_ns

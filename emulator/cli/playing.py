@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Parser
     from emulator.experiment.campaign import CampaignProgress
     from emulator.experiment.live_address import LiveAddress
+    from emulator.experiment.outcome import Outcome
     from emulator.experiment.workload import LoadedJob
     from emulator.run_folder.reader import Run
     from emulator.verdict.judge import Verdict
@@ -77,6 +78,10 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         check_folder(args.out, "--out")
     if experiment.observe.expect is not None:
         load_rules(experiment.observe.expect)  # refused before any traffic
+    if len(experiment.jobs) > 1:
+        from emulator.cli.playing_sessions import play_and_show_session
+
+        return play_and_show_session(experiment, args)
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
@@ -137,19 +142,27 @@ def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, fold
 
 def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict:
     from emulator.experiment.outcome import outcome_of
+
+    outcome = outcome_of(run, experiment.job)
+    if args.json:
+        print_json(outcome.to_json())
+    else:
+        print_outcome(outcome, args)
+    return outcome.verdict
+
+
+def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
+    """Print the table of a run."""
     from emulator.views.terminal.pair_table import render_pairs
     from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
-    outcome = outcome_of(run, experiment.job)
     tables = render_beside(outcome.summary)
     beside = ["", *tables] if tables else []
-    verdict, folder = outcome.verdict, str(run.folder)
-    if args.json:
-        print_json(outcome.to_json())
-    elif outcome.sweep is not None:
+    verdict, folder = outcome.verdict, str(outcome.run.folder)
+    if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
         print_tables(*render_sweep(outcome.sweep, layout=layout, headline=headline(verdict), folder=folder), *beside)
     elif outcome.pairs is not None:
@@ -157,7 +170,6 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
     else:
         summary = render(outcome.summary, limit=_MOST_CLASSES)
         print_tables(render_headline(verdict), summary, *render_findings(verdict), f"Run folder: {folder}")
-    return verdict
 
 
 def _play_campaign(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from emulator.control.flows import FlowReport as FlowReport
 from emulator.control.flows import FlowTask
@@ -20,9 +20,10 @@ from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
 
-OLDEST_VERSION = 1
-NEWEST_VERSION = 1
+OLDEST_VERSION = 2
+NEWEST_VERSION = 2
 METHOD = "/charkha.control.Control/Session"
+V = TypeVar("V")
 
 Places: TypeAlias = Mapping[int, tuple[str, int]]
 """Rank → (numeric IP address, port)."""
@@ -120,22 +121,42 @@ class RankPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """Everything an agent needs besides the nodes.
+class JobSetup:
+    """What an agent plays of a job.
 
     Attributes:
-        networks: prefixes of ranks elsewhere on the same link.
-        flows: that it plays beside its ranks.
+        number: of the job in its session, from 0.
+        run_id: of the job's run.
     """
 
+    number: int
+    run_id: str
     ranks: Sequence[RankPlace]
     transport: str
     message_bytes: int
     seed: int
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything an agent needs besides the nodes.
+
+    Attributes:
+        jobs: those that it plays a part of.
+        networks: prefixes of ranks elsewhere on the same link.
+        flows: that it plays beside its ranks.
+    """
+
+    jobs: Sequence[JobSetup]
     networks: Sequence[str] = ()
     flows: Sequence[FlowTask] = ()
+
+    @property
+    def ranks(self) -> list[RankPlace]:
+        """The ranks of all jobs."""
+        return [place for job in self.jobs for place in job.ranks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +195,30 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """All jobs are ready: the session begins when the agent's clock reaches `at_ns`."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """Begin the iteration when the agent's clock reaches `at_ns`."""
+    """Begin the iteration when the agent's clock reaches `at_ns`.
+
+    Attributes:
+        through: the last iteration that a rank begins without being told, as soon as it has completed the one before.
+    """
 
     iteration: int
     at_ns: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Ranks begin all iterations up to this one without being told."""
+
+    through: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +267,22 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The run is over: report the counters and leave."""
+    """All iterations of the job are played: report its counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """All jobs are over: end the flows beside them, report those, and leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The agent has reported everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The agent's last words.
+    """The agent's last words about a job.
 
     Attributes:
         flows: each as far as this end knows it.
@@ -275,7 +325,28 @@ AgentValue: TypeAlias = (
     | Abort
     | ClockReply
     | FlowReport
+    | Left
 )
 ControllerValue: TypeAlias = (
-    Welcome | Setup | Directory | Prepare | Chunk | Start | Finish | Abort | ClockQuery | Wait | WantSteps
+    Welcome
+    | Setup
+    | Directory
+    | Prepare
+    | Chunk
+    | Begin
+    | Start
+    | Continue
+    | Finish
+    | Leave
+    | Abort
+    | ClockQuery
+    | Wait
+    | WantSteps
 )
+
+
+class Message(NamedTuple, Generic[V]):
+    """A value on its way, and the number of the job that it is about; None: of no job."""
+
+    value: V
+    job: int | None = None

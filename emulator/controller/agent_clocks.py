@@ -20,6 +20,7 @@ class AgentClocks:
     def __init__(self) -> None:
         self._own = clock_id()
         self._watches: dict[str, ClockWatch] = {}
+        self._settling: list[Callable[[], None]] = []
 
     def add(self, agent: str, agent_clock: str, send: Callable[[control.ControllerValue], None]) -> None:
         """An agent has joined; `agent_clock` identifies its clock, "" if it does not know."""
@@ -39,17 +40,25 @@ class AgentClocks:
             self._watches[agent].heard(exchange)
 
     def settle_then(self, then: Callable[[], None]) -> None:
-        """Look at all clocks, now that nothing else moves, then call `then`."""
+        """Look at all clocks, then call `then`; while they are looked at for another, both are called together."""
+        self._settling.append(then)
+        if len(self._settling) > 1:
+            return
         waiting = set(self._watches)
 
         def known(name: str) -> None:
             waiting.discard(name)
             if not waiting:
-                then()
+                self._settled()
 
         for name, watch in self._watches.items():
             watch.burst(NEXT_BURST, partial(known, name))
         if not self._watches:
+            self._settled()
+
+    def _settled(self) -> None:
+        settling, self._settling = self._settling, []
+        for then in settling:
             then()
 
     def look(self) -> None:

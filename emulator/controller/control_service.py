@@ -36,20 +36,20 @@ class AgentChannel:
 
     def __init__(self, hello: control.Hello) -> None:
         self.hello = hello
-        self._outgoing: asyncio.Queue[control.ControllerValue | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[control.Message[control.ControllerValue] | None] = asyncio.Queue()
 
-    def send(self, value: control.ControllerValue) -> None:
-        """Queue a value for the agent."""
-        self._outgoing.put_nowait(value)
+    def send(self, value: control.ControllerValue, job: int | None = None) -> None:
+        """Queue a value for the agent; `job`: number of the job that it is about."""
+        self._outgoing.put_nowait(control.Message(value, job))
 
     def close(self) -> None:
         """End the stream after what is queued."""
         self._outgoing.put_nowait(None)
 
-    async def outgoing(self) -> AsyncIterator[control.ControllerValue]:
+    async def outgoing(self) -> AsyncIterator[control.Message[control.ControllerValue]]:
         """Values to write, until closed."""
-        while (value := await self._outgoing.get()) is not None:
-            yield value
+        while (message := await self._outgoing.get()) is not None:
+            yield message
 
 
 class AgentListener(Protocol):
@@ -59,7 +59,7 @@ class AgentListener(Protocol):
         """Let the agent in, or say why not."""
         ...
 
-    def heard(self, channel: AgentChannel, value: Any) -> None:
+    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
         """The agent sent a value."""
         ...
 
@@ -147,7 +147,7 @@ class ControlService:
         """The first value, None if there is none that can be understood."""
         async for message in requests:
             with contextlib.suppress(RemoteProtocolError):
-                return decode_agent(message)
+                return decode_agent(message).value
             break
         return None
 
@@ -156,10 +156,10 @@ class ControlService:
             self._listener.heard(channel, decode_agent(message))
 
     async def _write(self, channel: AgentChannel, context: Any) -> None:
-        async for value in channel.outgoing():
+        async for value, job in channel.outgoing():
             if isinstance(value, control.ClockQuery):
                 value = control.ClockQuery(time.monotonic_ns())
-            await context.write(encode_controller(value))
+            await context.write(encode_controller(value, job))
 
 
 async def _drain(requests: AsyncIterator[bytes]) -> None:

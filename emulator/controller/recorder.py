@@ -13,7 +13,7 @@ from emulator.control.observations import (
     StepRecords,
     join_ends,
 )
-from emulator.controller.dut_monitor import DutMonitor
+from emulator.controller.dut_monitor import DutCounters
 from emulator.controller.step_assembly import StepAssembly
 from emulator.controller.worst_instances import WorstInstances
 from emulator.run_folder.catalogue import Catalogue
@@ -39,7 +39,7 @@ class Recorder:
         writer: RunWriter,
         catalogue: Catalogue,
         observers: Sequence[RunObserver],
-        monitor: DutMonitor,
+        monitor: DutCounters,
         *,
         worst: WorstInstances | None = None,
     ) -> None:
@@ -115,22 +115,21 @@ class Recorder:
             observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
 
     def flush(self) -> None:
-        """Put everything on disk."""
-        self._write_flow_events()
+        """Put everything on disk: nobody says anything any more."""
+        self._write_flow_events(is_over=True)
         for rows in self._steps.rest():
             self._writer.add_steps(rows)
         self._add_counters()
         self._writer.flush()
 
-    def _write_flow_events(self) -> None:
-        """All agents have spoken: put both ends of every flow together."""
-        for iteration, flows in self._flow_events.items():
-            self._writer.add_flow_events(iteration, join_ends(flows))
-        self._flow_events.clear()
+    def _write_flow_events(self, *, is_over: bool = False) -> None:
+        """Put both ends of every flow together, of iterations of which all agents have spoken."""
+        spoken = [one for one in self._flow_events if is_over or len(self._done[one]) == self._catalogue.ranks]
+        for iteration in spoken:
+            self._writer.add_flow_events(iteration, join_ends(self._flow_events.pop(iteration)))
 
     def _add_counters(self) -> None:
-        counters = self._monitor.counters()
-        if counters is not None:
+        while (counters := self._monitor.counters()) is not None:
             self._writer.add_counters(counters)
 
     @property

@@ -1,4 +1,4 @@
-"""Input of a session, and what it knows at the end in addition to the samples."""
+"""Input of a session and of its jobs, and what is known of a job at the end in addition to the samples."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from emulator.trace.storage import idle_program
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that a run needs.
+    """All that the run of a job needs.
 
     Attributes:
+        run_id: of the run.
         node_ids: per rank, uint64, shape (n,): node ids by position of its program.
         hosts: per rank, then per storage endpoint, the numeric IP address it plays at.
         ranks_of: agent name → ranks it plays.
-        local: agents to start on this host; all others dial in.
         interfaces: per rank and storage endpoint, the name of its host's interface; empty if not needed.
         port_shares: per rank, the share of its port; empty if nothing is paced.
-        networks: agent → prefixes of ranks elsewhere on its own link.
-        listening: where remote agents dial in.
-        join_timeout_s: the run ends if an agent has not joined by then.
-        exec_prefixes: local agent → words before its command, for example to enter a namespace.
-        flows: agent → flows that it plays beside its ranks.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
         record_steps: see PlaySettings.
+        offset_ns: when the job begins, after the session began.
+        is_continuous: a rank begins an iteration as soon as it has completed the one before.
+        until_others: iterations go on after the last number until all jobs without this have played theirs.
     """
 
     run_id: str
@@ -55,15 +53,12 @@ class RunPlan:
     seed: int
     silence_timeout_s: float
     transport_options: Mapping[str, str] = field(default_factory=dict)
-    local: frozenset[str] | None = None
     interfaces: Sequence[str] = ()
     port_shares: Mapping[int, PortShare] = field(default_factory=dict)
-    networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    listening: ListenAddress | None = None
-    join_timeout_s: float | None = None
-    exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
     record_steps: int = NO_STEPS
+    offset_ns: int = 0
+    is_continuous: bool = False
+    until_others: bool = False
 
     def is_storage(self, endpoint: int) -> bool:
         """Whether it belongs to a storage host, and is no rank."""
@@ -82,10 +77,42 @@ class RunPlan:
             return self.node_ids[endpoint]
         return np.zeros(len(self.program_of(endpoint)), dtype=np.uint64)
 
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """All that a session needs.
+
+    Attributes:
+        session_id: that of the run, if there is one job.
+        jobs: their runs, in order.
+        silence_timeout_s: nothing moving anywhere before or after the jobs for this long ends the session.
+        local: agents to start on this host; all others dial in. None: all.
+        networks: agent → prefixes of ranks elsewhere on its own link.
+        flows: agent → flows that it plays beside its ranks.
+        listening: where remote agents dial in.
+        join_timeout_s: the session ends if an agent has not joined by then.
+        exec_prefixes: local agent → words before its command, for example to enter a namespace.
+    """
+
+    session_id: str
+    jobs: Sequence[RunPlan]
+    silence_timeout_s: float
+    local: frozenset[str] | None = None
+    networks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    flows: Mapping[str, Sequence[FlowTask]] = field(default_factory=dict)
+    listening: ListenAddress | None = None
+    join_timeout_s: float | None = None
+    exec_prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def agents(self) -> list[str]:
+        """Every agent that plays a part of a job, in order."""
+        return list(dict.fromkeys(name for job in self.jobs for name in job.ranks_of))
+
     @property
     def local_agents(self) -> list[str]:
         """Agents to start on this host, in order."""
-        return [name for name in self.ranks_of if self.local is None or name in self.local]
+        return [name for name in self.agents if self.local is None or name in self.local]
 
 
 @dataclass(slots=True)
@@ -102,18 +129,20 @@ class AgentFacts:
 
 
 @dataclass(slots=True)
-class SessionOutcome:
-    """What is known at the end of a run in addition to the completions."""
+class RunOutcome:
+    """What is known at the end of the run of a job in addition to the completions."""
 
     agents: dict[str, AgentFacts] = field(default_factory=dict)
     flows: list[FlowCounters] = field(default_factory=list)
-    flow_reports: dict[int, FlowReport] = field(default_factory=dict)
-    """Of flows beside the job, by their number."""
+    flow_reports: Mapping[int, FlowReport] = field(default_factory=dict)
+    """Of flows beside the jobs, by their number."""
     counted: set[str] = field(default_factory=set)
     """Agents whose counters are in `flows`: those of a run that ended early may be missing."""
-    clocks: dict[str, ClockEstimate] = field(default_factory=dict)
+    clocks: Mapping[str, ClockEstimate] = field(default_factory=dict)
     """Of agents whose clock is not that of this host."""
     steps_lost: int = 0
     """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
     """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""
+    start_ns: int | None = None
+    """When the first iteration was told to begin, on the clock of this host."""

@@ -1,17 +1,21 @@
-"""The run as a machine without IO: what agents did goes in, what the controller must do comes out.
+"""The run of a job as a machine without IO: what agents did goes in, what the controller must do comes out.
 
 GATHERING ─ all agents joined ─► BINDING ─ all bound ─► PREPARING ─ all ready ─► PLAYING
                                                            ▲                        │ all done
                                                            └── next iteration ──────┤
                                                                                     └─ last one ─► FINISHING ─► OVER
 Any phase ─ an agent failed or left before its farewell ─► OVER, with the error.
+
+With the pace `continuous` it stays PLAYING from the first iteration to the last: agents know some iterations ahead,
+and begin them without being told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 from typing import TypeAlias
 
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunError, TransferFailed
@@ -105,7 +109,15 @@ class PrepareIteration:
 
 @dataclass(frozen=True, slots=True)
 class StartIteration:
-    """Everybody is ready: go."""
+    """Everybody is ready: go; `through` is the last iteration that agents begin without being told."""
+
+    iteration: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueThrough:
+    """Agents begin all iterations up to this one without being told."""
 
     iteration: int
 
@@ -125,7 +137,9 @@ class EndRun:
 Stimulus: TypeAlias = (
     AgentJoined | RanksBound | AgentReady | AgentFinished | AgentSaidFarewell | AgentAborted | AgentVanished
 )
-Instruction: TypeAlias = SendSetup | SendDirectory | PrepareIteration | StartIteration | FinishRun | EndRun
+Instruction: TypeAlias = (
+    SendSetup | SendDirectory | PrepareIteration | StartIteration | ContinueThrough | FinishRun | EndRun
+)
 _Transition: TypeAlias = Callable[[], list[Instruction]]
 
 
@@ -134,31 +148,34 @@ class RunState:
 
     Args:
         ranks_of: agent name → its ranks; exactly these agents may join.
-        iterations: numbers to play in order, warm-up negative; at least one.
+        iterations: numbers to play in order, warm-up negative; at least one. The next one is asked for when agents
+            must know of it.
+        ahead: iterations that agents know of besides the one that not all have completed; 0: none, so that all begin
+            each one together.
     """
 
-    def __init__(self, ranks_of: Mapping[str, Sequence[int]], iterations: Sequence[int]) -> None:
+    def __init__(self, ranks_of: Mapping[str, Sequence[int]], iterations: Iterable[int], *, ahead: int = 0) -> None:
         self._ranks_of = dict(ranks_of)
-        self._iterations = list(iterations)
+        self._coming = iter(iterations)
+        self._ahead = ahead
+        self._known = [next(self._coming)]  # to agents; those before `_played` are complete
+        self._played = 0
+        self._played_by = dict.fromkeys(self._ranks_of, 0)
         self._joined: set[str] = set()
         self._done: set[str] = set()  # agents that did what the phase waits for
         self._places: dict[int, tuple[str, int]] = {}
-        self._played = 0
         self.phase = Phase.GATHERING
 
     @property
     def iteration(self) -> int:
-        """The iteration being prepared or played (the last one afterwards)."""
-        return self._iterations[min(self._played, len(self._iterations) - 1)]
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether agents play, or get ready for a later iteration: whoever is well then says something all the time."""
-        return self.phase is Phase.PLAYING or (self.phase is Phase.PREPARING and self._played > 0)
+        """The first iteration that is not complete (the last one afterwards)."""
+        return self._known[min(self._played, len(self._known) - 1)]
 
     @property
     def missing_agents(self) -> list[str]:
         """Agents that the phase still waits for."""
+        if self.phase is Phase.PLAYING:
+            return sorted(name for name, played in self._played_by.items() if played == self._played)
         waited = self._joined if self.phase is Phase.GATHERING else self._done
         return sorted(set(self._ranks_of) - waited)
 
@@ -176,9 +193,7 @@ class RunState:
             case AgentReady(agent):
                 return self._all(agent, Phase.PREPARING, self._start)
             case AgentFinished(agent, iteration):
-                if iteration != self.iteration:
-                    return self._end(RemoteProtocolError(f"agent {agent} finished iteration {iteration} out of turn"))
-                return self._all(agent, Phase.PLAYING, self._next)
+                return self._finished(agent, iteration)
             case AgentSaidFarewell(agent):
                 return self._all(agent, Phase.FINISHING, self._end)
             case AgentAborted(agent, reason, (rank, peer)):
@@ -219,15 +234,33 @@ class RunState:
 
     def _start(self) -> list[Instruction]:
         self.phase = Phase.PLAYING
-        return [StartIteration(self.iteration)]
+        self._known += islice(self._coming, self._ahead)
+        return [StartIteration(self.iteration, self._known[-1])]
+
+    def _finished(self, agent: str, iteration: int) -> list[Instruction]:
+        own = self._played_by[agent]
+        if self.phase is not Phase.PLAYING or own >= len(self._known) or iteration != self._known[own]:
+            return self._end(RemoteProtocolError(f"agent {agent} finished iteration {iteration} out of turn"))
+        self._played_by[agent] += 1
+        if min(self._played_by.values()) == self._played:
+            return []
+        self._played += 1
+        return self._next()
 
     def _next(self) -> list[Instruction]:
-        self._played += 1
-        if self._played < len(self._iterations):
-            self.phase = Phase.PREPARING
-            return [PrepareIteration(self.iteration)]
-        self.phase = Phase.FINISHING
-        return [FinishRun()]
+        """All have completed one more iteration."""
+        following = next(self._coming, None)
+        if following is not None:
+            self._known.append(following)
+            if self._ahead:
+                return [ContinueThrough(following)]
+        if self._played == len(self._known):
+            self.phase = Phase.FINISHING
+            return [FinishRun()]
+        if self._ahead:
+            return []
+        self.phase = Phase.PREPARING
+        return [PrepareIteration(self.iteration)]
 
     def _vanished(self, agent: str, reason: str) -> list[Instruction]:
         if self.phase is Phase.FINISHING and agent in self._done:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.controller.clock_offset import ClockEstimate, difference_error_ns
-from emulator.controller.run_plan import SessionOutcome
+from emulator.controller.run_plan import RunOutcome
 from emulator.run_folder.manifest import Clock
 from emulator.run_folder.schema import Part
 from emulator.run_folder.writer import RunWriter
@@ -39,7 +39,7 @@ def describe_clock(clocks: Mapping[str, ClockEstimate]) -> Clock:
     )
 
 
-def settle_stamps(writer: RunWriter, outcome: SessionOutcome, ranks_of: Mapping[str, Sequence[int]]) -> None:
+def settle_stamps(writer: RunWriter, outcome: RunOutcome, ranks_of: Mapping[str, Sequence[int]]) -> None:
     """Rewrite the samples and iterations of agents with another clock; nothing may be added to them afterwards.
 
     Raises:
@@ -58,7 +58,7 @@ def _settled(
     *,
     owner: str,
     names: Sequence[str],
-    outcome: SessionOutcome,
+    outcome: RunOutcome,
     foreign: Mapping[str, Sequence[int]],
 ) -> pa.RecordBatch:
     rank, iteration = to_ints(batch[owner]), to_ints(batch["iteration"])

@@ -1,13 +1,13 @@
 """All time limits of a run: joining, silent agents, and a run in which nothing moves (its barrier is never reached).
 
-The limits are checked four times a second. The watchdog only decides; the session ends the run.
+The limits are checked four times a second. Nothing here ends the run; the session does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from emulator.control.conversation import Progress
@@ -27,66 +27,57 @@ LONGEST_ABSENCE_S = 3.0
 
 @dataclass(slots=True)
 class Watchdog:
-    """Knows when every agent last reported, and when anything last moved.
+    """Knows when every agent last reported.
 
     Attributes:
-        ranks_of: agent → its ranks.
-        standstill_s: the run ends if nothing moves anywhere for this long.
         join_timeout_s: the run ends if an agent has not joined by then.
         now: the clock, s.
         core_time_of: the time of an agent's process so far; None if it is not on this host.
     """
 
-    ranks_of: Mapping[str, Sequence[int]]
-    standstill_s: float
     join_timeout_s: float = JOIN_TIMEOUT_S
     now: Callable[[], float] = time.monotonic
     core_time_of: Callable[[str], CoreTime | None] = lambda agent: None
-    progress: dict[str, Progress] = field(default_factory=dict)
     _heard_at: dict[str, float] = field(default_factory=dict)
     _core_time: dict[str, CoreTime | None] = field(default_factory=dict)  # when an agent fell silent
     _began: float = field(init=False)
-    _moved_at: float = field(init=False)
     _checked_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._moved_at = self._checked_at = self.now()
+        self._began = self._checked_at = self.now()
 
     def heard(self, agent: str) -> None:
         """An agent has sent something."""
         self._heard_at[agent] = self.now()
         self._core_time.pop(agent, None)
 
-    def note(self, agent: str, progress: Progress) -> None:
-        """An agent has reported its progress."""
-        if progress.has_moved(self.progress.get(agent)):
-            self._moved_at = self.now()
-        self.progress[agent] = progress
+    def forget(self, agent: str) -> None:
+        """Nothing more is expected of an agent."""
+        self._heard_at.pop(agent, None)
+
+    def excused_s(self) -> float:
+        """Time since the last call in which the controller itself did not run: it is nobody's silence."""
+        absent_s = self.now() - self._checked_at
+        self._checked_at += absent_s
+        if absent_s <= LONGEST_ABSENCE_S:
+            return 0.0
+        for agent in self._heard_at:
+            self._heard_at[agent] += absent_s
+        return absent_s
 
     def overdue(self, *, missing: Sequence[str], is_gathering: bool, is_under_way: bool) -> EmulatorError | None:
         """The limit that is exceeded, as the error that ends the run.
 
         Args:
-            missing: agents that have not joined, or not reached the point that all wait for.
+            missing: agents that have not joined.
             is_gathering: agents are still joining.
             is_under_way: agents report regularly from now on.
         """
-        self._excuse_absence()
         if is_gathering:
-            self._moved_at = self.now()
-            if self.now() - self._began > self.join_timeout_s:
-                return RunTimeout(f"agents to join: {', '.join(missing)}", seconds=self.join_timeout_s)
-            return None
-        return (self._silent_agent() if is_under_way else None) or self._standstill(missing)
-
-    def _excuse_absence(self) -> None:
-        """Time in which the controller itself did not run is nobody's silence."""
-        absent_s = self.now() - self._checked_at
-        self._checked_at += absent_s
-        if absent_s > LONGEST_ABSENCE_S:
-            self._moved_at += absent_s
-            for agent in self._heard_at:
-                self._heard_at[agent] += absent_s
+            is_late = self.now() - self._began > self.join_timeout_s
+            what = f"agents to join: {', '.join(missing)}"
+            return RunTimeout(what, seconds=self.join_timeout_s) if is_late else None
+        return self._silent_agent() if is_under_way else None
 
     def _silent_agent(self) -> AgentLost | None:
         for agent, heard_at in self._heard_at.items():
@@ -94,8 +85,7 @@ class Watchdog:
             if silent_s > BUSY_S and agent not in self._core_time:
                 self._core_time[agent] = self.core_time_of(agent)
             if silent_s > SILENT_AGENT_S and not self._works(agent):
-                reason = f"it has sent nothing for {SILENT_AGENT_S:g} s"
-                return AgentLost(agent, ranks=self.ranks_of[agent], reason=reason)
+                return AgentLost(agent, ranks=(), reason=f"it has sent nothing for {SILENT_AGENT_S:g} s")
         return None
 
     def _works(self, agent: str) -> bool:
@@ -106,8 +96,41 @@ class Watchdog:
         self._heard_at[agent], self._core_time[agent] = self.now(), after
         return True
 
-    def _standstill(self, missing: Sequence[str]) -> RunTimeout | None:
-        """What everybody waits for, and the two ranks that have been silent towards each other for longest."""
+
+@dataclass(slots=True)
+class Standstill:
+    """Knows when anything last moved in a job.
+
+    Attributes:
+        standstill_s: the run ends if nothing moves anywhere for this long.
+        now: the clock, s.
+        progress: of every agent, by its name or by what else tells reports apart.
+    """
+
+    standstill_s: float
+    now: Callable[[], float] = time.monotonic
+    progress: dict[object, Progress] = field(default_factory=dict)
+    _moved_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._moved_at = self.now()
+
+    def note(self, agent: object, progress: Progress) -> None:
+        """An agent has reported its progress."""
+        if progress.has_moved(self.progress.get(agent)):
+            self._moved_at = self.now()
+        self.progress[agent] = progress
+
+    def excuse(self, seconds: float | None = None) -> None:
+        """Nothing could move for so long; None: until now."""
+        self._moved_at = self.now() if seconds is None else self._moved_at + seconds
+
+    def overdue(self, missing: Sequence[str]) -> RunTimeout | None:
+        """What everybody waits for, and the two ranks that have been silent towards each other for longest.
+
+        Args:
+            missing: agents that have not reached the point that all wait for.
+        """
         if self.now() - self._moved_at <= self.standstill_s:
             return None
         waits = [progress.waiting_on for progress in self.progress.values() if progress.waiting_on]

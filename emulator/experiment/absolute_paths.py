@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec import Experiment, Job
 from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.verdict.rules import EXAMPLE
 
@@ -18,22 +18,25 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
-    """One run that can be played from any working directory: paths are absolute, and it belongs to no campaign."""
-    trace = experiment.job.trace
-    job, network = experiment.job, experiment.network
-    if trace is not None:
-        trace = replace(trace, path=str(TRACES.find(trace.path)))
-        job = replace(job, trace=_absolute(trace, "path", "groups"))
+    """What can be played from any working directory: paths are absolute, and it belongs to no campaign."""
+    network = experiment.network
     if network.topology is not None:
         network = replace(network, topology=str(TOPOLOGIES.find(network.topology)))
     return replace(
         experiment,
-        jobs=(job,),
+        jobs=tuple(map(_absolute_trace, experiment.jobs)),
         campaign=None,
         network=_absolute(network, "topology"),
         agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
         observe=_absolute(experiment.observe, *_FILES_OF_OBSERVE[experiment.observe.expect == EXAMPLE]),
     )
+
+
+def _absolute_trace(job: Job) -> Job:
+    if job.trace is None:
+        return job
+    trace = replace(job.trace, path=str(TRACES.find(job.trace.path)))
+    return replace(job, trace=_absolute(trace, "path", "groups"))
 
 
 def _absolute(section: S, *names: str) -> S:

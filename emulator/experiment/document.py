@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError
 from emulator.experiment.algorithm_files import is_file
-from emulator.experiment.spec import Experiment
+from emulator.experiment.spec import Experiment, Job
 from emulator.experiment.workload import trace_digest
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
@@ -73,17 +73,20 @@ def relative_to(folder: Path, experiment: Experiment) -> Experiment:
     def moved(path: str | None) -> str | None:
         return None if path is None else os.fspath(folder / path)
 
-    job, network, agents, observe = experiment.job, experiment.network, experiment.agents, experiment.observe
-    algorithms = {kind: os.fspath(folder / one) if is_file(one) else one for kind, one in job.algorithms.items()}
-    job = replace(job, algorithms=algorithms)
-    if job.trace is not None:
-        path = os.fspath(TRACES.find(job.trace.path, beside=folder))
-        job = replace(job, trace=replace(job.trace, path=path, groups=moved(job.trace.groups)))
+    def moved_job(job: Job) -> Job:
+        algorithms = {kind: os.fspath(folder / one) if is_file(one) else one for kind, one in job.algorithms.items()}
+        trace = job.trace
+        if trace is not None:
+            path = os.fspath(TRACES.find(trace.path, beside=folder))
+            trace = replace(trace, path=path, groups=moved(trace.groups))
+        return replace(job, algorithms=algorithms, trace=trace)
+
+    network, agents, observe = experiment.network, experiment.agents, experiment.observe
     if network.topology is not None:
         network = replace(network, topology=os.fspath(TOPOLOGIES.find(network.topology, beside=folder)))
     return replace(
         experiment,
-        jobs=(job,),
+        jobs=tuple(map(moved_job, experiment.jobs)),
         network=network,
         agents=replace(
             agents,

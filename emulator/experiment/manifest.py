@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from emulator.control.parameter import Parameter
+from emulator.control.parameter import Parameter, Setting, Source
 from emulator.controller.assignment import Assignment
 from emulator.controller.recorder import Recorder
-from emulator.controller.run_plan import SessionOutcome
+from emulator.controller.run_plan import RunOutcome
 from emulator.controller.timebase import describe_clock
 from emulator.controller.topology_description import describe_dut, describe_topology
 from emulator.experiment.absolute_paths import with_absolute_paths
@@ -66,17 +66,36 @@ def opening_manifest(settled: Settled, *, calibration: Mapping[str, Any]) -> Man
 
 
 def concluded_manifest(
-    manifest: Manifest, settled: Settled, outcome: SessionOutcome, recorder: Recorder, *, dut: Mapping[str, Any]
+    manifest: Manifest, settled: Settled, outcome: RunOutcome, recorder: Recorder, *, dut: Mapping[str, Any]
 ) -> Manifest:
     """What is known of a run at its end; `dut`: facts about the device under test."""
     hosts = _host_facts(outcome, settled.assignment, settled.topology.ranks)
+    trials = recorder.trials(len(settled.workload.programs))
+    if settled.until_others:
+        manifest = _with_iterations(manifest, trials.attempted - trials.warmup)
     return replace(
         manifest,
         dut={**manifest.dut, **dut},
         hosts=tuple(hosts),
-        trials=recorder.trials(len(settled.workload.programs)),
+        trials=trials,
         clock=describe_clock(outcome.clocks),
         warnings={**manifest.warnings, **host_limit_warnings(hosts), **steps_warning(outcome, recorder)},
+    )
+
+
+def _with_iterations(manifest: Manifest, played: int) -> Manifest:
+    """The manifest of a job that repeated its iterations until others had ended: so many it was."""
+    asked = manifest.spec or {}
+    (job,) = asked["jobs"]
+    reason = "until the other jobs had ended"
+    return replace(
+        manifest,
+        parameters={**manifest.parameters, "iterations": Parameter(played)},
+        spec={**asked, "jobs": [{**job, "iterations": max(1, played)}]},
+        settings=tuple(
+            Setting(one.name, played, one.unit, Source.DERIVED, reason) if one.name == "iterations" else one
+            for one in manifest.settings
+        ),
     )
 
 
@@ -93,19 +112,20 @@ def _parameters(settled: Settled) -> Mapping[str, Parameter]:
             "timeout": Parameter(resolved.timeout_s, "s"),
             "window": Parameter(settled.workload.window, "nodes"),
         }
+        | resolved.parameters("pace")
         | flow_parameters(settled.flows)
         | resolved.parameters("algorithm.")
         | resolved.parameters(f"{resolved.transport.name}.")
     )
 
 
-def steps_warning(outcome: SessionOutcome, recorder: Recorder) -> Mapping[str, int]:
+def steps_warning(outcome: RunOutcome, recorder: Recorder) -> Mapping[str, int]:
     """A warning about steps that were to be recorded and are not."""
     missing = outcome.steps_lost + recorder.steps_missing
     return {STEPS_MISSING: missing} if missing else {}
 
 
-def _host_facts(outcome: SessionOutcome, assignment: Assignment, ranks: int) -> list[HostFacts]:
+def _host_facts(outcome: RunOutcome, assignment: Assignment, ranks: int) -> list[HostFacts]:
     clocks = outcome.clocks
     return [
         HostFacts(

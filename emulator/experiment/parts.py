@@ -1,4 +1,7 @@
-"""Parts of a run spec as plain values: they are merged, then built into a run spec. `job` stands for its one job."""
+"""Parts of a run spec as plain values: they are merged, then built into a run spec.
+
+`job` stands for its one job; beside `jobs`, for what holds for each of them.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,25 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Part:
     return merged
 
 
+def part_of(experiment: Experiment) -> Part:
+    """A run spec as a part, with `job` in place of `jobs` if there is one."""
+    plain = experiment.to_plain()
+    jobs = plain.pop("jobs")
+    return plain | ({"jobs": jobs} if len(jobs) > 1 else {"job": jobs[0]})
+
+
 def build_experiment(part: Mapping[str, Any]) -> Experiment:
     """A run spec from a part that sets all it needs.
 
     Raises:
         SchemaProblem: a value does not fit; its path is that in the part, as `job.iterations`.
     """
-    document = {key: value for key, value in part.items() if key != "job"} | {"jobs": [part.get("job", {})]}
+    common = part.get("job", {})
+    jobs = [merge(one, common) for one in part["jobs"]] if "jobs" in part else [common]
+    document = {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
     try:
         return decode(document, Experiment)
     except SchemaProblem as problem:
-        path = ("job", *problem.path[2:]) if problem.path[:1] == ("jobs",) else problem.path
+        is_one = "jobs" not in part and problem.path[:1] == ("jobs",)
+        path = ("job", *problem.path[2:]) if is_one else problem.path
         raise SchemaProblem(path, problem.problem) from problem

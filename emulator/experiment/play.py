@@ -6,62 +6,37 @@ import asyncio
 import contextlib
 import datetime
 import secrets
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-import numpy as np
-
-from emulator.control.observations import FlowCounters, join_ends
-from emulator.controller.assignment import Assignment
-from emulator.controller.measured_trace import write_measured_trace
-from emulator.controller.recorder import Recorder
-from emulator.controller.run_plan import SessionOutcome
-from emulator.controller.session import RunSession
-from emulator.controller.timebase import settle_stamps
-from emulator.controller.worst_instances import WorstInstances
+from emulator.controller.dut_monitor import shared_monitors
+from emulator.controller.run_plan import RunOutcome
+from emulator.controller.session import Session
 from emulator.errors import AgentLost, EmulatorError, ResultError, RunInterrupted, RunTimeout, TransferFailed
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
-from emulator.experiment.flows import result_rows
 from emulator.experiment.live_address import LiveAddress
 from emulator.experiment.live_report import report_around
-from emulator.experiment.manifest import concluded_manifest, opening_manifest
-from emulator.experiment.session_plan import explained, run_plan
+from emulator.experiment.recording import RunRecording
+from emulator.experiment.session_plan import explained, session_plan
 from emulator.experiment.settled import Settled, settle
 from emulator.experiment.spec import Experiment
 from emulator.experiment.telemetry import publishing
-from emulator.experiment.testbed import enter_testbed
+from emulator.experiment.testbed import Testbed, enter_testbed
 from emulator.experiment.workload import LoadedJob, load_job
-from emulator.planner.network.ideal_times import UNKNOWN_NS
-from emulator.planner.rank_program import WORST_STEPS
-from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.observer import RunObserver
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.store import RUNS, is_run_folder
-from emulator.run_folder.writer import RunWriter
 from emulator.telemetry.reporter import RunFacts
-from emulator.trace.model import Communication, IntArray
-from emulator.units import NS_PER_S
-from emulator.verdict.rules import RULES_FILE, rules_file
 from emulator.views.forecast_text import describe_forecast
 
-MEASURED_TRACE = "trace"
-STEPS_MISSING = "steps to be recorded are missing: the run ended early, or an agent had to hold too many"
-LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 _LONGEST_NAME = 60
 """Characters of a trace's name in that of its run folder: at most 240 bytes."""
 
-_FILES_OF_OBSERVE = {False: ("calibration", "expect"), True: ("calibration",)}
-"""Paths of that section, by whether `expect` is the name of shipped rules."""
-
-S = TypeVar("S", bound=msgspec.Struct)
 Notify = Callable[[str], None]
 """Called with a line for the user: what the run moves, where metrics are served, what limits the tester."""
 
@@ -106,10 +81,19 @@ def prepare(
         EmulatorError: bad input, or a host that lacks something.
     """
     with enter_testbed(experiment, ranks=job.ranks) as testbed:
-        if testbed.lab is not None and testbed.lab.state.limited:
-            notify(f"tester-limited: {testbed.lab.state.limited}")
-        settled = settle(experiment, job, testbed, command_line=command_line or ("charkha", *sys.argv[1:]))
-        yield PreparedRun(settled, notify=notify)
+        notify_of_lab(testbed, notify)
+        yield PreparedRun(settle(experiment, job, testbed, command_line=words_of(command_line)), notify=notify)
+
+
+def notify_of_lab(testbed: Testbed, notify: Notify) -> None:
+    """Tell the user what limits the tester in a lab."""
+    if testbed.lab is not None and testbed.lab.state.limited:
+        notify(f"tester-limited: {testbed.lab.state.limited}")
+
+
+def words_of(command_line: Sequence[str] | None) -> Sequence[str]:
+    """A command line for the manifest; None: that of this process."""
+    return command_line or ("charkha", *sys.argv[1:])
 
 
 def name_of(experiment: Experiment) -> str:
@@ -149,8 +133,8 @@ class PreparedRun:
     def __init__(self, settled: Settled, *, notify: Notify) -> None:
         self.settled, self._notify = settled, notify
         experiment, resolved = settled.experiment, settled.resolved
-        self._dut = watch_dut(experiment.device, resolved, settled.testbed)
-        self._calibration = calibration_of(experiment.observe, resolved, settled.topology, notify=notify)
+        self.dut = watch_dut(experiment.device, resolved, settled.testbed)
+        self.calibration = calibration_of(experiment.observe, resolved, settled.topology, notify=notify)
 
     @property
     def connecting(self) -> list[str]:
@@ -176,88 +160,108 @@ class PreparedRun:
             HostError: the folder cannot be written, an agent cannot start.
             InputError: the folder is in use.
         """
-        is_used = is_run_folder(folder)  # by another run: this one will write nothing into it
-        facts = replace(self.facts, run_folder=str(folder))
-        observe = self.settled.experiment.observe
+        run_id = self.settled.identity.run_id
+        (run,) = play_together([self], [folder], [observers], session_id=run_id, notify=self._notify, live=live)
+        return run
+
+
+def play_together(
+    prepared: Sequence[PreparedRun],
+    folders: Sequence[Path],
+    observers: Sequence[Sequence[RunObserver]],
+    *,
+    session_id: str,
+    notify: Notify,
+    live: LiveAddress | None = None,
+    on_end: Callable[[Sequence[RunOutcome]], None] = lambda outcomes: None,
+) -> list[Run]:
+    """Play runs at once, each into a closed run folder with its report.
+
+    Args:
+        prepared: the runs; the first one has the device under test and the flows.
+        folders: of the runs.
+        observers: of each run.
+        session_id: for agents.
+        notify: receives lines for the user.
+        live: address to serve the report of the first run at.
+        on_end: called when nobody plays any more, also after a failure.
+
+    Raises:
+        RunError: one failed, was interrupted, or an agent was lost; the folders keep what was measured.
+        HostError: a folder cannot be written, an agent cannot start.
+        InputError: a folder is in use.
+    """
+    unused = [folder for folder in folders if not is_run_folder(folder)]  # the others have another run already
+    facts = [replace(one.facts, run_folder=str(folder)) for one, folder in zip(prepared, folders, strict=True)]
+    observe = prepared[0].settled.experiment.observe
+    names = [one.settled.experiment.job.name for one in prepared] if len(prepared) > 1 else None
+    try:
+        with contextlib.ExitStack() as stack:
+            for number, folder in enumerate(folders):
+                address = None if number else live
+                stack.enter_context(report_around(folder, live=address, report=observe.report, notify=notify))
+            publishers = stack.enter_context(publishing(observe, facts, jobs=names, notify=notify))
+            heard_by = [[*own, *more] for own, more in zip(observers, publishers, strict=True)]
+            return _play(prepared, folders, heard_by, session_id=session_id, notify=notify, on_end=on_end)
+    except EmulatorError:
+        for folder in filter(is_run_folder, unused):
+            left = "what was measured is" if has_samples(folder) else "nothing was measured; how the run ended is"
+            notify(f"{left} in {folder}")
+        raise
+
+
+def _play(
+    prepared: Sequence[PreparedRun],
+    folders: Sequence[Path],
+    observers: Sequence[Sequence[RunObserver]],
+    *,
+    session_id: str,
+    notify: Notify,
+    on_end: Callable[[Sequence[RunOutcome]], None],
+) -> list[Run]:
+    settled = [one.settled for one in prepared]
+    dut = prepared[0].dut
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dut)
+        recordings = [
+            stack.enter_context(RunRecording(one.settled, folder, own, monitor, calibration=one.calibration))
+            for one, folder, own, monitor in zip(
+                prepared, folders, observers, shared_monitors(dut, len(prepared)), strict=True
+            )
+        ]
+        for one in settled:
+            notify(describe_forecast(one.forecast) if len(settled) == 1 else _forecast_of_job(one))
+        for flow in settled[0].flows:
+            if flow.instruction:
+                notify(f"{flow.task.title}: {flow.instruction}")
+        session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
-            with (
-                report_around(folder, live=live, report=observe.report, notify=self._notify),
-                publishing(observe, facts, notify=self._notify) as publishers,
-            ):
-                return self._play(folder, [*observers, *publishers])
-        except EmulatorError:
-            if is_run_folder(folder) and not is_used:
-                left = "what was measured is" if has_samples(folder) else "nothing was measured; how the run ended is"
-                self._notify(f"{left} in {folder}")
-            raise
-
-    def _play(self, folder: Path, observers: Sequence[RunObserver]) -> Run:
-        settled, resolved = self.settled, self.settled.resolved
-        with self._dut, RunWriter(folder, opening_manifest(settled, calibration=self._calibration)) as writer:
-            self._notify(describe_forecast(settled.forecast))
-            for flow in settled.flows:
-                if flow.instruction:
-                    self._notify(f"{flow.task.title}: {flow.instruction}")
-            if settled.experiment.observe.expect is not None:
-                shutil.copyfile(rules_file(settled.experiment.observe.expect), folder / RULES_FILE)
-            worst = WorstInstances(settled.topology.host_index) if resolved.record_steps == WORST_STEPS else None
-            recorder = Recorder(writer, self._catalogue(), observers, self._dut, worst=worst)
-            session = RunSession(run_plan(settled), recorder)
-            try:
-                asyncio.run(_play_interruptibly(session))
-            except (AgentLost, TransferFailed, RunTimeout) as error:
-                raise explained(error, settled.topology) from error
-            finally:
-                self._dut.end()
-                recorder.flush()
-                self._record_end(writer, session.outcome, recorder, worst)
-            for observer in observers:
-                observer.writing_trace()
-            write_measured_trace(writer.run(), settled.job.loaded, folder / MEASURED_TRACE)
-        return writer.run()
-
-    def _record_end(
-        self, writer: RunWriter, outcome: SessionOutcome, recorder: Recorder, worst: WorstInstances | None
-    ) -> None:
-        """Write what is known only when nobody plays any more."""
-        settled = self.settled
-        settle_stamps(writer, outcome, settled.assignment.ranks_of)
-        writer.add_flows(flows := _counted_flows(outcome, settled.assignment))
-        writer.add_flow_results(result_rows(settled.flows, outcome.flow_reports))
-        if settled.resolved.record_steps:
-            self._complete_steps(writer, flows, worst)
-        writer.manifest = concluded_manifest(writer.manifest, settled, outcome, recorder, dut=self._dut.facts())
-
-    def _complete_steps(self, writer: RunWriter, flows: Sequence[FlowCounters], worst: WorstInstances | None) -> None:
-        from emulator.controller.step_facts import StepFacts, complete_steps  # loads scipy, which few runs need
-
-        settled = self.settled
-        facts = StepFacts(
-            settled.topology,
-            settled.workload,
-            flows,
-            algorithm_of=settled.choice.name_of,
-            overhead=settled.resolved.overhead,
-        )
-        complete_steps(writer, facts, kept=None if worst is None else worst.found)
-
-    def _catalogue(self) -> Catalogue:
-        settled = self.settled
-        ideal_ns: IntArray | None = settled.ideal_ns if np.any(settled.ideal_ns != UNKNOWN_NS) else None
-        return Catalogue(settled.workload, algorithm_of=self._algorithm_name, ideal_ns=ideal_ns)
-
-    def _algorithm_name(self, node: Communication) -> str:
-        return self.settled.choice.name_of(node) if node.kind.is_collective else ""
+            asyncio.run(_play_interruptibly(session))
+        except (AgentLost, TransferFailed, RunTimeout) as error:
+            failed = session.failed_job if len(settled) > 1 else 0
+            if failed is None:
+                raise
+            if len(settled) > 1:
+                notify(f"job {settled[failed].experiment.job.name} ended the session")
+            raise explained(error, settled[failed].topology) from error
+        finally:
+            dut.end()
+            on_end(session.outcomes)
+            for recording, outcome in zip(recordings, session.outcomes, strict=True):
+                recording.end(outcome, dut=dut.facts())
+        for recording in recordings:
+            recording.write_trace()
+    return [recording.writer.run() for recording in recordings]
 
 
-def _counted_flows(outcome: SessionOutcome, assignment: Assignment) -> list[FlowCounters]:
-    """Counters of flows whose senders' agents have reported: what a lost agent sent is not known."""
-    known = {rank for agent in outcome.counted for rank in assignment.ranks_of[agent]}
-    return [flow for flow in join_ends(outcome.flows) if flow.src in known]
+def _forecast_of_job(settled: Settled) -> str:
+    line = describe_forecast(settled.forecast)
+    until = ", until the other jobs have ended" if settled.until_others else ""
+    return f"job {settled.experiment.job.name}: {line}{until}"
 
 
-async def _play_interruptibly(session: RunSession) -> SessionOutcome:
+async def _play_interruptibly(session: Session) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, session.abort, RunInterrupted())
-    return await session.play()
+    await session.play()

@@ -120,6 +120,9 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     overrides = overrides_of(job)
     for collective, algorithm in overrides.items():
         record.note(f"algorithm.{collective}", algorithm, source=Source.ASKED)
+    for name, value in (("hosts", job.hosts and ", ".join(job.hosts)), ("pace", job.pace)):
+        if value is not None:
+            record.note(name, value, source=Source.ASKED)
     mtu = experiment.network.mtu or topology.link_mtu
     if experiment.network.mtu is not None:
         of_topology.pop("path_mtu", None)  # chosen for the MTU of the links

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from emulator.controller.assignment import networks_beside
-from emulator.controller.run_plan import RunPlan
+from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.topology_description import describe_path
 from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
 from emulator.experiment.flows import assign_flows
@@ -14,11 +14,36 @@ from emulator.planner.network.port_shares import PortShare, port_shares
 from emulator.topology.model import Topology
 
 
+def session_plan(settled: Sequence[Settled], *, session_id: str) -> SessionPlan:
+    """What the session carries out.
+
+    Args:
+        settled: its jobs; the first one has the flows.
+        session_id: of the session.
+    """
+    first = settled[0]
+    networks: dict[str, list[str]] = {}
+    for one in settled:
+        for name in one.assignment.remote:
+            beside = networks_beside(one.topology, one.assignment.ranks_of[name])
+            networks.setdefault(name, []).extend([*beside, *(_peers_of(one, name) if one is first else ())])
+    return SessionPlan(
+        session_id=session_id,
+        jobs=[run_plan(one) for one in settled],
+        silence_timeout_s=first.resolved.timeout_s,
+        local=frozenset(name for one in settled for name in one.assignment.local),
+        networks={name: list(dict.fromkeys(found)) for name, found in networks.items()},
+        flows=assign_flows(first.flows, first.assignment, first.topology),
+        listening=first.listening,
+        join_timeout_s=first.resolved.join_timeout_s,
+        exec_prefixes=first.exec_prefixes,
+    )
+
+
 def run_plan(settled: Settled) -> RunPlan:
-    """What the session carries out."""
+    """What is played of a job."""
     resolved, workload, topology = settled.resolved, settled.workload, settled.topology
     endpoints = range(topology.endpoints)
-    ranks_of, remote = settled.assignment.ranks_of, settled.assignment.remote
     return RunPlan(
         run_id=settled.identity.run_id,
         workload=workload,
@@ -28,23 +53,20 @@ def run_plan(settled: Settled) -> RunPlan:
         ],
         choice=settled.choice,
         hosts=[topology.address_of(endpoint) for endpoint in endpoints],
-        ranks_of=ranks_of,
-        iterations=range(-resolved.warmup, resolved.iterations),
+        ranks_of=settled.assignment.ranks_of,
+        iterations=range(-resolved.warmup, 1 if settled.until_others else resolved.iterations),
         transport=resolved.transport.name,
         message_bytes=resolved.message_bytes,
         credits=resolved.credits,
         seed=resolved.seed,
         silence_timeout_s=resolved.timeout_s,
         transport_options=resolved.options,
-        local=settled.assignment.local,
-        exec_prefixes=settled.exec_prefixes,
         port_shares=_port_shares(settled),
         interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
-        networks={name: [*networks_beside(topology, ranks_of[name]), *_peers_of(settled, name)] for name in remote},
-        flows=assign_flows(settled.flows, settled.assignment, topology),
-        listening=settled.listening,
-        join_timeout_s=resolved.join_timeout_s,
         record_steps=resolved.record_steps,
+        offset_ns=settled.offset_ns,
+        is_continuous=settled.experiment.job.pace == "continuous",
+        until_others=settled.until_others,
     )
 
 

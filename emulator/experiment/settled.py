@@ -24,7 +24,7 @@ from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
 from emulator.planner.network.ideal_times import ideal_per_instance
 from emulator.roce.options import RoceOptions
-from emulator.topology.model import Topology
+from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
@@ -63,10 +63,12 @@ class Settled:
         workload: as it is played: with storage hosts, and compute scaled.
         choice: the algorithm of every collective.
         listening: where agents of other machines connect; None if all are local.
-        flows: traffic beside the job.
+        flows: traffic beside the job, or the jobs.
         assignment: which agent plays which ranks.
         ideal_ns: int64, shape (workload.instances,), see `ideal_per_instance`.
         forecast: what the run will move.
+        offset_ns: when the job begins, after its session.
+        until_others: it repeats its iterations until the other jobs of its session have ended.
     """
 
     identity: Identity
@@ -81,6 +83,8 @@ class Settled:
     assignment: Assignment
     ideal_ns: IntArray
     forecast: Forecast
+    offset_ns: int = 0
+    until_others: bool = False
 
     @property
     def topology(self) -> Topology:
@@ -93,12 +97,28 @@ class Settled:
         return _exec_prefixes(self.testbed)
 
 
-def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_line: Sequence[str]) -> Settled:
+def settle(
+    experiment: Experiment,
+    job: LoadedJob,
+    testbed: Testbed,
+    *,
+    command_line: Sequence[str],
+    session: Experiment | None = None,
+    beside: Sequence[Topology] = (),
+) -> Settled:
     """Settle everything about a run.
+
+    Args:
+        experiment: of one job.
+        job: what was loaded for it.
+        testbed: where it is played.
+        command_line: for the manifest.
+        session: whose flows and background traffic run beside the job; None: those of the experiment.
+        beside: topologies of the other jobs, whose ranks use addresses as well.
 
     Raises:
         PlanError: an algorithm that does not exist, compute stretched beyond a year, agents without an address to
-            connect to.
+            connect to, programs that are too long for the pace.
         InputError: a token that cannot be used.
     """
     topology = testbed.topology
@@ -107,8 +127,9 @@ def settle(experiment: Experiment, job: LoadedJob, testbed: Testbed, *, command_
         job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
     )
     workload = _scale_compute(played, resolved.compute_factor)
+    _require_residence(experiment, workload)
     choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
-    flows = _flows(experiment, topology, resolved)
+    flows = _flows(session or experiment, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -160,14 +181,27 @@ def listening(agents: Agents) -> ListenAddress | None:
     return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
 
 
-def _flows(experiment: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+def _require_residence(experiment: Experiment, workload: Workload) -> None:
+    """Refuse programs that agents receive piece by piece where they must begin the next iteration by themselves."""
+    if experiment.job.pace != "continuous":
+        return
+    longest = max(workload.programs, key=len)
+    if len(longest) > workload.window:
+        raise PlanError(
+            f"pace continuous: rank {longest.rank} has {len(longest):,} nodes, and agents hold {workload.window:,} of a"
+            " rank at once; only shorter programs can be begun again without the controller: use pace barrier"
+        )
+
+
+def _flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+    """Everything beside the jobs of a session."""
     addresses = FreeAddresses(topology, is_rocev2=resolved.transport.is_rocev2)
-    mtu = experiment.network.mtu or topology.link_mtu
+    mtu = session.network.mtu or topology.link_mtu
     options = RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0)
-    flows = plan_flows(experiment.flows, topology, addresses, mtu=mtu, options=options)
+    flows = plan_flows(session.flows, topology, addresses, mtu=mtu, options=options)
     options = replace(options, dscp=resolved.roce.dscp) if resolved.roce else options
     background = plan_background(
-        experiment.background, topology, addresses, first=len(flows), mtu=mtu, options=options, seed=resolved.seed
+        session.background, topology, addresses, first=len(flows), mtu=mtu, options=options, seed=resolved.seed
     )
     return [*flows, *background]
 

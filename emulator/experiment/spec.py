@@ -7,19 +7,20 @@ which. The same values come from the command line, from a YAML file (`charkha ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from emulator.experiment.background_spec import Background
 from emulator.experiment.flow_spec import Flow
 from emulator.trace.collective_names import COLLECTIVES, parse_class_name
 from emulator.trace.model import CommKind
-from emulator.units import parse_size
+from emulator.units import parse_duration, parse_size
 
 VERSION = 1
 """Version of the format. Older ones are migrated on reading, newer ones are refused."""
@@ -33,6 +34,7 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES = 1 << 10, 1 << 26
 """Sizes of a sweep."""
 DEFAULT_PAIR_BYTES = 8 << 20
+_JOB_NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -144,41 +146,6 @@ class PairSweep(_Section, frozen=True, kw_only=True):
         force_setattr(self, "size_bytes", parse_size(str(self.size_bytes)))
 
 
-class Job(_Section, frozen=True, kw_only=True):
-    """A workload and how it is played. Exactly one of `trace`, `sweep`, `pairs` and `pair_sweep` is set.
-
-    Attributes:
-        iterations: measured; None: 5 for a trace, 20 for a sweep.
-        warmup: iterations before them that are not counted; None: 1.
-        compute: "replay", "skip", or a factor on recorded compute time; None: replay.
-        algorithms: collective → algorithm.
-        credits: receiver-ready credits; None: on.
-    """
-
-    name: str = "job"
-    trace: Trace | None = None
-    sweep: Sweep | None = None
-    pairs: Pairs | None = None
-    pair_sweep: PairSweep | None = None
-    iterations: Count | None = None
-    warmup: Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None = None
-    compute: str | int | float | None = None
-    algorithms: Mapping[str, str] = {}
-    credits: bool | None = None
-
-    def __post_init__(self) -> None:
-        if sum(one is not None for one in (self.trace, self.sweep, self.pairs, self.pair_sweep)) != 1:
-            raise ValueError("a job needs exactly one of trace, sweep, pairs and pair_sweep")
-        if self.compute is not None:
-            force_setattr(self, "compute", parse_compute(str(self.compute)))
-
-    @property
-    def compute_factor(self) -> float:
-        """Recorded compute time is multiplied by it."""
-        named: dict[object, float] = {None: 1.0, "replay": 1.0, "skip": 0.0}
-        return named[self.compute] if self.compute in named else float(Fraction(str(self.compute)))
-
-
 class Transport(_Section, frozen=True, kw_only=True):
     """How payload crosses the network.
 
@@ -196,6 +163,80 @@ class Transport(_Section, frozen=True, kw_only=True):
         if self.message_bytes is not None:
             force_setattr(self, "message_bytes", parse_message_bytes(str(self.message_bytes)))
         force_setattr(self, "options", {name.replace("-", "_"): _plain(value) for name, value in self.options.items()})
+
+
+class Job(_Section, frozen=True, kw_only=True):
+    """A workload and how it is played. Exactly one of `trace`, `sweep`, `pairs` and `pair_sweep` is set.
+
+    Attributes:
+        name: unique in the session, and part of the name of its run folder.
+        iterations: measured; None: 5 for a trace, 20 for a sweep.
+        warmup: iterations before them that are not counted; None: 1.
+        compute: "replay", "skip", or a factor on recorded compute time; None: replay.
+        algorithms: collective → algorithm.
+        credits: receiver-ready credits; None: on.
+        hosts: of the topology that its ranks are placed on; None: all.
+        addresses: "2/3": of the addresses of every interface it takes each third, from the second on; None: all, or,
+            in a session with jobs on the same hosts, its even share.
+        start: when it begins, after the session began; None: at once.
+        until: "others": it repeats its iterations until all other jobs have ended; None: as many as `iterations`.
+        pace: "barrier": all ranks begin an iteration together. "continuous": a rank begins one as soon as it has
+            completed the one before. None: barrier.
+        transport: what differs from the network's; None: nothing.
+    """
+
+    name: str = "job"
+    trace: Trace | None = None
+    sweep: Sweep | None = None
+    pairs: Pairs | None = None
+    pair_sweep: PairSweep | None = None
+    iterations: Count | None = None
+    warmup: Annotated[int, Meta(ge=0, le=LARGEST_COUNT)] | None = None
+    compute: str | int | float | None = None
+    algorithms: Mapping[str, str] = {}
+    credits: bool | None = None
+    hosts: tuple[str, ...] | None = None
+    addresses: str | None = None
+    start: str | int | float | None = None
+    until: Literal["others"] | None = None
+    pace: Literal["barrier", "continuous"] | None = None
+    transport: Transport | None = None
+
+    def __post_init__(self) -> None:
+        if sum(one is not None for one in (self.trace, self.sweep, self.pairs, self.pair_sweep)) != 1:
+            raise ValueError("a job needs exactly one of trace, sweep, pairs and pair_sweep")
+        if not _JOB_NAME.fullmatch(self.name):
+            raise ValueError(f"name: {self.name[:60]!r}: write letters, digits, dots, dashes and underscores, up to 60")
+        if self.compute is not None:
+            force_setattr(self, "compute", parse_compute(str(self.compute)))
+        if self.start is not None:
+            force_setattr(self, "start", parse_start(str(self.start)))
+        if self.hosts is not None and (not self.hosts or len(set(self.hosts)) < len(self.hosts)):
+            raise ValueError("hosts: name at least one, and each once")
+        if self.until is not None and self.iterations is not None:
+            raise ValueError("give iterations or until, not both")
+        _ = self.address_share
+
+    @property
+    def compute_factor(self) -> float:
+        """Recorded compute time is multiplied by it."""
+        named: dict[object, float] = {None: 1.0, "replay": 1.0, "skip": 0.0}
+        return named[self.compute] if self.compute in named else float(Fraction(str(self.compute)))
+
+    @property
+    def start_ns(self) -> int:
+        """When it begins, after the session began."""
+        return 0 if self.start is None else parse_duration(str(self.start))
+
+    @property
+    def address_share(self) -> tuple[int, int]:
+        """(first, step) of the addresses that it takes of every interface, counted from 0."""
+        if self.addresses is None:
+            return 0, 1
+        first, _, of = self.addresses.partition("/")
+        if not (first.isdecimal() and of.isdecimal() and 1 <= int(first) <= int(of)):
+            raise ValueError(f"addresses: {self.addresses[:40]!r}: write 1/2 or 2/2, for example")
+        return int(first) - 1, int(of)
 
 
 class Network(_Section, frozen=True, kw_only=True):
@@ -282,11 +323,11 @@ class Campaign(_Section, frozen=True, kw_only=True):
 
 
 class Experiment(_Section, frozen=True, kw_only=True):
-    """A run, or a campaign of runs, as a value.
+    """A run, a campaign of runs, or a session of several jobs at once, as a value.
 
     Attributes:
         charkha: version of this format.
-        jobs: exactly one for now.
+        jobs: several are played at once, each as a run with its own folder.
         flows: tests with peers beside the jobs.
         background: traffic between hosts of the topology beside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
@@ -309,14 +350,26 @@ class Experiment(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.charkha != VERSION:
             raise ValueError(f"this is version {self.charkha} of the run spec; this Charkha reads version {VERSION}")
-        if len(self.jobs) != 1:
-            raise ValueError(f"there are {len(self.jobs)} jobs; a run has exactly one for now")
+        self._check_jobs()
         if self.flows and self.network.topology is None:
             raise ValueError("flows need network.topology: it names their peers")
         if self.campaign is not None and self.campaign.profiles and self.device.profile is not None:
             raise ValueError("give --profile or --profiles, not both")
         if self.seed is not None and self.seed > LARGEST_SEED:
             raise ValueError(f"seed {self.seed} has more than 64 bits")
+
+    def _check_jobs(self) -> None:
+        names = [job.name for job in self.jobs]
+        if not names:
+            raise ValueError("jobs: name at least one")
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"there are several jobs named {twice!r}: give each a name of its own")
+        if self.network.topology is None and any(job.hosts or job.addresses for job in self.jobs):
+            raise ValueError("hosts of a job need network.topology, which names them")
+        if all(job.until for job in self.jobs):
+            raise ValueError("until: every job waits for others to end: one must have a number of iterations")
+        if len(names) > 1 and self.campaign is not None:
+            raise ValueError("several jobs cannot be repeated as a campaign: play the session again")
 
     @classmethod
     def of_trace(cls, path: str, *, network: Network | None = None, **job: Any) -> Experiment:
@@ -364,13 +417,52 @@ class Experiment(_Section, frozen=True, kw_only=True):
 
     @property
     def job(self) -> Job:
-        """The one job."""
+        """The first job, usually the only one."""
         return self.jobs[0]
+
+    def for_job(self, name: str) -> Experiment:
+        """One job of a session alone, at the same places: what its run folder holds. Flows are those of the session.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        job = {job.name: job for job in self.jobs}[name]
+        if len(self.jobs) == 1:
+            return self
+        shares = self.network.topology is not None and any(_meet(job, one) for one in self.jobs if one is not job)
+        number = [one.name for one in self.jobs].index(name) + 1
+        addresses = f"{number}/{len(self.jobs)}" if shares and job.addresses is None else job.addresses
+        transport = _merged(self.network.transport, job.transport)
+        return replace(
+            self,
+            jobs=(replace(job, start=None, until=None, transport=None, addresses=addresses),),
+            network=replace(self.network, transport=transport),
+            flows=(),
+            background=(),
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """The spec as plain values (dict, list, str, int, float, bool), for YAML, JSON and the manifest."""
         plain: dict[str, Any] = _without_empty(msgspec.to_builtins(self))
         return {"charkha": self.charkha} | plain
+
+
+def _meet(job: Job, other: Job) -> bool:
+    """Whether both may have ranks on one host."""
+    return job.hosts is None or other.hosts is None or not set(job.hosts).isdisjoint(other.hosts)
+
+
+def _merged(common: Transport, own: Transport | None) -> Transport:
+    """The transport of a job; options of another transport than the common one do not apply to it."""
+    if own is None:
+        return common
+    if own.name is not None and own.name != common.name:
+        return own
+    return Transport(
+        name=common.name,
+        message_bytes=common.message_bytes if own.message_bytes is None else own.message_bytes,
+        options={**common.options, **own.options},
+    )
 
 
 def _without_empty(plain: Any) -> Any:
@@ -449,6 +541,18 @@ def parse_compute(text: str) -> str:
         return str(parse_factor(text))
     except ValueError as error:
         raise ValueError(f"{text!r}: write replay, skip, or a factor on compute time") from error
+
+
+def parse_start(text: str) -> str:
+    """When a job begins after the session began: `3ms`, `+3ms`, `0`.
+
+    Raises:
+        ValueError: not such a time.
+    """
+    text = text.strip().removeprefix("+")
+    text = "0us" if text == "0" else text
+    parse_duration(text)
+    return text
 
 
 def _plain(value: Plain) -> str | int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import repeat
 
 from emulator.errors import EmulatorError, RunAborted
 from emulator.experiment.spec import Observe
@@ -13,6 +14,7 @@ from emulator.run_folder.observer import RunObserver
 from emulator.telemetry.broker import Broker
 from emulator.telemetry.digest import IterationDigest
 from emulator.telemetry.endpoint import MetricsEndpoint, new_registry, parse_address
+from emulator.telemetry.job_metrics import labelled
 from emulator.telemetry.messages import Composer
 from emulator.telemetry.publisher import MqttPublisher
 from emulator.telemetry.reporter import RunFacts, TelemetryReporter
@@ -32,28 +34,40 @@ def broker(url: str) -> Broker:
 
 
 @contextmanager
-def publishing(observe: Observe, facts: RunFacts, *, notify: Notify) -> Iterator[list[RunObserver]]:
-    """Observers that publish a run over MQTT and for Prometheus while the context is open.
+def publishing(
+    observe: Observe, facts: Sequence[RunFacts], *, notify: Notify, jobs: Sequence[str] | None = None
+) -> Iterator[list[list[RunObserver]]]:
+    """Observers that publish runs over MQTT and for Prometheus while the context is open, for each run.
+
+    Args:
+        observe: where to publish.
+        facts: of the runs.
+        notify: receives lines for the user.
+        jobs: names of the runs' jobs, which tell them apart; None: there is one.
 
     Raises:
         InputError: an address cannot be used.
         HostError: a library is missing, or the port for metrics is in use.
     """
+    publishers: list[list[RunMetrics | TelemetryReporter]] = [[] for _ in facts]
     with ExitStack() as stack:
-        publishers: list[RunMetrics | TelemetryReporter] = []
         if observe.metrics is not None:
-            registry = new_registry()
-            publishers.append(RunMetrics(registry, facts))
-            endpoint = stack.enter_context(MetricsEndpoint(registry, parse_address(observe.metrics)))
+            registries = [new_registry() for _ in facts]
+            for own, registry, one in zip(publishers, registries, facts, strict=True):
+                own.append(RunMetrics(registry, one))
+            served = registries[0] if jobs is None else labelled(dict(zip(jobs, registries, strict=True)))
+            endpoint = stack.enter_context(MetricsEndpoint(served, parse_address(observe.metrics)))
             notify(f"metrics at {endpoint.url}")
         if observe.mqtt is not None:
-            publishers.append(stack.enter_context(_published(broker(observe.mqtt), facts, notify=notify)))
-        yield [*publishers, IterationDigest(publishers)] if publishers else []
+            target = broker(observe.mqtt)
+            for own, one, job in zip(publishers, facts, jobs or repeat(None, 1), strict=True):
+                own.append(stack.enter_context(_published(target, one, job=job, notify=notify)))
+        yield [[*own, IterationDigest(own)] if own else [] for own in publishers]
 
 
 @contextmanager
-def _published(target: Broker, facts: RunFacts, *, notify: Notify) -> Iterator[TelemetryReporter]:
-    composer = Composer(facts.run_id, target.prefix)
+def _published(target: Broker, facts: RunFacts, *, job: str | None, notify: Notify) -> Iterator[TelemetryReporter]:
+    composer = Composer(facts.run_id, target.prefix, job)
     publisher = MqttPublisher(target, will=composer.will())
     with publisher:
         reporter = TelemetryReporter(facts, composer, publisher)

@@ -49,7 +49,7 @@ def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
         with reserved_block() as block:
             yield Testbed(default_loopback(ranks, block=block))
         return
-    topology = load_topology(Path(network.topology), ranks=ranks, allow_networks=network.allow_networks)
+    topology = _load(experiment, network.topology, ranks=ranks)
     yield Testbed(topology, _find_lab(experiment, topology))
 
 
@@ -63,7 +63,18 @@ def topology_without_host(experiment: Experiment, *, ranks: int) -> Topology:
     network = experiment.network
     if network.topology is None:
         return default_loopback(ranks)
-    return load_topology(Path(network.topology), ranks=ranks, allow_networks=network.allow_networks)
+    return _load(experiment, network.topology, ranks=ranks)
+
+
+def _load(experiment: Experiment, path: str, *, ranks: int) -> Topology:
+    job = experiment.job
+    return load_topology(
+        Path(path),
+        ranks=ranks,
+        allow_networks=experiment.network.allow_networks,
+        hosts=job.hosts,
+        address_share=job.address_share,
+    )
 
 
 def _find_lab(experiment: Experiment, topology: Topology) -> LabPlace | None:

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
 from emulator.experiment.document import relative_to
-from emulator.experiment.parts import Part, build_experiment, merge
+from emulator.experiment.parts import Part, build_experiment, merge, part_of
 from emulator.experiment.resolve import overrides_of
 from emulator.experiment.spec import Experiment
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
@@ -211,8 +211,7 @@ class _Reader:
             whole = relative_to(self._document.path.parent, experiment)
             overrides_of(whole.job)
             if over:
-                plain = whole.to_plain()
-                whole = build_experiment(merge({**plain, "job": plain["jobs"][0]}, over))
+                whole = build_experiment(merge(part_of(whole), over))
         except SchemaProblem as problem:
             raise self._error(problem.problem, problem.path) from problem
         except EmulatorError as error:

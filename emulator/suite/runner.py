@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.campaign import complete_run, free_folder
-from emulator.experiment.parts import build_experiment, merge
+from emulator.experiment.parts import build_experiment, merge, part_of
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.store import is_run_folder
@@ -206,9 +206,9 @@ class _CasePlayer:
 
     def _experiment(self, load: int | None) -> Experiment:
         """The run spec of a run, with its rules and its load."""
-        plain, search = self._case.experiment.to_plain(), self._case.search
-        job, observe = plain["jobs"][0], plain.get("observe", {})
-        part = {**plain, "job": job, "observe": {**observe, "expect": str(self._rules_file)}}
+        part, search = part_of(self._case.experiment), self._case.search
+        job = part["job"]
+        part = merge(part, {"observe": {"expect": str(self._rules_file)}})
         rate_bps = self._rate_bps(load)
         if rate_bps is not None:
             part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{rate_bps}bit"}}}})

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from emulator.telemetry.payloads import KINDS, LOST, SCHEMA_VERSION, Envelope, Payload, State
 
@@ -30,16 +31,23 @@ class Composer:
     Args:
         run_id: of the run.
         prefix: first level of all topics.
+        job: name of its job, if it is one of several of a session.
     """
 
     run_id: str
     prefix: str = PREFIX
+    job: str | None = None
     _numbers: Any = field(default_factory=lambda: count(1))
 
     def envelope(self) -> Envelope:
         """The common part of the next message: schema version, run, sequence number, time."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        return Envelope(schema=SCHEMA_VERSION, run_id=self.run_id, sequence=next(self._numbers), time=now)
+        number = next(self._numbers)
+        return Envelope(schema=SCHEMA_VERSION, run_id=self.run_id, job=self._job, sequence=number, time=now)
+
+    @property
+    def _job(self) -> str | UnsetType:
+        return UNSET if self.job is None else self.job
 
     def compose(self, payload: Payload, *, name: str = "") -> Message:
         """A payload with the topic of its kind.
@@ -54,7 +62,7 @@ class Composer:
 
     def will(self) -> Message:
         """The last will: what the broker publishes when the connection to the run breaks."""
-        return self.compose(State(schema=SCHEMA_VERSION, run_id=self.run_id, sequence=0, state=LOST))
+        return self.compose(State(schema=SCHEMA_VERSION, run_id=self.run_id, job=self._job, sequence=0, state=LOST))
 
 
 def _level(name: str) -> str:

@@ -37,6 +37,7 @@ class Envelope(TypedDict):
 
     schema: Literal[1]
     run_id: str
+    job: str | UnsetType
     sequence: int
     time: str
 
@@ -54,6 +55,9 @@ class Payload(Struct, frozen=True, kw_only=True):
         ),
     ]
     time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | UnsetType = UNSET
+    job: Annotated[str, Meta(description="of the session that the run belongs to, if it has several")] | UnsetType = (
+        UNSET
+    )
 
 
 class State(Payload, frozen=True, kw_only=True):

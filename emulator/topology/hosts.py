@@ -26,16 +26,23 @@ class HostEntry:
         host: name, interfaces and rate.
         slots: most ranks it takes.
         key: path of its entry, for error messages.
+        address_share: (first, step) of the addresses of every interface that ranks take.
     """
 
     host: Host
     slots: int = UNLIMITED
     key: KeyPath = ()
+    address_share: tuple[int, int] = (0, 1)
 
     @property
     def capacities(self) -> list[int]:
         """Per interface, how many ranks it has addresses for."""
-        return [interface_capacity(interface) for interface in self.host.interfaces]
+        first, step = self.address_share
+        totals = map(interface_capacity, self.host.interfaces)
+        return [
+            total if interface.shared else max(0, (total - first + step - 1) // step)
+            for interface, total in zip(self.host.interfaces, totals, strict=True)
+        ]
 
     @property
     def capacity(self) -> int:

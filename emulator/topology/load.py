@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.errors import TopologyError
+from emulator.errors import PlanError, TopologyError
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES
 from emulator.suggestions import did_you_mean
@@ -27,7 +27,14 @@ from emulator.topology.safety import parse_networks
 from emulator.transports.registry import LISTED, TRANSPORTS
 
 
-def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ()) -> Topology:
+def load_topology(
+    path: Path,
+    *,
+    ranks: int,
+    allow_networks: Iterable[str] = (),
+    hosts: Sequence[str] | None = None,
+    address_share: tuple[int, int] = (0, 1),
+) -> Topology:
     """Read a topology and place every rank.
 
     Args:
@@ -35,6 +42,8 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
             that Charkha ships.
         ranks: number of ranks in the trace; 0 loads the network alone.
         allow_networks: prefixes that may be used in addition to the safe ones, see safety.py.
+        hosts: names of those that ranks are placed on; None: all.
+        address_share: (first, step) of the addresses of every interface that ranks take.
 
     Raises:
         TopologyError: the file is wrong; the error names file, line and key.
@@ -45,6 +54,7 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
     document, notes = _read(path)
     file = _decode(document)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
+    entries = _available(document, entries, hosts, address_share)
     host_index, interface_index = place_ranks(document, file.placement, entries, ranks)
     storage = place_storage(entries)
     host_index += [host for host, _ in storage]
@@ -64,6 +74,30 @@ def load_topology(path: Path, *, ranks: int, allow_networks: Iterable[str] = ())
         notes=notes,
         storage_endpoints=len(storage),
     )
+
+
+def _available(
+    document: Document, entries: Sequence[HostEntry], hosts: Sequence[str] | None, address_share: tuple[int, int]
+) -> list[HostEntry]:
+    """Every host with the slots and addresses that there are for the ranks of a job.
+
+    Raises:
+        PlanError: one of the named hosts does not exist, or takes no ranks.
+    """
+    known = {entry.host.name: entry for entry in entries}
+    for name in hosts or ():
+        if name not in known:
+            raise PlanError(f"{document.path}: a job has hosts: {name}, but there are only {', '.join(known)}")
+        if known[name].host.storage or known[name].host.peer is not None:
+            raise PlanError(f"{document.path}: a job has hosts: {name}, which takes no ranks")
+    return [
+        replace(
+            entry,
+            slots=entry.slots if hosts is None or entry.host.name in hosts else 0,
+            address_share=address_share,
+        )
+        for entry in entries
+    ]
 
 
 def _find(given: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from emulator.errors import PlanError
@@ -141,6 +141,20 @@ class Topology:
     @staticmethod
     def _interfaces(host: Host) -> Sequence[Interface]:
         return host.interfaces or (Interface(_ONE_PORT, host.rate_bps),)
+
+
+def joined(topologies: Sequence[Topology]) -> Topology:
+    """The same hosts with the endpoints of several jobs: all that uses an address. Storage endpoints count as ranks."""
+    first = topologies[0]
+    if len(topologies) == 1:
+        return first
+    return replace(
+        first,
+        host_index=[index for one in topologies for index in one.host_index],
+        addresses=[address for one in topologies for address in one.addresses],
+        interface_index=[index for one in topologies for index in one.interface_index],
+        storage_endpoints=0,
+    )
 
 
 def default_loopback(ranks: int, *, block: int = 0) -> Topology:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
+from itertools import islice
 
 from emulator.errors import PlanError
 from emulator.topology.document import Document
@@ -70,7 +71,8 @@ def assign_addresses(
     for place in zip(host_index, interface_index, strict=True):
         if place not in pools:
             host, interface = place
-            pools[place] = _address_pool(entries[host].host.interfaces[interface])
+            first, step = entries[host].address_share
+            pools[place] = islice(_address_pool(entries[host].host.interfaces[interface]), first, None, step)
         yield next(pools[place])
 
 

@@ -21,7 +21,7 @@ def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
 
     async def read_slowly(requests: AsyncIterator[bytes], context: Any) -> None:
         async for message in requests:
-            heard.append(decode_agent(message))
+            heard.append(decode_agent(message).value)
             await asyncio.sleep(0.01)
 
     async def scenario() -> None:

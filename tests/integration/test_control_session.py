@@ -20,8 +20,8 @@ from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.controller import local_agents, watchdog
 from emulator.controller import session as sessions
-from emulator.controller.run_plan import RunPlan, SessionOutcome
-from emulator.controller.session import RunSession
+from emulator.controller.run_plan import RunPlan, SessionPlan
+from emulator.controller.session import Session
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.trace.workload import build_workload
@@ -36,7 +36,7 @@ mv {folder}/$7.new {folder}/$7
 exec sleep 60
 """
 HELLO = control.Hello(
-    oldest_version=1, newest_version=1, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
+    oldest_version=2, newest_version=2, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
 )
 
 
@@ -60,7 +60,7 @@ class Open:
 
     target: str
     hello: control.Hello
-    playing: asyncio.Task[SessionOutcome]
+    playing: asyncio.Task[None]
     watching: Watching
 
     async def dial(self, *values: control.AgentValue) -> Any:
@@ -68,7 +68,7 @@ class Open:
         async with ControlLink(self.target) as link:
             for value in values:
                 link.send(value)
-            return await asyncio.wait_for(link.receive(), 10)
+            return (await asyncio.wait_for(link.receive(), 10)).value
 
     async def refusal(self, *values: control.AgentValue) -> str:
         """Why the agent is sent away, after the Welcome where there is one."""
@@ -117,7 +117,8 @@ def _plan(folder: Path, *, silence_timeout_s: float) -> RunPlan:
 @contextlib.asynccontextmanager
 async def _open(folder: Path, *, silence_timeout_s: float) -> AsyncIterator[Open]:
     watching = Watching()
-    session = RunSession(_plan(folder / "trace", silence_timeout_s=silence_timeout_s), watching)  # type: ignore[arg-type]
+    plan = _plan(folder / "trace", silence_timeout_s=silence_timeout_s)
+    session = Session(SessionPlan("run", [plan], silence_timeout_s), [watching])  # type: ignore[list-item]
     playing = asyncio.create_task(session.play())
     try:
         async with asyncio.timeout(10):
@@ -158,7 +159,7 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
 
 def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
 
     run_check(check)
 
@@ -167,7 +168,7 @@ def test_a_wrong_token_is_refused_before_anything_else(run_check: RunCheck) -> N
     async def check(opened: Open) -> None:
         wrong = replace(opened.hello, token="guess", agent="stranger", oldest_version=7, newest_version=9)
         assert await opened.refusal(wrong) == "the token is not the controller's"
-        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
 
     run_check(check)
 
@@ -185,11 +186,11 @@ def test_a_second_agent_of_one_name_is_refused_and_the_first_stays(run_check: Ru
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as first:
             first.send(opened.hello)
-            assert isinstance(await first.receive(), control.Welcome)
+            assert isinstance((await first.receive()).value, control.Welcome)
             assert await opened.refusal(opened.hello) == "an agent 'agent-0' is already here"
             second = await opened.dial(replace(opened.hello, agent="agent-1"))
             assert isinstance(second, control.Welcome)
-            assert isinstance(await asyncio.wait_for(first.receive(), 10), control.Setup)
+            assert isinstance((await asyncio.wait_for(first.receive(), 10)).value, control.Setup)
 
     run_check(check)
 
@@ -198,10 +199,10 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         newer = replace(opened.hello, oldest_version=7, newest_version=9)
         assert await opened.refusal(newer) == (
-            "no common control version: the agent speaks 7 to 9, the controller 1 to 1"
+            "no common control version: the agent speaks 7 to 9, the controller 2 to 2"
         )
         both = replace(opened.hello, newest_version=9)
-        assert await opened.dial(both) == control.Welcome(1, "run")
+        assert await opened.dial(both) == control.Welcome(2, "run")
 
     run_check(check)
 
@@ -238,7 +239,7 @@ def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
             writer.close()
-        assert await opened.dial(opened.hello) == control.Welcome(1, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
 
     run_check(check)
 
@@ -247,7 +248,7 @@ def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> N
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
             link.send(opened.hello)
-            link.send(control.Ready())
+            link.send(control.Ready(), 0)
             error = await opened.ended()
         assert isinstance(error, RemoteProtocolError)
         assert str(error) == "agent agent-0 spoke out of turn while gathering"
@@ -282,10 +283,10 @@ def test_a_standstill_names_the_two_ranks_that_were_silent_for_longest(run_check
             for link, name, own, peer in ((first, "agent-0", 0, 1), (second, "agent-1", 1, 0)):
                 link.send(replace(opened.hello, agent=name))
                 silence_ns = 2_000_000_000 + own
-                link.send(control.Progress(0, 0, False, f"rank {own}: waits", (own, peer), silence_ns))
+                link.send(control.Progress(0, 0, False, f"rank {own}: waits", (own, peer), silence_ns), 0)
             for growing_ns in range(3):  # only what moves counts as a sign of life
                 await asyncio.sleep(0.1)
-                first.send(control.Progress(0, 0, False, "rank 0: waits", (0, 1), growing_ns))
+                first.send(control.Progress(0, 0, False, "rank 0: waits", (0, 1), growing_ns), 0)
             error = await opened.ended()
         assert isinstance(error, RunTimeout)
         assert error.between == (1, 0)

@@ -73,7 +73,7 @@ def test_a_run_is_not_repeated_on_a_trace_that_has_changed(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "give one of TRACE, -f FILE and --again RUN"),
+        ((), "give one of TRACE, --job, -f FILE and --again RUN"),
         ((EXAMPLE, "-f", "run.yaml"), "give one of TRACE"),
         (("-f", "missing.yaml"), "missing.yaml"),
         (("--again", "nowhere"), "nowhere"),

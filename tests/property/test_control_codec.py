@@ -60,14 +60,20 @@ play_settings = st.builds(
     record_steps=st.integers(-1, 2**31 - 1),
     algorithm_files=st.dictionaries(texts, texts, max_size=2),
 )
-setups = st.builds(
-    control.Setup,
+job_setups = st.builds(
+    control.JobSetup,
+    u31,
+    texts,
     st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts, u31, u63, u63, st.booleans()), max_size=3),
     texts,
     u63,
     u63,
     play_settings,
     st.dictionaries(texts, texts, max_size=3),
+)
+setups = st.builds(
+    control.Setup,
+    st.lists(job_setups, max_size=2),
     st.lists(texts, max_size=3).map(tuple),
     st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2).map(tuple),
 )
@@ -193,6 +199,7 @@ agent_values = st.one_of(
     ),
     st.builds(control.ClockReply, i64, i64, i64),
     st.builds(FlowReport, u31, st.booleans(), st.lists(figures, max_size=3)),
+    st.just(control.Left()),
     aborts,
 )
 controller_values = st.one_of(
@@ -201,8 +208,11 @@ controller_values = st.one_of(
     st.builds(control.Directory, places),
     st.builds(control.Prepare, iterations),
     chunks(),
-    st.builds(control.Start, iterations, i64),
+    st.builds(control.Begin, i64),
+    st.builds(control.Start, iterations, i64, iterations),
+    st.builds(control.Continue, iterations),
     st.just(control.Finish()),
+    st.just(control.Leave()),
     st.builds(control.ClockQuery, i64),
     st.builds(control.Wait, texts),
     st.builds(control.WantSteps, iterations, st.lists(u63, max_size=3).map(tuple)),
@@ -216,21 +226,25 @@ def plain(value: Any) -> Any:
         return str(value.dtype), value.tolist()
     if is_dataclass(value) and not isinstance(value, type):
         return type(value), {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-    return value
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+jobs = st.none() | u31
+"""The number of the job that a value is about."""
 
 
 @settings(deadline=None)
-@given(agent_values)
-def test_what_an_agent_says_arrives(value: Any) -> None:
-    sent = encode_agent(value)
-    assert plain(decode_agent(sent)) == plain(value)
+@given(agent_values, jobs)
+def test_what_an_agent_says_arrives(value: Any, job: int | None) -> None:
+    heard, about = decode_agent(encode_agent(value, job))
+    assert (plain(heard), about) == (plain(value), job)
 
 
 @settings(deadline=None)
-@given(controller_values)
-def test_what_the_controller_says_arrives(value: Any) -> None:
-    sent = encode_controller(value)
-    assert plain(decode_controller(sent)) == plain(value)
+@given(controller_values, jobs)
+def test_what_the_controller_says_arrives(value: Any, job: int | None) -> None:
+    heard, about = decode_controller(encode_controller(value, job))
+    assert (plain(heard), about) == (plain(value), job)
 
 
 @settings(deadline=None)

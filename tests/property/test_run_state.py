@@ -48,9 +48,9 @@ def play(state: RunState, said: list[Stimulus]) -> list[object]:
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(st.lists(stimuli, max_size=30))
-def test_any_sequence_is_taken_and_ends_at_most_once(said: list[Stimulus]) -> None:
-    instructions = play(RunState(RANKS, [-1, 0]), said)
+@given(st.lists(stimuli, max_size=30), st.integers(0, 2))
+def test_any_sequence_is_taken_and_ends_at_most_once(said: list[Stimulus], ahead: int) -> None:
+    instructions = play(RunState(RANKS, [-1, 0], ahead=ahead), said)
     ends = [one for one in instructions if isinstance(one, EndRun)]
     assert len(ends) <= 1
     assert not ends or instructions[-1] is ends[0]

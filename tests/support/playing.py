@@ -160,7 +160,7 @@ class _Stage:
         for chunk in self.streams[rank].chunks():
             self._held[rank] += len(chunk)
             assert self._held[rank] <= self.windows[rank]
-            self.players[rank].deliver(decode_controller(encode_controller(chunk)))
+            self.players[rank].deliver(decode_controller(encode_controller(chunk)).value)
 
     def completed(self, completion: Completion) -> None:
         self.played.completions.append(completion)
@@ -257,7 +257,7 @@ def play(
         stream = ProgramStream(program, ids_of_reads, window=count, algorithm_of=choice.index_of)
         assert server.is_ready == (not count)
         for chunk in stream.chunks():
-            server.deliver(decode_controller(encode_controller(chunk)))
+            server.deliver(decode_controller(encode_controller(chunk)).value)
         assert server.is_ready
         spy = _Spy(program.rank, server, instances=settings.instances, seen=stage.played.arrivals)
         endpoint.connect(directory, spy)

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.cli.options.run import COMPUTE, TRACE, play_groups, trace_argument
+from emulator.cli.options.run import COMPUTE, JOBS, TRACE, play_groups, trace_argument
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.playing import add_output_options, play_and_show
 from emulator.errors import InputError
-from emulator.experiment.parts import merge
+from emulator.experiment.parts import merge, part_of
 from emulator.experiment.spec import Experiment
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ GROUPS = [
     *play_groups(iterations=5, warmup=1),
     OptionGroup("compute", (COMPUTE,)),
     TRACE,
+    JOBS,
 ]
 _EXAMPLE = """example:
   charkha run lab/examples/transformer-8r --iterations 10 --algorithm all_reduce=ring
@@ -49,6 +50,12 @@ def add_run_options(parser: Parser) -> None:
     source.add_argument("-f", "--file", metavar="FILE", type=Path, help="play the run spec in a YAML file")
     source.add_argument("--again", metavar="RUN", type=Path, help="repeat the run of a run folder")
     add_output_options(parser)
+    parser.add_argument(
+        "--solo",
+        action="store_true",
+        advanced=True,
+        help="with several jobs: play each alone first, at the same places",
+    )
     parser.add_explain("summary_table", "campaign_table", advanced=True)
 
 
@@ -69,8 +76,9 @@ def experiment_of(args: argparse.Namespace, *, by_hand: bool = False) -> Experim
     """
     given = spec_part(args, GROUPS)
     trace = given.get("job", {}).get("trace", {}).get("path")
-    if sum(one is not None for one in (trace, args.file, args.again)) != 1:
-        raise InputError("give one of TRACE, -f FILE and --again RUN (see `charkha run --help`)")
+    jobs = given.get("jobs")
+    if sum(one is not None for one in (trace, jobs, args.file, args.again)) != 1:
+        raise InputError("give one of TRACE, --job, -f FILE and --again RUN (see `charkha run --help`)")
     if by_hand:
         given = merge(given, {"agents": {"by_hand": True}})
     return build(merge(_base(args), given), GROUPS)
@@ -87,5 +95,4 @@ def _base(args: argparse.Namespace) -> dict[str, Any]:
         found = experiment_of_run(read_run(args.again))
     else:
         return {}
-    plain = found.to_plain()
-    return {**plain, "job": plain["jobs"][0]}
+    return part_of(found)

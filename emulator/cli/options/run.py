@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
@@ -15,6 +17,7 @@ from emulator.experiment.spec import (
     parse_message_bytes,
     parse_names,
     parse_ratio,
+    parse_start,
 )
 from emulator.roce.options import OPTIONS as ROCE_OPTIONS
 from emulator.roce.options import RoceOptions, check_option, spelled
@@ -66,6 +69,38 @@ def trace_argument(*, is_optional: bool = False) -> Option:
 def source_argument() -> Option:
     """SRC: the trace that a command makes another one of."""
     return Option("SRC", "job.trace.path", "a trace, as for `charkha run`", metavar="SRC")
+
+
+def parse_job(text: str) -> dict[str, Any]:
+    """A job as `NAME=TRACE[,KEY=VALUE…]`, as the part of a run spec.
+
+    Raises:
+        ValueError: not such a text, or a key that is not known.
+    """
+    head, *rest = text.split(",")
+    name, equals, path = head.partition("=")
+    if not (name and equals and path):
+        raise ValueError(f"{text[:60]!r}: write NAME=TRACE, for example a=traces/llama-64r,start=3ms")
+    job: dict[str, Any] = {"name": name, "trace": {"path": path}}
+    for one in rest:
+        key, equals, value = one.partition("=")
+        if not equals or key not in _JOB_KEYS:
+            raise ValueError(f"{one[:60]!r}: write one of {', '.join(f'{known}=' for known in _JOB_KEYS)}")
+        section = job["trace"] if key == "ranks" else job
+        section[key] = _JOB_KEYS[key](value)
+    return job
+
+
+_JOB_KEYS: Mapping[str, Callable[[str], Any]] = {
+    "ranks": whole(1),
+    "hosts": lambda text: text.split("+"),
+    "start": parse_start,
+    "until": str,
+    "iterations": whole(1),
+    "warmup": whole(0),
+    "pace": str,
+}
+"""Keys of `--job` besides the trace."""
 
 
 TRACE = OptionGroup(
@@ -141,6 +176,27 @@ SWEEP = OptionGroup(
             read=parse_size,
         ),
         Option("--sizes", "job.sweep.sizes", "all sizes, as -b 1K,4K,1M", metavar="LIST", read=_sizes),
+    ),
+)
+JOBS = OptionGroup(
+    "several jobs at once",
+    (
+        Option(
+            "--job",
+            "jobs",
+            "play this trace beside others (repeatable); with ranks=N, hosts=A+B, start=3ms,"
+            " until=others, iterations=N, warmup=N, pace=continuous",
+            metavar="NAME=TRACE[,…]",
+            read=parse_job,
+            is_list=True,
+        ),
+        Option(
+            "--pace",
+            "job.pace",
+            "ranks begin an iteration together, or each as soon as it has completed the one before (default: barrier)",
+            metavar="barrier|continuous",
+            choices=("barrier", "continuous"),
+        ),
     ),
 )
 NETWORK = (

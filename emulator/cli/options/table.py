@@ -16,7 +16,7 @@ from emulator.cli.parser import Group, Parser
 from emulator.errors import InputError
 from emulator.experiment.parts import build_experiment
 from emulator.experiment.spec import Experiment
-from emulator.schema import SchemaProblem
+from emulator.schema import SchemaProblem, format_path
 
 Plain = dict[str, Any]
 
@@ -138,7 +138,7 @@ def _flag(path: Sequence[str | int], groups: Iterable[OptionGroup]) -> str:
     for option in _options(groups):
         if option.path == name and not option.is_positional:
             return f"{option.flags[-1]}: "
-    return f"{name}: " if name else ""
+    return f"{format_path(tuple(path))}: " if path else ""
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -35,29 +35,28 @@ class RunProgress(RunObserver):
         iterations: to be played, warm-up included.
         dialling: agents that are started elsewhere and connect to the controller.
         address: where the controller accepts them.
+        job: name of the job, where there are several.
+        display: shows the bars of all jobs, and is entered by its owner; None: one of its own.
     """
 
-    def __init__(self, *, nodes: int, iterations: int, dialling: Sequence[str] = (), address: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        nodes: int,
+        iterations: int | None,
+        dialling: Sequence[str] = (),
+        address: str = "",
+        job: str = "",
+        display: Progress | None = None,
+    ) -> None:
         self._iterations = iterations
+        self._label = f"job {job}: " if job else ""
         self._dialling, self._address = dialling, address
         self._is_announced = False
-        console = Console(stderr=True)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("communication nodes"),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,  # it would leave an empty line in a log file
-        )
-        self._task = self._progress.add_task("starting agents", total=nodes * iterations or None, rate="")
+        self._progress = display or make_display()
+        self._total = nodes * (iterations or 0)
+        self._task = self._progress.add_task(f"{self._label}starting agents", total=self._total or None, rate="")
         self._started = self._done = 0
-        self._total = nodes * iterations
         self._rate = ""
         self._began: float | None = None
         self._line_at = time.monotonic() + LINE_EVERY_S
@@ -72,15 +71,18 @@ class RunProgress(RunObserver):
     ) -> None:
         self._progress.stop()
 
+    def _describe(self, what: str, **fields: Any) -> None:
+        self._progress.update(self._task, description=self._label + what, **fields)
+
     def waiting_for(self, agents: Sequence[str]) -> None:
         """See RunObserver."""
         remote = [name for name in agents if name in self._dialling]
         if not remote:
-            self._progress.update(self._task, description="starting agents")
+            self._describe("starting agents")
             return
         names = visible(", ".join(remote))
         line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to dial in at {visible(self._address)}"
-        self._progress.update(self._task, description=line)
+        self._describe(line)
         if self._progress.disable and not self._is_announced:  # a log file gets it once
             self._is_announced = True
             print(f"charkha: {line}", file=sys.stderr, flush=True)
@@ -90,7 +92,8 @@ class RunProgress(RunObserver):
         self._started += 1
         self._began = self._began or time.monotonic()
         what = "warm-up" if iteration < 0 else "iteration"
-        self._progress.update(self._task, description=f"{what} {self._started}/{self._iterations}")
+        of = "" if self._iterations is None else f"/{self._iterations}"
+        self._describe(f"{what} {self._started}{of}")
 
     def completed(self, nodes: int) -> None:
         """See RunObserver."""
@@ -108,13 +111,15 @@ class RunProgress(RunObserver):
             self._seen = (now, bytes_sent)
         if self._progress.disable and now >= self._line_at:
             self._line_at = now + LINE_EVERY_S
-            print(f"charkha: {self._line(now)}", file=sys.stderr, flush=True)
+            print(f"charkha: {self._label}{self._line(now)}", file=sys.stderr, flush=True)
 
     def _line(self, now: float) -> str:
         """`iteration 3 of 6, 41 % of the communications are done, 2.13 Gbit/s payload, about 40 s left`."""
         share = self._done / self._total if self._total else 0.0
         done = f"{100 * share:.0f} % of the communications are done"
-        line = f"iteration {self._started} of {self._iterations}, {done}"
+        line = f"iteration {self._started}"
+        if self._iterations is not None:
+            line += f" of {self._iterations}, {done}"
         if self._rate:
             line += f", {self._rate}"
         if self._began is not None and share:
@@ -123,4 +128,22 @@ class RunProgress(RunObserver):
 
     def writing_trace(self) -> None:
         """See RunObserver."""
-        self._progress.update(self._task, description="writing the measured trace", rate="")
+        self._describe("writing the measured trace", rate="")
+
+
+def make_display() -> Progress:
+    """Where bars are shown; a context manager. It shows none where stderr is not a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("communication nodes"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,  # it would leave an empty line in a log file
+    )

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_events", "step_records", "flow_report")
+    __slots__ = ("hello", "bound", "credit", "ready", "completions", "iteration_done", "farewell", "abort", "progress", "compute_spans", "clock_reply", "flow_events", "step_records", "flow_report", "left", "job")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,8 @@ class AgentMessage(_message.Message):
     FLOW_EVENTS_FIELD_NUMBER: _ClassVar[int]
     STEP_RECORDS_FIELD_NUMBER: _ClassVar[int]
     FLOW_REPORT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     bound: Bound
     credit: Credit
@@ -36,10 +38,12 @@ class AgentMessage(_message.Message):
     flow_events: FlowEvents
     step_records: StepRecords
     flow_report: FlowReport
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ...) -> None: ...
+    left: Left
+    job: int
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps")
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps", "begin", "continue_through", "leave", "job")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +55,10 @@ class ControllerMessage(_message.Message):
     CLOCK_QUERY_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     WANT_STEPS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     directory: Directory
@@ -62,7 +70,11 @@ class ControllerMessage(_message.Message):
     clock_query: ClockQuery
     wait: Wait
     want_steps: WantSteps
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ...) -> None: ...
+    begin: Begin
+    continue_through: Continue
+    leave: Leave
+    job: int
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., continue_through: _Optional[_Union[Continue, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays")
@@ -128,7 +140,17 @@ class ClockReply(_message.Message):
     def __init__(self, query_sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "networks", "algorithm_files", "record_steps", "flows")
+    __slots__ = ("jobs", "networks", "flows")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobSetup]
+    networks: _containers.RepeatedScalarFieldContainer[str]
+    flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+
+class JobSetup(_message.Message):
+    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +165,8 @@ class Setup(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
@@ -152,10 +176,10 @@ class Setup(_message.Message):
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
     RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
-    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    run_id: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     transport: str
@@ -165,11 +189,9 @@ class Setup(_message.Message):
     algorithms: _containers.RepeatedScalarFieldContainer[str]
     seed: int
     transport_options: _containers.ScalarMap[str, str]
-    networks: _containers.RepeatedScalarFieldContainer[str]
     algorithm_files: _containers.ScalarMap[str, str]
     record_steps: int
-    flows: _containers.RepeatedCompositeFieldContainer[FlowTask]
-    def __init__(self, ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., networks: _Optional[_Iterable[str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ...) -> None: ...
 
 class FlowTask(_message.Message):
     __slots__ = ("number", "kind", "title", "host", "interface", "document")
@@ -379,13 +401,27 @@ class Ready(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Begin(_message.Message):
+    __slots__ = ("at_ns",)
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    at_ns: int
+    def __init__(self, at_ns: _Optional[int] = ...) -> None: ...
+
 class Start(_message.Message):
-    __slots__ = ("iteration", "at_ns")
+    __slots__ = ("iteration", "at_ns", "through")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     AT_NS_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     at_ns: int
-    def __init__(self, iteration: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
+    through: int
+    def __init__(self, iteration: _Optional[int] = ..., at_ns: _Optional[int] = ..., through: _Optional[int] = ...) -> None: ...
+
+class Continue(_message.Message):
+    __slots__ = ("through",)
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
+    through: int
+    def __init__(self, through: _Optional[int] = ...) -> None: ...
 
 class Completions(_message.Message):
     __slots__ = ("iteration", "rank", "node_id", "post_ns", "done_ns", "arrival_ns", "bytes_sent", "bytes_received", "early", "read_delay_ns")
@@ -464,6 +500,14 @@ class Progress(_message.Message):
     def __init__(self, bytes_sent: _Optional[int] = ..., events: _Optional[int] = ..., computing: _Optional[bool] = ..., waiting_on: _Optional[str] = ..., silence: _Optional[_Iterable[int]] = ..., silence_ns: _Optional[int] = ...) -> None: ...
 
 class Finish(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Left(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

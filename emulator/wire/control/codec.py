@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
+from emulator.control import conversation as control
 from emulator.control.conversation import (
     Abort,
     AgentValue,
+    Begin,
     Bound,
     ClockQuery,
     ClockReply,
+    Continue,
     ControllerValue,
     Credit,
     Directory,
@@ -26,6 +29,9 @@ from emulator.control.conversation import (
     Finish,
     Hello,
     IterationDone,
+    JobSetup,
+    Leave,
+    Left,
     Places,
     Prepare,
     Progress,
@@ -57,18 +63,18 @@ from emulator.wire._pb import control_pb2 as pb
 NO_ROOT = 0xFFFFFFFF
 
 
-def encode_agent(value: AgentValue) -> bytes:
-    """The message an agent sends for a value."""
-    return _encode(pb.AgentMessage(), value)
+def encode_agent(value: AgentValue, job: int | None = None) -> bytes:
+    """The message an agent sends for a value that is about a job, or about none."""
+    return _encode(pb.AgentMessage(job=job), value)
 
 
-def encode_controller(value: ControllerValue) -> bytes:
-    """The message the controller sends for a value."""
-    return _encode(pb.ControllerMessage(), value)
+def encode_controller(value: ControllerValue, job: int | None = None) -> bytes:
+    """The message the controller sends for a value that is about a job, or about none."""
+    return _encode(pb.ControllerMessage(job=job), value)
 
 
-def decode_agent(data: bytes) -> Any:
-    """The value in an agent's message.
+def decode_agent(data: bytes) -> control.Message[Any]:
+    """The value in an agent's message, and the job that it is about.
 
     Raises:
         RemoteProtocolError: it is damaged, of an unknown kind, or has columns that do not fit or impossible numbers.
@@ -76,8 +82,8 @@ def decode_agent(data: bytes) -> Any:
     return _decode(pb.AgentMessage(), data)
 
 
-def decode_controller(data: bytes) -> Any:
-    """The value in a message of the controller; errors as of `decode_agent`."""
+def decode_controller(data: bytes) -> control.Message[Any]:
+    """The value in a message of the controller, and the job that it is about; errors as of `decode_agent`."""
     return _decode(pb.ControllerMessage(), data)
 
 
@@ -86,7 +92,7 @@ def _encode(message: Message, value: Any) -> bytes:
     return message.SerializeToString()
 
 
-def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> Any:
+def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> control.Message[Any]:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -95,9 +101,10 @@ def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> Any
     if kind is None:
         raise RemoteProtocolError("the peer sent a control message that this version does not know")
     try:
-        return _DECODERS[kind](getattr(message, kind))
+        value = _DECODERS[kind](getattr(message, kind))
     except (ValueError, TypeError) as error:
         raise RemoteProtocolError(f"the peer sent a malformed {kind} message: {error}") from error
+    return control.Message(value, message.job if message.HasField("job") else None)
 
 
 def _fill(message: Any, value: Any) -> None:
@@ -154,7 +161,16 @@ def _decode_places(message: Any) -> Places:
 
 
 def _encode_setup(target: Any, value: Setup) -> None:
+    for job in value.jobs:
+        _encode_job_setup(target.jobs.add(), job)
+    target.networks.extend(value.networks)
+    for flow in value.flows:
+        _copy_fields(target.flows.add(), flow)
+
+
+def _encode_job_setup(target: Any, value: JobSetup) -> None:
     settings = value.settings
+    target.number, target.run_id = value.number, value.run_id
     for place in value.ranks:
         _copy_fields(target.ranks.add(), place)
     for ranks in settings.groups:
@@ -164,13 +180,15 @@ def _encode_setup(target: Any, value: Setup) -> None:
     target.algorithms.extend(settings.algorithms)
     target.algorithm_files.update(settings.algorithm_files)
     target.transport_options.update(value.transport_options)
-    target.networks.extend(value.networks)
-    for flow in value.flows:
-        _copy_fields(target.flows.add(), flow)
     target.record_steps = settings.record_steps
 
 
 def _decode_setup(message: Any) -> Setup:
+    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
+    return Setup([_decode_job_setup(job) for job in message.jobs], tuple(message.networks), flows)
+
+
+def _decode_job_setup(message: Any) -> JobSetup:
     settings = PlaySettings(
         credits=message.credits,
         instances=message.instances,
@@ -179,10 +197,16 @@ def _decode_setup(message: Any) -> Setup:
         record_steps=message.record_steps,
         algorithm_files=dict(message.algorithm_files),
     )
-    places = [_plain(RankPlace)(place) for place in message.ranks]
-    options, networks = dict(message.transport_options), tuple(message.networks)
-    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
-    return Setup(places, message.transport, message.message_bytes, message.seed, settings, options, networks, flows)
+    return JobSetup(
+        message.number,
+        message.run_id,
+        [_plain(RankPlace)(place) for place in message.ranks],
+        message.transport,
+        message.message_bytes,
+        message.seed,
+        settings,
+        dict(message.transport_options),
+    )
 
 
 def _encode_chunk(target: Any, value: Chunk) -> None:
@@ -417,6 +441,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Abort: ("abort", _copy_fields),
     ClockReply: ("clock_reply", _copy_fields),
     FlowReport: ("flow_report", _encode_flow_report),
+    Left: ("left", _copy_fields),
     ClockQuery: ("clock_query", _copy_fields),
     Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
@@ -424,8 +449,11 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Directory: ("directory", _encode_places),
     Chunk: ("chunk", _encode_chunk),
     Prepare: ("prepare", _copy_fields),
+    Begin: ("begin", _copy_fields),
     Start: ("start", _copy_fields),
+    Continue: ("continue_through", _copy_fields),
     Finish: ("finish", _copy_fields),
+    Leave: ("leave", _copy_fields),
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
@@ -443,6 +471,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "abort": _decode_abort,
     "clock_reply": _plain(ClockReply),
     "flow_report": _decode_flow_report,
+    "left": _plain(Left),
     "clock_query": _plain(ClockQuery),
     "wait": _plain(Wait),
     "welcome": _plain(Welcome),
@@ -450,6 +479,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "directory": lambda message: Directory(_decode_places(message)),
     "chunk": _decode_chunk,
     "prepare": _plain(Prepare),
+    "begin": _plain(Begin),
     "start": _plain(Start),
+    "continue_through": _plain(Continue),
     "finish": _plain(Finish),
+    "leave": _plain(Leave),
 }

@@ -24,7 +24,7 @@ MISTAKES = {
     f"--log-level verbose check {T}": "--log-level: there is no 'verbose'; choose from debug, info, warning, error",
     f"run --log-level debug {T}": "--log-level goes before the command: charkha --log-level",
     # run
-    "run": "give one of TRACE, -f FILE and --again RUN",
+    "run": "give one of TRACE, --job, -f FILE and --again RUN",
     "run nowhere": "nowhere",
     f"run {T} extra": "unexpected argument 'extra' (see `charkha run --help`)",
     f"run {T} --iteration 3": "unknown option '--iteration'; did you mean '--iterations'?",
@@ -65,7 +65,7 @@ MISTAKES = {
     f"run {T} {SWITCH} --lab missing": "there is no lab 'missing'",
     f"run {T} --metrics port": "'port' is not an address for metrics: write [HOST:]PORT",
     f"run {T} --mqtt http://localhost": "'http://localhost' is not a broker: write mqtt://",
-    f"run {T} --again runs/one": "give one of TRACE, -f FILE and --again RUN",
+    f"run {T} --again runs/one": "give one of TRACE, --job, -f FILE and --again RUN",
     "run -f nowhere.yaml": "nowhere.yaml",
     "run -f spec.yaml": "unknown key 'topologie'; did you mean 'topology'?",
     "run --again nowhere": "nowhere",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from emulator.controller.state import (
     AgentReady,
     AgentSaidFarewell,
     AgentVanished,
+    ContinueThrough,
     EndRun,
     FinishRun,
     Instruction,
@@ -70,11 +71,11 @@ def test_the_happy_path() -> None:
         ([], "BINDING"),
         ([directory, PrepareIteration(-1)], "PREPARING"),
         ([], "PREPARING"),
-        ([StartIteration(-1)], "PLAYING"),
+        ([StartIteration(-1, -1)], "PLAYING"),
         ([], "PLAYING"),
         ([PrepareIteration(0)], "PREPARING"),
         ([], "PREPARING"),
-        ([StartIteration(0)], "PLAYING"),
+        ([StartIteration(0, 0)], "PLAYING"),
         ([], "PLAYING"),
         ([FinishRun()], "FINISHING"),
         ([], "FINISHING"),
@@ -83,23 +84,49 @@ def test_the_happy_path() -> None:
     assert state.iteration == 0
 
 
-def test_whoever_falls_silent_is_missed_from_the_first_start_to_the_last_finish() -> None:
-    state = machine()
-    seen = [("GATHERING", state.is_under_way)]
-    for stimulus in happy_path():
+def started(state: RunState) -> list[Instruction]:
+    """What the machine says when all are ready for the first time."""
+    for stimulus in happy_path()[:5]:
         state.handle(stimulus)
-        if (now := (state.phase.name, state.is_under_way)) != seen[-1]:
-            seen.append(now)
-    assert seen == [
-        ("GATHERING", False),
-        ("BINDING", False),
-        ("PREPARING", False),
-        ("PLAYING", True),
-        ("PREPARING", True),
-        ("PLAYING", True),
-        ("FINISHING", False),
-        ("OVER", False),
-    ]
+    return state.handle(AgentReady("b"))
+
+
+def test_agents_that_know_iterations_ahead_are_not_asked_between_them() -> None:
+    state = RunState(RANKS, range(-1, 3), ahead=2)
+    assert started(state) == [StartIteration(-1, 1)]
+    assert state.handle(AgentFinished("a", -1)) == []
+    assert state.handle(AgentFinished("a", 0)) == []
+    assert (state.iteration, state.missing_agents) == (-1, ["b"])
+    assert state.handle(AgentFinished("b", -1)) == [ContinueThrough(2)]
+    assert [state.handle(AgentFinished("a", number)) for number in (1, 2)] == [[], []]
+    assert [state.handle(AgentFinished("b", number)) for number in (0, 1)] == [[], []]
+    assert (state.phase, state.iteration) == (Phase.PLAYING, 2)
+    assert state.handle(AgentFinished("b", 2)) == [FinishRun()]
+
+
+def test_the_next_iteration_is_asked_for_only_when_agents_must_know_of_it() -> None:
+    asked: list[int] = []
+
+    def iterations() -> Iterator[int]:
+        for number in range(9):
+            asked.append(number)
+            yield number
+
+    state = RunState(RANKS, iterations(), ahead=1)
+    assert asked == [0]
+    started(state)
+    assert asked == [0, 1]
+    state.handle(AgentFinished("a", 0))
+    state.handle(AgentFinished("b", 0))
+    assert asked == [0, 1, 2]
+
+
+@pytest.mark.parametrize("iteration", [-2, 0, 3])
+def test_an_iteration_that_agents_do_not_know_cannot_be_finished(iteration: int) -> None:
+    state = RunState(RANKS, range(-1, 3), ahead=1)
+    started(state)
+    error = only_error(state.handle(AgentFinished("a", iteration)))
+    assert str(error) == f"agent a finished iteration {iteration} out of turn"
 
 
 def test_agents_may_come_in_any_order_and_are_counted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emulator.controller.clock_offset import ClockEstimate, Offset, difference_error_ns
-from emulator.controller.run_plan import SessionOutcome
+from emulator.controller.run_plan import RunOutcome
 from emulator.controller.timebase import ONE_CLOCK, SEVERAL_CLOCKS, describe_clock, settle_stamps
 from emulator.run_folder.schema import Part
 from emulator.run_folder.writer import RunWriter
@@ -27,7 +27,7 @@ def test_the_largest_offset_in_either_direction_and_the_error_of_a_difference_ar
 
 
 def test_each_end_of_a_step_is_put_right_by_the_clock_of_its_rank(tmp_path: Path) -> None:
-    outcome = SessionOutcome(clocks={"far": estimate(1000, error_ns=5)}, taken_off_ns={"far": {0: 900}})
+    outcome = RunOutcome(clocks={"far": estimate(1000, error_ns=5)}, taken_off_ns={"far": {0: 900}})
     stamps = {"start_ns": 10_000, "post_ns": 10_001, "acknowledged_ns": None, "arrival_ns": 10_003}
     with RunWriter(tmp_path / "run", manifest()) as writer:
         for src, dst in ((0, 1), (1, 0)):

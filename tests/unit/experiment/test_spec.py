@@ -92,8 +92,17 @@ def test_a_sweep_has_its_sizes_in_bytes() -> None:
 @pytest.mark.parametrize(
     ("parts", "path", "problem"),
     [
-        ({"jobs": []}, (), "there are 0 jobs; a run has exactly one for now"),
-        ({"jobs": [TRACE, TRACE]}, (), "there are 2 jobs"),
+        ({"jobs": []}, (), "jobs: name at least one"),
+        ({"jobs": [TRACE, TRACE]}, (), "there are several jobs named 'job'"),
+        ({"jobs": [{**TRACE, "name": "a/b"}]}, ("jobs", 0), "name: 'a/b'"),
+        ({"jobs": [{**TRACE, "hosts": ["h0"]}]}, (), "hosts of a job need network.topology"),
+        ({"jobs": [{**TRACE, "hosts": ["h0", "h0"]}]}, ("jobs", 0), "hosts: name at least one, and each once"),
+        ({"jobs": [{**TRACE, "until": "others"}]}, (), "every job waits for others to end"),
+        ({"jobs": [{**TRACE, "until": "others", "iterations": 3}]}, ("jobs", 0), "give iterations or until, not both"),
+        ({"jobs": [{**TRACE, "start": "3"}]}, ("jobs", 0), "'3' is not a time"),
+        ({"jobs": [{**TRACE, "pace": "fast"}]}, ("jobs", 0, "pace"), "'fast' is not one of"),
+        ({"jobs": [{**TRACE, "addresses": "3/2"}]}, ("jobs", 0), "addresses: '3/2'"),
+        ({"jobs": [TRACE, {**TRACE, "name": "b"}], "campaign": {}}, (), "several jobs cannot be repeated"),
         ({"jobs": [{}]}, ("jobs", 0), "a job needs exactly one of trace, sweep, pairs and pair_sweep"),
         ({"flows": [{}]}, ("flows", 0), "the key 'host' is missing"),
         ({"flows": [FLOW]}, (), "flows need network.topology"),
@@ -173,3 +182,46 @@ def test_the_json_schema_names_every_section() -> None:
     assert {"Experiment", "Job", "Trace", "Sweep", "Network", "Transport", "Agents"} <= set(
         json_schema(Experiment)["$defs"]
     )
+
+
+SESSION = {
+    "jobs": [
+        {**TRACE, "name": "a", "hosts": ["h0", "h1"]},
+        {**TRACE, "name": "b", "start": "+3ms", "until": "others", "transport": {"options": {"dscp": 26}}},
+        {**TRACE, "name": "c", "hosts": ["h2"], "pace": "continuous", "transport": {"name": "zmq"}},
+    ],
+    "network": {"topology": "t.yaml", "transport": {"name": "roce", "options": {"qps": 2}}},
+    "flows": [{**FLOW}],
+}
+
+
+def test_a_job_of_a_session_alone_keeps_its_places() -> None:
+    alone = experiment(**SESSION).for_job("b")
+    assert alone.jobs == (Job(name="b", trace=Trace(path="t"), addresses="2/3"),)
+    assert alone.network.transport == Transport(name="roce", options={"qps": 2, "dscp": 26})
+    assert alone.flows == ()
+    assert decode(alone.to_plain(), Experiment) == alone
+
+
+def test_jobs_share_addresses_only_where_they_may_meet() -> None:
+    apart = {**SESSION, "jobs": [SESSION["jobs"][0], SESSION["jobs"][2]]}
+    assert experiment(**apart).for_job("a").job.addresses is None
+    assert experiment(**SESSION).for_job("a").job.address_share == (0, 3)
+    loopback = {"jobs": [{**TRACE, "name": "a"}, {**TRACE, "name": "b"}]}
+    assert experiment(**loopback).for_job("b").job.addresses is None
+
+
+def test_a_job_with_another_transport_does_not_have_the_options_of_the_common_one() -> None:
+    alone = experiment(**SESSION).for_job("c")
+    assert alone.network.transport == Transport(name="zmq")
+    assert alone.job.pace == "continuous"
+
+
+def test_the_only_job_is_the_run_itself() -> None:
+    found = experiment(flows=[FLOW], network={"topology": "t.yaml"})
+    assert found.for_job("job") is found
+
+
+@pytest.mark.parametrize(("text", "start_ns"), [("+3ms", 3_000_000), ("3ms", 3_000_000), ("0", 0), (None, 0)])
+def test_a_job_starts_some_time_after_its_session(text: str | None, start_ns: int) -> None:
+    assert job(**({} if text is None else {"start": text})).start_ns == start_ns

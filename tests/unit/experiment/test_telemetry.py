@@ -11,8 +11,8 @@ FACTS = RunFacts("run-1", "trace", 2, 3, 6, "runs/x")
 
 
 def test_a_run_that_is_not_published_has_no_observers() -> None:
-    with publishing(Observe(), FACTS, notify=lambda _: None) as observers:
-        assert observers == []
+    with publishing(Observe(), [FACTS], notify=lambda _: None) as observers:
+        assert observers == [[]]
 
 
 def test_the_password_of_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,5 +23,5 @@ def test_the_password_of_the_broker_comes_from_the_environment(monkeypatch: pyte
 
 @pytest.mark.parametrize("observe", [Observe(mqtt="http://localhost"), Observe(metrics="everywhere")])
 def test_an_address_that_cannot_be_used_is_refused_before_the_run(observe: Observe) -> None:
-    with pytest.raises(InputError), publishing(observe, FACTS, notify=lambda _: None):
+    with pytest.raises(InputError), publishing(observe, [FACTS], notify=lambda _: None):
         pass

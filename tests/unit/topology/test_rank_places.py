@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import PlanError
-from emulator.topology.model import Topology
+from emulator.topology.load import load_topology
+from emulator.topology.model import Topology, joined
 from tests.support.topologies import shipped_topology, topology_error, write_topology
 
 TWO = """hosts:
@@ -135,3 +136,41 @@ def test_storage_hosts_take_no_ranks_and_have_an_endpoint_at_each_interface(
 )
 def test_ranks_on_storage_hosts_are_refused(tmp_path: Path, text: str, problem: str) -> None:
     assert problem in topology_error(tmp_path, text)
+
+
+THREE = """hosts:
+  - {name: h0, per_rank: 198.18.1.0/24}
+  - {name: h1, addresses: [198.18.2.1, 198.18.2.2, 198.18.2.3]}
+  - {name: h2, address: 198.18.3.1}
+  - {name: s0, address: 198.18.4.1, storage: true}
+"""
+
+
+def job_of(folder: Path, ranks: int, *hosts: str, share: tuple[int, int] = (0, 1)) -> Topology:
+    (folder / "t.yaml").write_text(THREE)
+    return load_topology(folder / "t.yaml", ranks=ranks, hosts=hosts or None, address_share=share)
+
+
+def test_a_job_is_placed_on_its_hosts_alone(tmp_path: Path) -> None:
+    topology = job_of(tmp_path, 4, "h2", "h0")
+    assert places(topology) == ["h0:eth0", "h0:eth0", "h2:eth0", "h2:eth0"]
+    assert [host.name for host in topology.hosts] == ["h0", "h1", "h2", "s0"]
+
+
+def test_jobs_on_the_same_hosts_never_share_an_address_of_which_there_are_several(tmp_path: Path) -> None:
+    first, second = (job_of(tmp_path, 2, "h0", "h1", share=(number, 2)) for number in range(2))
+    assert first.addresses[:2] == ("198.18.1.1", "198.18.2.1")
+    assert second.addresses[:2] == ("198.18.1.2", "198.18.2.2")
+    assert joined([first, second]).addresses == [*first.addresses, *second.addresses]
+
+
+def test_a_share_of_the_addresses_has_room_for_so_many_ranks(tmp_path: Path) -> None:
+    assert job_of(tmp_path, 2, "h1", share=(0, 2)).addresses[:2] == ("198.18.2.1", "198.18.2.3")
+    with pytest.raises(PlanError, match="the topology's hosts have room for 1"):
+        job_of(tmp_path, 2, "h1", share=(1, 2))
+
+
+@pytest.mark.parametrize(("host", "problem"), [("h7", "only h0, h1, h2, s0"), ("s0", "takes no ranks")])
+def test_a_host_that_takes_no_ranks_is_refused(tmp_path: Path, host: str, problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        job_of(tmp_path, 1, host)

@@ -10,7 +10,7 @@ import pytest
 
 from agents.host.leased_addresses import leased
 from agents.host.ports import Ports
-from emulator.control.conversation import RankPlace, Setup
+from emulator.control.conversation import JobSetup, RankPlace, Setup
 from emulator.host.iproute import HeldAddress
 
 FOREVER = (1 << 32) - 1
@@ -41,7 +41,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def lease(interfaces: Sequence[str] | None, *addresses: str, networks: Sequence[str] = ()) -> Mapping[str, str]:
     places = [RankPlace(rank, address, 1, 1, f"eth{rank}") for rank, address in enumerate(addresses)]
-    setup = Setup(places, "roce", 1, 0, settings=None, networks=networks)
+    setup = Setup([JobSetup(0, "run", places, "roce", 1, 0, settings=None)], networks)
 
     async def run() -> Mapping[str, str]:
         async with leased(None if interfaces is None else Ports(interfaces), setup) as devices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from emulator.cli.main import main
 from emulator.experiment.document import read_experiment
@@ -20,7 +21,7 @@ def spec(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     "source", [[], [EXAMPLE, "-f", "spec.yaml"], [EXAMPLE, "--again", "runs/x"], ["-f", "a.yaml", "--again", "b"]]
 )
 def test_exactly_one_source_is_needed(source: list[object], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "give one of TRACE, -f FILE and --again RUN" in refused("run", *source, capsys=capsys)
+    assert "give one of TRACE, --job, -f FILE and --again RUN" in refused("run", *source, capsys=capsys)
 
 
 def test_a_printed_spec_plays_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +48,35 @@ def test_a_controller_starts_no_agents(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_spec_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nowhere.yaml" in refused("run", "-f", "nowhere.yaml", capsys=capsys)
+
+
+def test_jobs_on_the_command_line_are_those_of_a_session(capsys: pytest.CaptureFixture[str]) -> None:
+    first = f"a={EXAMPLE},ranks=8,start=+3ms,iterations=4"
+    printed = spec(capsys, "run", "--job", first, "--job", f"b={EXAMPLE},until=others,pace=continuous", "-w", 0)
+    assert yaml.safe_load(printed)["jobs"] == [
+        {
+            "name": "a",
+            "trace": {"path": str(EXAMPLE), "ranks": 8},
+            "iterations": 4,
+            "warmup": 0,
+            "start": "3ms",
+        },
+        {"name": "b", "trace": {"path": str(EXAMPLE)}, "warmup": 0, "until": "others", "pace": "continuous"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"{EXAMPLE}", "write NAME=TRACE"),
+        ("a=t,colour=red", "write one of ranks=, hosts="),
+        ("a=t,start=3", "'3' is not a time"),
+        ("a=t,ranks=0", "a whole number of at least 1 is needed"),
+        ("a=t,until=noon", "jobs[0].until: 'noon' is not one of others"),
+        ("a=t,hosts=h0+h1", "hosts of a job need network.topology"),
+    ],
+)
+def test_a_job_that_cannot_be_understood_is_refused(
+    text: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused("run", "--job", text, capsys=capsys)

@@ -14,6 +14,7 @@ from emulator.cli.commands import bench, run
 from emulator.cli.options.table import Option, OptionGroup, add_options, build, spec_part
 from emulator.cli.parser import Parser
 from emulator.errors import InputError
+from emulator.experiment.parts import part_of
 from emulator.experiment.spec import (
     Agents,
     Campaign,
@@ -36,12 +37,11 @@ def parsed(words: Sequence[str], groups: Sequence[OptionGroup]) -> Experiment:
 
 def to_arguments(experiment: Experiment, groups: Sequence[OptionGroup]) -> list[str]:
     """The words of a command line that give this run spec; positional arguments first."""
-    plain = experiment.to_plain()
-    document = {**plain, "job": plain["jobs"][0]}
+    document = part_of(experiment)
     options = [option for group in groups for option in group.options]
     words: list[str] = []
     for option in sorted(options, key=lambda one: not one.is_positional):
-        value = document
+        value: Any = document
         for key in option.path.split("."):
             value = value.get(key, {})
         if value != {}:

@@ -54,7 +54,7 @@ def completion_message(**changes: Any) -> pb.AgentMessage:
 
 
 def test_a_chunk_as_it_should_be() -> None:
-    chunk = decode_controller(chunk_message().SerializeToString())
+    chunk = decode_controller(chunk_message().SerializeToString()).value
     assert isinstance(chunk, Chunk)
     assert chunk.communications[6] == PlannedCommunication(CommKind.BARRIER, 0, 0, 0, peer=-1, root=-1, algorithm=0)
     assert (chunk.distance.tolist(), chunk.duration_ns.dtype) == ([1], np.uint64)
@@ -83,7 +83,7 @@ def test_malformed_chunks_are_the_peers_fault(changes: dict[str, Any], problem: 
 
 
 def test_completions_as_they_should_be() -> None:
-    done = decode_agent(completion_message().SerializeToString())
+    done = decode_agent(completion_message().SerializeToString()).value
     assert isinstance(done, Completions)
     assert (done.iteration, done.node_id.tolist(), done.early.tolist()) == (-1, [2**64 - 1], [True])
 
@@ -107,7 +107,7 @@ def test_malformed_steps_are_the_peers_fault(changes: dict[str, Any], problem: s
     one = {"receiver": [1], "send_lane": [0], "step": [0], "size_bytes": [9], "start_ns": [1], "post_ns": [1]}
     one |= {"acknowledged_ns": [2], "sender": [1], "receive_lane": [0], "arrival_ns": [3]}
     right = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one)]))
-    assert decode_agent(right.SerializeToString()).blocks[0].arrival_ns == [3]
+    assert decode_agent(right.SerializeToString()).value.blocks[0].arrival_ns == [3]
     wrong = pb.AgentMessage(step_records=pb.StepRecords(blocks=[pb.RankSteps(**one | changes)]))
     with pytest.raises(RemoteProtocolError, match=f"malformed step_records message: {problem}"):
         decode_agent(wrong.SerializeToString())
@@ -134,11 +134,11 @@ def test_a_message_that_cannot_be_understood_is_the_peers_fault(
 
 def test_what_comes_out_is_plain_values() -> None:
     hello = control.Hello(1, 1, "t", "a", 5, "h", "0.1", 9, {"kernel": "6"})
-    facts = decode_agent(encode_agent(hello)).facts
+    facts = decode_agent(encode_agent(hello)).value.facts
     assert type(facts) is dict
     settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])
-    setup = control.Setup([control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
-    decoded = decode_controller(encode_controller(setup))
+    job = control.JobSetup(0, "run", [control.RankPlace(0, "127.0.0.1", 9, 8)], "zmq", 1 << 20, 7, settings)
+    (decoded,) = decode_controller(encode_controller(control.Setup([job]))).value.jobs
     assert decoded.settings == PlaySettings(credits=True, instances=3, algorithms=("ring",), groups=((0, 1), ()))
     assert decoded.ranks == [control.RankPlace(0, "127.0.0.1", 9, 8)]
 

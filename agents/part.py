@@ -1,0 +1,297 @@
+"""What an agent plays of one job: its ends (ranks and storage endpoints), with a transport of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from agents.flow_history import FlowHistory
+from agents.host.nics import nics_of
+from agents.play.player import RankPlayer
+from agents.play.recording_player import RecordingPlayer
+from agents.play.step_keeper import StepKeeper
+from agents.play.storage import StorageEndpoint
+from agents.reporter import Reporter
+from agents.transports.base import Address, Endpoint, Port, Transport
+from emulator.control import conversation as control
+from emulator.control.observations import FlowEvents
+from emulator.errors import RemoteProtocolError
+from emulator.host.clock import Clock
+from emulator.host.core_wait import CoreTime, wait_fraction
+from emulator.host.lateness import Lateness
+from emulator.host.steal import CoreTicks, steal_fraction
+from emulator.planner.rank_program import Chunk
+
+RETIRE_SHARE = 4
+"""A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
+
+Fail: TypeAlias = Callable[[str, tuple[int, int]], None]
+"""Called with a reason, and two ranks that cannot reach each other."""
+
+
+class Outlet(Protocol):
+    """Where a part reports to."""
+
+    @property
+    def waiting(self) -> int:
+        """Values that are queued."""
+        ...
+
+    def send(self, value: control.AgentValue, job: int) -> None:
+        """Queue a value about a job."""
+        ...
+
+
+class Part:
+    """The ends of one job. The agent passes on what the controller says about the job.
+
+    Args:
+        setup: which ends, and how.
+        transport: of these ends alone, so that windows and rate caps are those of a run of this job.
+        clock: wakes the players.
+        outlet: takes what is reported.
+        fail: ends the agent.
+        tidy: called when everything of the next iteration is in memory.
+    """
+
+    def __init__(
+        self,
+        setup: control.JobSetup,
+        transport: Transport,
+        *,
+        clock: Clock,
+        outlet: Outlet,
+        fail: Fail,
+        tidy: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.number, self._setup, self._transport, self._clock = setup.number, setup, transport, clock
+        self._outlet, self._tidy = outlet, tidy
+        self._players: dict[int, RankPlayer] = {}
+        self._storage: dict[int, StorageEndpoint] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        self._places = {place.rank: place for place in setup.ranks}
+        self._flow_history = FlowHistory()
+        self._keeper: StepKeeper | None = None
+        self._iteration: int | None = None  # the newest that began, or that was completed without being told
+        self._through = 0
+        self._is_continuous = False
+        self._done_by: dict[int, int] = {}  # rank → the newest iteration that it completed
+        self._ready_owed = False
+        self._reported: control.Progress | None = None
+        self._lateness = Lateness()
+        self._ticks_at_start: CoreTicks | None = None
+        self._core_time_at_start: CoreTime | None = None
+        self._reporter = Reporter(
+            self._send,
+            clock,
+            fail=fail,
+            streamed=frozenset(place.rank for place in setup.ranks if not place.is_resident),
+            ranks=sum(not place.storage for place in setup.ranks),
+            before_done=self._iteration_ends,
+            rank_done=self._go_on,
+        )
+        if setup.settings.record_steps:
+            self._keeper = StepKeeper(setup.settings.record_steps, send=self._send, waiting=lambda: outlet.waiting)
+        self.is_over = False
+
+    @property
+    def is_playing(self) -> bool:
+        """A rank plays an iteration."""
+        return any(player.is_playing for player in self._players.values())
+
+    async def bind(self, devices: Mapping[str, str]) -> None:
+        """Open all ends, and report where they listen; `devices`: address → interface.
+
+        Raises:
+            HostError: an address is not on this host, or a limit is reached.
+        """
+        places = self._places.values()
+        self._transport.use_ports(
+            {place.rank: Port(place.port, place.line_rate_bps, place.port_cap_bps) for place in places}
+        )
+        for place in places:
+            self._endpoints[place.rank] = await self._transport.open(place.rank, place.host)
+        bound = {rank: (end.address.host, end.address.port) for rank, end in self._endpoints.items()}
+        self._send(control.Bound(bound, nics_of((place.host for place in places), devices)))
+
+    def carry_out(self, value: Any) -> None:
+        """Do what the controller says about the job.
+
+        Raises:
+            RemoteProtocolError: it makes no sense.
+        """
+        match value:
+            case Chunk():
+                self._end(value.rank).deliver(value)
+                self._send_ready_if_prefetched()
+            case control.Directory(places):
+                self._meet(places)
+            case control.Prepare():
+                self._prepare()
+            case control.Start(iteration, at_ns, through):
+                self._start(iteration, at_ns, through)
+            case control.Continue(through):
+                self._continue(through)
+            case control.WantSteps(iteration, instances) if self._keeper is not None:
+                self._keeper.release(iteration, instances)
+            case control.Finish():
+                self.count()
+            case _:
+                raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
+
+    def progress(self) -> control.Progress:
+        """How far the part is, and, if nothing has moved since the last call, who owes it an acknowledgement."""
+        progress = control.Progress(
+            bytes_sent=sum(end.acknowledged_bytes for end in self._endpoints.values()),
+            events=self._reporter.events + sum(player.completed_nodes for player in self._players.values()),
+            computing=any(player.is_computing for player in self._players.values()),
+            waiting_on=next(filter(None, (player.waiting_on() for player in self._players.values())), ""),
+        )
+        if not progress.has_moved(self._reported) and (silence := self._transport.silence()) is not None:
+            silence_ns = time.monotonic_ns() - silence.since_ns
+            progress = replace(progress, silence=(silence.rank, silence.peer), silence_ns=silence_ns)
+        self._reported = progress
+        return progress
+
+    def stop(self) -> None:
+        """Stop all traffic at once; idempotent."""
+        for end in self._endpoints.values():
+            end.close()
+
+    def count(self) -> None:
+        """Report the counters of the run; once."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.finish()
+        self._send(
+            control.Farewell(
+                [flow for end in self._endpoints.values() for flow in end.counters()],
+                _peak_rss_bytes(),
+                self._lateness.median_ns() or 0,
+                self._transport.facts(),
+                steal_fraction(self._ticks_at_start, CoreTicks.now()),
+                wait_fraction(self._core_time_at_start, CoreTime.now()),
+                self._keeper.lost if self._keeper is not None else 0,
+            )
+        )
+
+    # --- before the first iteration -----------------------------------------------------------------------------
+
+    def _meet(self, places: control.Places) -> None:
+        """Make the ends, which now know where all others listen."""
+        directory = {rank: Address(host, port) for rank, (host, port) in places.items()}
+        for place in self._places.values():
+            endpoint = self._endpoints[place.rank]
+            endpoint.connect(directory, self._storage_end(place) if place.storage else self._player(place))
+
+    def _player(self, place: control.RankPlace) -> RankPlayer:
+        make: Callable[..., RankPlayer] = RankPlayer
+        if self._keeper is not None:
+            make = partial(RecordingPlayer, keeper=self._keeper)
+        player = self._players[place.rank] = make(
+            self._endpoints[place.rank],
+            self._clock,
+            self._reporter,
+            settings=self._setup.settings,
+            nodes=place.nodes,
+            is_resident=place.is_resident,
+            retire_batch=max(1, place.window // RETIRE_SHARE),
+            lateness=self._lateness,
+        )
+        return player
+
+    def _storage_end(self, place: control.RankPlace) -> StorageEndpoint:
+        storage = self._storage[place.rank] = StorageEndpoint(
+            self._endpoints[place.rank],
+            instances=self._setup.settings.instances,
+            nodes=place.nodes,
+            failed=self._reporter.failed,
+        )
+        return storage
+
+    def _end(self, rank: int) -> RankPlayer | StorageEndpoint:
+        return self._storage[rank] if rank in self._storage else self._players[rank]
+
+    # --- iterations ---------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._report_flow_events()
+        if self._keeper is not None:
+            self._keeper.flush()
+        self._ready_owed = True
+        for player in self._players.values():
+            player.rewind()
+        self._tidy()
+        self._send_ready_if_prefetched()
+
+    def _send_ready_if_prefetched(self) -> None:
+        is_stocked = all(one.is_ready for one in self._storage.values())
+        if self._ready_owed and is_stocked and all(self._has_first_nodes(rank) for rank in self._players):
+            self._ready_owed = False
+            self._send(control.Ready())
+
+    def _has_first_nodes(self, rank: int) -> bool:
+        return self._players[rank].prefetched(self._places[rank].window)
+
+    def _start(self, iteration: int, at_ns: int, through: int) -> None:
+        self._ticks_at_start = self._ticks_at_start or CoreTicks.now()
+        self._core_time_at_start = self._core_time_at_start or CoreTime.now()
+        self._iteration, self._through = iteration, through
+        self._is_continuous = through > iteration
+        for player in self._players.values():
+            player.begin(iteration, at_ns)
+        self._complete_without_ranks(iteration, through)
+
+    def _continue(self, through: int) -> None:
+        """More iterations may begin; ranks that wait for them do."""
+        last, self._through = self._through, through
+        for rank in self._players:
+            if self._done_by.get(rank) == last:
+                self._go_on(rank, last)
+        self._complete_without_ranks(last + 1, through)
+
+    def _complete_without_ranks(self, first: int, last: int) -> None:
+        """Storage or flows alone: there is nothing to complete."""
+        for iteration in range(first, last + 1) if not self._players else ():
+            self._send(control.IterationDone(iteration, ()))
+
+    def _go_on(self, rank: int, iteration: int) -> None:
+        """A rank has completed an iteration: it begins the next one unless the controller must say so."""
+        self._done_by[rank] = iteration
+        if iteration < self._through:
+            self._players[rank].rewind()
+            self._players[rank].begin(iteration + 1, self._clock.now())
+
+    def _iteration_ends(self, iteration: int) -> None:
+        """All ranks here have completed an iteration; the controller will not ask before the next one."""
+        if self._is_continuous:
+            self._iteration = iteration
+            self._report_flow_events()
+            if self._keeper is not None:
+                self._keeper.flush()
+
+    def _report_flow_events(self) -> None:
+        """Report what happened to flows in the iteration that is complete, or that ended early."""
+        if self._iteration is not None:
+            flows = [flow for end in self._endpoints.values() for flow in end.eventful()]
+            if news := self._flow_history.news(flows):
+                self._send(FlowEvents(self._iteration, news))
+
+    def _send(self, value: control.AgentValue) -> None:
+        self._outlet.send(value, self.number)
+
+
+def _peak_rss_bytes() -> int:
+    """Peak resident memory of this process; 0 if the kernel does not report it.
+
+    Not from getrusage: its peak survives exec, so it would include the controller that started this process.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)

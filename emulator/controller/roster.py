@@ -1,0 +1,176 @@
+"""Who is there: the agents of a session, from their admission to their leave. Knows of no job but its number."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from emulator.control import conversation as control
+from emulator.controller.agent_clocks import AgentClocks
+from emulator.controller.control_service import AgentChannel
+from emulator.controller.watchdog import Watchdog
+from emulator.errors import EmulatorError
+from emulator.host.core_wait import CoreTime
+
+DEATH_NEWS_S = 0.1
+"""An agent that dies makes others give up: its death is waited for this long, because it is the better reason."""
+FAREWELL_S = 0.5
+"""How long a session that ends early waits for the counters of its agents, which stop sending at once."""
+
+
+class RosterListener(Protocol):
+    """Hears of the agents."""
+
+    def joined(self, hello: control.Hello) -> None:
+        """An agent was let in."""
+        ...
+
+    def said(self, agent: str, message: control.Message[Any]) -> None:
+        """An agent said something that is not about itself."""
+        ...
+
+    def gave_up(self, agent: str, abort: control.Abort, job: int | None) -> None:
+        """An agent cannot go on; told with a delay, so that the death of another comes first."""
+        ...
+
+    def vanished(self, agent: str, reason: str) -> None:
+        """An agent is gone that has not left."""
+        ...
+
+    def all_left(self) -> None:
+        """Every agent has reported everything."""
+        ...
+
+    def failed(self, error: EmulatorError) -> None:
+        """What an agent said cannot be dealt with."""
+        ...
+
+
+class Roster:
+    """The agents of a session. Implements AgentListener.
+
+    Args:
+        agents: exactly these are let in.
+        listener: hears of them.
+        local: those whose processes are started on this host.
+        join_timeout_s: the session ends if one has not joined by then.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[str],
+        listener: RosterListener,
+        *,
+        local: Sequence[str],
+        join_timeout_s: float,
+    ) -> None:
+        self._listener, self._local = listener, local
+        self._agents = set(agents)
+        self._channels: dict[str, AgentChannel] = {}
+        self._gave_up: set[str] = set()
+        self._left: set[str] = set()
+        self._gone: set[str] = set()  # nothing more is expected of them
+        self._silent = asyncio.Event()
+        self._is_over = False
+        self.clocks = AgentClocks()
+        self.watchdog = Watchdog(join_timeout_s=join_timeout_s, core_time_of=self._core_time_of)
+
+    @property
+    def missing(self) -> list[str]:
+        """Agents that have not joined."""
+        return sorted(self._agents - self._channels.keys())
+
+    def send(self, agent: str, value: control.ControllerValue, job: int | None = None) -> None:
+        """Send a value to an agent; `job`: number of the job that it is about."""
+        self._channels[agent].send(value, job)
+
+    def send_all(self, value: control.ControllerValue) -> None:
+        """Send a value that is about no job to every agent that is here."""
+        for channel in self._channels.values():
+            channel.send(value)
+
+    # --- AgentListener ------------------------------------------------------------------------------------------
+
+    def admit(self, channel: AgentChannel) -> str | None:
+        """See AgentListener."""
+        name = channel.hello.agent
+        if self._is_over:
+            return "the run is over"
+        if name not in self._agents:
+            return f"agent {name!r} is not part of this run"
+        if name in self._channels:
+            return f"an agent {name!r} is already here"
+        self._channels[name] = channel
+        self.watchdog.heard(name)
+        self.clocks.add(name, channel.hello.clock_id, channel.send)
+        self._listener.joined(channel.hello)
+        return None
+
+    def heard(self, channel: AgentChannel, message: control.Message[Any]) -> None:
+        """See AgentListener."""
+        name = channel.hello.agent
+        try:
+            self.watchdog.heard(name)
+            match message.value:
+                case control.ClockReply():
+                    self.clocks.note(name, message.value)
+                case control.Left():
+                    self._left.add(name)
+                    self._leaves(name)
+                    if self._left == self._agents:
+                        self._listener.all_left()
+                case control.Abort():
+                    self._gave_up.add(name)
+                    self._leaves(name)
+                    self._later(self._listener.gave_up, name, message.value, message.job)
+                case _:
+                    self._listener.said(name, message)
+        except EmulatorError as error:  # a result cannot be written, an agent reports nonsense: the session is over
+            self._listener.failed(error)
+
+    def lost(self, channel: AgentChannel, reason: str) -> None:
+        """See AgentListener."""
+        name = channel.hello.agent
+        self._leaves(name)
+        if name not in self._left:
+            self._later(self._listener.vanished, name, reason)
+
+    def exited(self, agent: str, code: int, reason: str) -> None:
+        """Its process ended. What it said before that, which may be unread yet, explains more than a clean exit."""
+        self._leaves(agent)
+        is_heard_out = code == 0 and agent in self._channels
+        if agent not in self._gave_up | self._left and not is_heard_out:
+            self._listener.vanished(agent, reason)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def dismiss(self, error: BaseException | None) -> None:
+        """Tell agents that are still here to stop, and why; take their counters."""
+        self._is_over = True
+        if error is not None:
+            self.send_all(control.Abort(str(error)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    while self._channels.keys() - self._gone:
+                        self._silent.clear()
+                        await self._silent.wait()
+        for channel in self._channels.values():
+            channel.close()
+
+    def _leaves(self, agent: str) -> None:
+        """Nothing more is expected of an agent."""
+        self._gone.add(agent)
+        self.watchdog.forget(agent)
+        if self._gone >= self._channels.keys():
+            self._silent.set()
+
+    def _later(self, tell: Callable[..., None], *what: Any) -> None:
+        asyncio.get_running_loop().call_later(DEATH_NEWS_S, tell, *what)
+
+    def _core_time_of(self, agent: str) -> CoreTime | None:
+        if agent not in self._local:
+            return None
+        return CoreTime.now(Path(f"/proc/{self._channels[agent].hello.pid}/schedstat"))
