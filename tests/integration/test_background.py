@@ -30,7 +30,7 @@ SCHEDULE = Schedule(
     pattern="constant", sizes="fixed", size_bytes=3000, rate_bps=25_000_000, peak_bps=50_000_000, on_ns=10**6,
     wire=WireSize(1440, 98), seed=(1, 0),
 )  # fmt: skip
-PLAYED_S = 0.3
+PLAYED_S = 0.2
 OPTIONS = RoceOptions(path_mtu=1024)
 
 
@@ -67,10 +67,9 @@ def figures(actor: BackgroundActor) -> FlowFigures:
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp", "roce"])
-@pytest.mark.parametrize("sizes", ["fixed", "hadoop"])
-def test_what_is_offered_is_sent_and_arrives(transport: str, sizes: str) -> None:
+def test_what_is_offered_is_sent_and_arrives(transport: str) -> None:
     async def play() -> None:
-        sender, receiver = ends(transport, sizes=sizes)
+        sender, receiver = ends(transport, sizes="hadoop")
         await played(sender, receiver)
         sent, received = figures(sender), figures(receiver)
         assert (sent.direction, received.direction) == ("sent", "received")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import charkha
+from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, cut_frames
 
 JOB = ("bench", "all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--agents", 1, "--topology", "t.yaml", "--out", "run")
@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.skipif(not IS_FULL, reason="part of the full tests: set CHARKHA_FULL=1")
 def test_frames_are_those_of_the_job_and_those_of_the_flows(place: Namespace, folder: Path) -> None:
     cut_frames(place, "lo")
     names = {"datagrams": "udp dport 20000", "writes": "ip daddr 127.9.0.253 udp dport 4791",
@@ -53,17 +54,16 @@ def test_frames_are_those_of_the_job_and_those_of_the_flows(place: Namespace, fo
     assert seen["total"] == seen["datagrams"] + seen["writes"] + seen["acks"] + seen["job"]
 
 
+@pytest.mark.slow
 def test_a_job_that_hangs_ends_although_background_flows(place: Namespace, folder: Path) -> None:
     place.nft(
         "table inet wire {\nchain input {\ntype filter hook input priority 0; policy accept;\n"
         "ip daddr 127.9.1.1 udp dport 4791 drop\n}\n}"
     )
-    began = time.monotonic()
     patient = ("--transport", "roce", "--qp-timeout", 20, "--timeout", 2)  # the queue pairs would try for half a minute
     finished = charkha(*JOB, *patient, "--background", UDP, cwd=folder, prefix=place.prefix)
     assert finished.code == 1
     assert "nothing happened for 2 s" in finished.stderr
-    assert time.monotonic() - began < 25
     sent, received = read_run(folder / "run").table(Part.FLOW_RESULTS).to_pylist()
     assert min(sent["messages"], received["messages"]) > 50  # it flowed until the end
     assert not sent["is_complete"]
