@@ -34,7 +34,7 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
         transport: what carries the messages.
         dscp: None: with roce that of the RoCE transport's data, else 0.
         peak: of on-off, on the wire, as `rate`; None: twice the rate.
-        on: of on-off, the mean on period, ns or text with a unit; None: 10 ms.
+        on_time: of on-off, the mean on period, ns or text with a unit; None: 10 ms.
     """
 
     senders: _Hosts = msgspec.field(name="from")
@@ -47,14 +47,14 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
     transport: Literal["roce", "tcp", "udp"] = "roce"
     dscp: Annotated[int, Meta(ge=0, le=63)] | None = None
     peak: str | int | None = None
-    on: str | int | None = None
+    on_time: str | int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rate", "peak"):
             if isinstance(given := getattr(self, name), str) and not given.endswith("%"):
                 force_setattr(self, name, parse_rate(given))
-        if isinstance(self.on, str):
-            force_setattr(self, "on", parse_duration(self.on))
+        if isinstance(self.on_time, str):
+            force_setattr(self, "on_time", parse_duration(self.on_time))
         if self.size is not None:
             force_setattr(self, "size", parse_size(str(self.size)))
         if not self.pairs:
@@ -66,10 +66,10 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"size is for sizes: fixed, not for {self.sizes}")
         if not 1 <= self.size_bytes <= LARGEST_SIZE_BYTES:
             raise ValueError(f"size: {self.size_bytes:,} bytes are outside 1 byte to 1 GiB")
-        if self.pattern != "on-off" and (self.peak, self.on) != (None, None):
-            raise ValueError(f"peak and on are for pattern: on-off, not for {self.pattern}")
+        if self.pattern != "on-off" and (self.peak, self.on_time) != (None, None):
+            raise ValueError(f"peak and on_time are for pattern: on-off, not for {self.pattern}")
         if self.on_ns < 1:
-            raise ValueError("on: a time above 0 is needed")
+            raise ValueError("on_time: a time above 0 is needed")
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -101,8 +101,8 @@ class Background(Section, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def on_ns(self) -> int:
-        """See `on`."""
-        return DEFAULT_ON_NS if self.on is None else int(self.on)
+        """See `on_time`."""
+        return DEFAULT_ON_NS if self.on_time is None else int(self.on_time)
 
 
 def bits_per_s(rate: str | int, port_rate_bps: int | None) -> int:

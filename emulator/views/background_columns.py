@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from emulator.statistics.background import BackgroundFlow
 from emulator.units import format_size
 from emulator.views.columns import Column, bold
-from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell, number_cell
+from emulator.views.figures import NONE, duration_cell, link_rate_cell, number_cell
 
 
 def _gbps(bits_per_s: float | None) -> str:
@@ -47,13 +47,11 @@ BACKGROUND_COLUMNS: tuple[Column[BackgroundFlow], ...] = (
 )  # fmt: skip
 
 
-def describe_background(flows: Sequence[BackgroundFlow]) -> str:
-    """`2 flows sent 240 Mbit/s on the wire; flow 1 offered 200 Mbit/s, sent 120 Mbit/s: …`."""
-    sent = link_rate_cell(sum(one.sent_bps or 0.0 for one in flows))
-    behind = [
-        f"flow {one.flow} offered {link_rate_cell(one.offered_bps)}, sent {link_rate_cell(one.sent_bps)}"
-        for one in flows
-        if one.is_behind
-    ]
-    more = f"; behind their schedules: {', '.join(behind)}" if behind else ""
-    return f"{count_of(len(flows), 'flow')} sent {sent} on the wire beside the job{more}"
+def describe_behind(flows: Sequence[BackgroundFlow]) -> str:
+    """`Flow 1 offered 200 Mbit/s, sent 120 Mbit/s; 99 % of its messages were at most 40 ms late`, a line each."""
+    lines = []
+    for one in (one for one in flows if one.is_behind):
+        line = f"Flow {one.flow} offered {link_rate_cell(one.offered_bps)}, sent {link_rate_cell(one.sent_bps)}"
+        late = one.lateness_p99_ns
+        lines.append(line if late is None else f"{line}; 99 % of its messages were at most {duration_cell(late)} late")
+    return "\n".join(lines)

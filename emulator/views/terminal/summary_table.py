@@ -14,7 +14,7 @@ from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
-from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_background
+from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
 from emulator.views.figures import (
@@ -83,6 +83,7 @@ def render_beside(summary: RunSummary) -> list[RenderableType]:
         parts += [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, summary.flow_results)]
     if summary.background:
         parts += [Text("Background traffic", style="bold"), FittedTable(BACKGROUND_COLUMNS, summary.background)]
+        parts += [Text(behind)] if (behind := describe_behind(summary.background)) else []
     return parts
 
 
@@ -160,8 +161,6 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "Flows", describe_flows(totals.counters)
     for focus in summary.loss_foci:
         yield "Lost", describe_loss_focus(focus)
-    if summary.background:
-        yield "Background", describe_background(summary.background)
     device = describe_device(totals.device_frames, totals.dut)
     if device:
         yield "DUT", device

@@ -113,7 +113,7 @@ def test_what_the_topology_cannot_do_is_refused(topology: Topology, spec: dict[s
         ({"size": "2G"}, "outside 1 byte to 1 GiB"),
         ({"sizes": "cache"}, "is not one of"),
         ({"pattern": "burst"}, "is not one of"),
-        ({"peak": "1Gbit"}, "peak and on are for pattern: on-off, not for poisson"),
+        ({"peak": "1Gbit"}, "peak and on_time are for pattern: on-off, not for poisson"),
         ({"rate": "0 %"}, "'0 %' is not between 0% and 100%"),
         ({"from": ["h0", "h1"], "to": []}, "needs a host in from, and another one in to"),
         ({"form": "h0"}, "unknown key 'form'; did you mean 'from'"),
@@ -126,7 +126,7 @@ def test_a_spec_that_makes_no_sense_is_refused(spec: dict[str, Any], problem: st
 
 
 def test_text_of_the_command_line_says_the_same() -> None:
-    text = "from=h0+h1,to=h2,rate=200Mbit,pattern=on-off,peak=1Gbit,on=5ms,sizes=web-search,dscp=10,transport=tcp"
+    text = "from=h0+h1,to=h2,rate=200Mbit,pattern=on-off,peak=1Gbit,on_time=5ms,sizes=web-search,dscp=10,transport=tcp"
     spec = decode(parse_background(text), Background)
     assert spec.pairs == [("h0", "h2"), ("h1", "h2")]
     assert (spec.rates_bps(None), spec.on_ns, spec.dscp) == ((200_000_000, 10**9), 5_000_000, 10)

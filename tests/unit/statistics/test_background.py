@@ -10,7 +10,7 @@ from emulator.run_folder.schema import Part, to_batch
 from emulator.run_folder.stream import write_parquet
 from emulator.statistics.background import background_flows
 from emulator.statistics.summary import summarise
-from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_background
+from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.figures import NONE
 from tests.support.runs import collective, write_run
 
@@ -39,10 +39,10 @@ def test_both_ends_of_a_flow_are_one_row() -> None:
     assert cells == [
         "0: h0 → h1", "udp poisson 1000 B", "0.00878", "0.00790", "0.00780", "900", "10", "2 ms, 9 ms", "890", "90 µs",
     ]  # fmt: skip
-    assert describe_background([flow]) == (
-        "1 flow sent 7.9 Mbit/s on the wire beside the job; behind their schedules: flow 0 offered 8.78 Mbit/s, sent "
-        "7.9 Mbit/s"
+    assert describe_behind([flow]) == (
+        "Flow 0 offered 8.78 Mbit/s, sent 7.9 Mbit/s; 99 % of its messages were at most 90 µs late"
     )
+    assert describe_behind([replace(flow, sent_bytes=999_000)]) == ""
 
 
 def test_an_end_that_did_not_report_is_not_known() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.views.background_columns import BACKGROUND_COLUMNS
+from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Section, table_of
 
@@ -19,5 +19,7 @@ def background(facts: RunFacts) -> Iterator[Section]:
     """The section, if there was any."""
     rows = facts.summary.background
     if rows:
-        table = table_of("background-flows", "Background traffic", list(BACKGROUND_COLUMNS), rows)
+        table = table_of(
+            "background-flows", "Background traffic", list(BACKGROUND_COLUMNS), rows, describe_behind(rows)
+        )
         yield Section("background", "Background traffic", [table], _ABOUT)
