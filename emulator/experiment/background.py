@@ -63,8 +63,7 @@ def plan_background(
         for names in spec.pairs:
             where = f"background[{place}]"
             sender, receiver = (
-                _Place(*find_host(topology, name, where), addresses, f"{where}: {name}", spec.transport)
-                for name in names
+                _Place(name, *find_host(topology, name, where), addresses, where, spec.transport) for name in names
             )
             if sender.host is receiver.host and not ip_address(sender.address).is_loopback:
                 raise PlanError(f"{where}: {names[0]} and {names[1]} are one host: its traffic would not leave it")
@@ -76,10 +75,12 @@ def plan_background(
 class _Place:
     """Where an end of a flow is."""
 
-    def __init__(self, host: Host, interface: Interface, addresses: FreeAddresses, where: str, transport: str) -> None:
-        self.host, self.interface = host, interface
+    def __init__(
+        self, name: str, host: Host, interface: Interface, addresses: FreeAddresses, where: str, transport: str
+    ) -> None:
+        self.name, self.host, self.interface = name, host, interface
         try:
-            self.address = addresses.take(host, interface, where)
+            self.address = addresses.take(host, interface, f"{where}: {name}")
         except PlanError:
             if transport == "roce" or not interface.addresses:  # a NIC has one UDP port
                 raise
@@ -135,7 +136,7 @@ class _Ends:
         yield self._end(number + 1, tag, self._receiver, self._sender, is_sender=False)
 
     def _end(self, number: int, tag: int, here: _Place, there: _Place, *, is_sender: bool) -> PlannedFlow:
-        spec, sender, receiver = self._spec, self._sender.host.name, self._receiver.host.name
+        spec, sender, receiver = self._spec, self._sender.name, self._receiver.name
         task = BackgroundTask(
             is_sender=is_sender,
             transport=spec.transport,

@@ -16,7 +16,8 @@ class FlowResult(FlowFigures):
     Attributes:
         flow: its number among those of its kind.
         kind: perftest or background.
-        host, peer: its ends, hosts of the topology; of background traffic the sender and the receiver.
+        host, peer: its ends, hosts of the topology; of background traffic the sender and the receiver as the run spec
+            names them.
         role: of `host` in a perftest, or `sender`.
         verb: of a perftest, or the transport.
         size_bytes: of a message; of background traffic the mean of its sizes.

@@ -19,7 +19,7 @@ class BackgroundFlow:
     Attributes:
         flow: its number.
         name: that the run spec gave it, or None.
-        sender, receiver: hosts of the topology.
+        sender, receiver: as the run spec names them.
         rate_bps: that was asked for. This and all other rates in bit/s are on the wire, with all headers.
         size_bytes: mean of the sizes, payload.
         offered_bps, offered_messages, offered_bytes: by its schedule until the job ended.

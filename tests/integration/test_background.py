@@ -182,11 +182,11 @@ def test_a_run_plays_it_beside_its_job_and_counts_it_apart(tmp_path: Path) -> No
     finished = charkha(*job, *where, "--background", flow, cwd=tmp_path)
     assert finished.code == 0, finished.stderr
     (row,) = json.loads(finished.stdout)["background"]
-    assert (row["name"], row["sender"], row["receiver"], row["pattern"]) == ("noise", "loopback", "loopback", "poisson")
+    assert (row["name"], row["sender"], row["receiver"], row["pattern"]) == ("noise", "rank 1", "rank 0", "poisson")
     assert row["sent_messages"] == row["received_messages"] > 0
     run = read_run(tmp_path / "run")
     assert run.manifest.parameters["background.0"].value == (
-        "loopback to loopback over udp, 30 Mbit/s on the wire, poisson, fixed sizes of 1000 B in the mean, DSCP 0"
+        "rank 1 to rank 0 over udp, 30 Mbit/s on the wire, poisson, fixed sizes of 1000 B in the mean, DSCP 0"
     )
     assert run.manifest.spec is not None
     (spec,) = run.manifest.spec["background"]
