@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from agents.control_link import ControlLink
 from agents.flows.playing import Flows
 from agents.host.leased_addresses import leased
+from agents.host.limits import Limits
 from agents.host.ports import Ports
 from agents.part import Part
 from agents.transports.catalogue import make_transport
@@ -48,6 +49,7 @@ class Agent:
         token: shared secret that the controller expects.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
+        limits: what this machine's owner allows; None: the controller belongs to the same user.
         tls: certificates for the control stream; None: it is not encrypted.
         stays: wait for the controller, and for a run that has a place for this agent.
         report: called with a line of text when something begins or ends.
@@ -61,12 +63,13 @@ class Agent:
         token: str,
         name: str,
         ports: Ports | None = None,
+        limits: Limits | None = None,
         tls: TlsFiles | None = None,
         stays: bool = False,
         report: Callable[[str], None] = lambda line: None,
         metrics: AgentMetrics | None = None,
     ) -> None:
-        self._metrics = metrics
+        self._metrics, self._limits = metrics, limits
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
         self._link = ControlLink(target, tls=tls, is_patient=stays)
         self._parts: dict[int, Part] = {}  # by number of the job
@@ -98,6 +101,8 @@ class Agent:
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
+        if self._limits is not None:
+            self._limits.check(setup)
         for job in setup.jobs:
             for name, text in job.settings.algorithm_files.items():
                 load_algorithm(text, name)
@@ -105,7 +110,7 @@ class Agent:
             async with leased(self._ports, setup) as devices, contextlib.AsyncExitStack() as stack:
                 for job in setup.jobs:
                     self._parts[job.number] = await stack.enter_async_context(self._part(job, devices))
-                self._flows = Flows(setup.flows, devices, self._fail)
+                self._flows = Flows(setup.flows, devices, self._fail, limits=self._limits)
                 try:
                     await self._meet_peers()
                     for part in self._parts.values():
@@ -122,6 +127,8 @@ class Agent:
             run=job.run_id,
             seed=job.seed,
             options=job.transport_options,
+            domains=job.domains,
+            clock=self._clock,
             devices=devices,
         ) as transport:
             fail = partial(self._fail, job=job.number)
@@ -202,6 +209,8 @@ class Agent:
             self._receiving = None
             if isinstance(value, control.Leave):
                 return
+            if isinstance(value, control.Directory) and self._limits is not None:
+                self._limits.check_places(value.places)
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)
             elif job in self._parts:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emulator.errors import InputError
+from emulator.topology.safety import SAFE_NETWORKS, parse_networks
+from emulator.units import parse_rate
 from emulator.visible import visible
 from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, tls_files
 
@@ -53,6 +55,18 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
     parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
+    limits = parser.add_advanced_group("limits of this machine, whatever the controller says")
+    limits.add_argument(
+        "--only-network",
+        metavar="PREFIX",
+        action="append",
+        default=[],
+        help="play at and send to addresses of this prefix only (repeatable; default: loopback, 198.18.0.0/15, "
+        "documentation and private ranges)",
+    )
+    limits.add_argument(
+        "--max-rate", metavar="RATE", help="refuse runs that may send more at a port, for example 10Gbit"
+    )
     security = parser.add_argument_group("security")
     for name, text in _SECURITY.items():
         security.add_argument(name, metavar="FILE", type=Path, help=text)
@@ -66,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         EmulatorError: no token, an unusable interface, a controller that refuses the agent, or an interrupt.
     """
     # Imported here because no other command needs an agent's modules.
+    from agents.host.limits import Limits
     from agents.host.ports import Ports
     from agents.process import run_staying_agent
     from agents.staying_agent import StayingAgent
@@ -77,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         if secret is None:
             raise InputError(f"a token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
     name = args.name or socket.gethostname()
+    networks = parse_networks(args.only_network, "--only-network") or SAFE_NETWORKS
+    limits = Limits(networks, None if args.max_rate is None else _rate(args.max_rate))
 
     def report(line: str) -> None:
         print(f"charkha agent {visible(name)}: {visible(line)}", file=sys.stderr, flush=True)
@@ -88,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
                 name,
                 secret or "",
                 ports=Ports(tuple(args.interface)),
+                limits=limits,
                 tls=tls_files(args.tls_cert, args.tls_key, args.tls_ca),
                 report=report,
                 metrics=_metrics(args.metrics, name, stack),
@@ -108,6 +126,13 @@ def _metrics(address: str | None, name: str, stack: contextlib.ExitStack) -> Age
     endpoint = stack.enter_context(MetricsEndpoint(registry, parse_address(address)))
     print(f"charkha agent {visible(name)}: metrics at {endpoint.url}", file=sys.stderr, flush=True)
     return metrics
+
+
+def _rate(text: str) -> int:
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise InputError(f"--max-rate: {error}") from error
 
 
 def _check_address(target: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.agent import Agent
+from agents.host.limits import Limits
 from agents.host.ports import Ports
 from emulator.errors import ControllerRefusal, EmulatorError, RunAborted, RunInterrupted
 from emulator.wire.control.tls import TlsFiles
@@ -35,6 +36,7 @@ class StayingAgent:
     name: str
     token: str = field(repr=False)
     ports: Ports | None = None
+    limits: Limits = field(default_factory=Limits)
     tls: TlsFiles | None = None
     report: Callable[[str], None] = print
     metrics: AgentMetrics | None = None
@@ -86,6 +88,7 @@ class StayingAgent:
             token=self.token,
             name=self.name,
             ports=self.ports,
+            limits=self.limits,
             tls=self.tls,
             stays=True,
             report=self.report,

@@ -30,7 +30,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", re.ASCII)
 _UNIT_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _AGO = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:bit|bps|b/s|bit/s)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(bit|bps|b/s|bit/s|B/s)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Read a rate with its unit: `100Gbit`, `400 Mbps`. Letters are powers of 1,000.
+    """Read a rate with its unit: `100Gbit`, `400 Mbps`, or bytes: `450GB/s`. Letters are powers of 1,000.
 
     Returns:
         Bits per second.
@@ -61,7 +61,7 @@ def parse_rate(text: str) -> int:
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a rate: write one with its unit, such as 100Gbit or 400Mbit")
-    return round(float(match[1]) * _DECIMAL[match[2]])
+    return round(float(match[1]) * _DECIMAL[match[2]] * (BITS_PER_BYTE if match[3] == "B/s" else 1))
 
 
 def parse_duration(text: str) -> int:

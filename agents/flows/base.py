@@ -16,6 +16,11 @@ class FlowActor(Protocol):
         """What it waits for, in words."""
         ...
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Numeric addresses that it plays at, connects to, and sends to."""
+        ...
+
     async def prepare(self) -> None:
         """Meet the peer, before any traffic.
 

@@ -30,6 +30,13 @@ class PerftestActor:
             return f"{self._task.client} to run {command}"
         return f"{self._task.server or self._task.client} to end its {test.verb.tool}"
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """See FlowActor."""
+        task = self._task
+        known = (task.server, task.client, task.address, task.peer_address, task.exchange_address)
+        return [address for address in known if address]
+
     async def prepare(self) -> None:
         """See FlowActor."""
         await self._session.meet()

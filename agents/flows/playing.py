@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agents.flows.base import FlowActor
 from agents.flows.registry import make_actor
+from agents.host.limits import Limits
 from emulator.control.flows import FlowReport, FlowTask
 from emulator.errors import EmulatorError, RunError
 
@@ -18,7 +19,11 @@ class Flows:
         tasks: what to play.
         devices: address → interface; other addresses may use any.
         fail: called with the reason if a flow cannot be completed.
+        limits: of this machine's owner; None: there are none.
         make: makes an actor.
+
+    Raises:
+        HostError: a flow goes beyond the limits.
     """
 
     def __init__(
@@ -26,10 +31,16 @@ class Flows:
         tasks: Sequence[FlowTask],
         devices: Mapping[str, str],
         fail: Callable[[str], None],
+        *,
+        limits: Limits | None = None,
         make: Callable[[FlowTask, str | None], FlowActor] = make_actor,
     ) -> None:
         self._tasks, self._fail = {task.number: task for task in tasks}, fail
         self._actors = {task.number: make(task, devices.get(task.host)) for task in tasks}
+        if limits is not None:
+            for number, actor in self._actors.items():
+                for address in actor.addresses:
+                    limits.check_address(address, self._tasks[number].title)
         self._playing: dict[int, asyncio.Task[None]] = {}
         self._complete: set[int] = set()
         self._met: set[int] = set()

@@ -54,6 +54,7 @@ COMMANDS = {
     "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
+        "certs": "issue certificates for controllers and agents",
     },
     "help": {
         "examples": "list the topologies, traces, profiles and suites that come with Charkha",

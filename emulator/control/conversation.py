@@ -121,12 +121,27 @@ class RankPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainPlace:
+    """A scale-up domain, all of whose ranks the agent plays.
+
+    Attributes:
+        rate_bps: of each rank in each direction, bit/s.
+        latency_ns: of a transfer.
+    """
+
+    ranks: Sequence[int]
+    rate_bps: int
+    latency_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSetup:
     """What an agent plays of a job.
 
     Attributes:
         number: of the job in its session, from 0.
         run_id: of the job's run.
+        domains: that its ranks belong to.
     """
 
     number: int
@@ -137,6 +152,7 @@ class JobSetup:
     seed: int
     settings: PlaySettings
     transport_options: Mapping[str, str] = field(default_factory=dict)
+    domains: Sequence[DomainPlace] = ()
 
 
 @dataclass(frozen=True, slots=True)

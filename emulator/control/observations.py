@@ -79,6 +79,10 @@ class ComputeSpans:
         return replace(self, start_ns=self.start_ns - by_ns, end_ns=self.end_ns - by_ns) if by_ns else self
 
 
+WIRE, DOMAIN = "wire", "domain"
+"""What a flow goes over: the network, or the scale-up domain of a host."""
+
+
 @dataclass(slots=True)
 class FlowCounters:
     """What one flow (a directed rank pair; for RoCE a queue pair of it in one direction) carried. Bytes are payload.
@@ -98,6 +102,7 @@ class FlowCounters:
         duplicates: packets that came again.
         dropped_header, dropped_icrc, dropped_payload: packets that came with impossible headers, a wrong ICRC, or
             other bytes than were sent.
+        medium: WIRE or DOMAIN.
     """
 
     src: int
@@ -121,6 +126,7 @@ class FlowCounters:
     dropped_header: int | None = None
     dropped_icrc: int | None = None
     dropped_payload: int | None = None
+    medium: str = WIRE
 
     @property
     def is_empty(self) -> bool:

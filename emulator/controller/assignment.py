@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from emulator.control.conversation import DomainPlace
 from emulator.errors import PlanError
 from emulator.topology.model import Topology
 
@@ -38,7 +39,7 @@ def assign_ranks(
     apart: Collection[str] = (),
     others: Collection[str] = (),
 ) -> Assignment:
-    """Every rank to an agent.
+    """Every rank to an agent; the ranks of a scale-up domain to one, since they share it.
 
     Args:
         topology: with a place for every rank.
@@ -68,7 +69,7 @@ def assign_ranks(
             dialling.setdefault(agent, [])
         elif host in apart:
             inside.setdefault(host, [])
-    shared = inside | (share_ranks(local, local_agents) if local else {})
+    shared = inside | (share_ranks(local, local_agents, topology.domain_of) if local else {})
     if others and not shared and not dialling.keys() >= {topology.agents.get(host, host) for host in others}:
         shared = {FIRST_LOCAL: []}
     taken = sorted(set(shared) & set(dialling))
@@ -85,11 +86,41 @@ def agents_at(host: str, assignment: Assignment, topology: Topology) -> list[str
     return found or [named if named in assignment.ranks_of else sorted(assignment.local)[0]]
 
 
-def share_ranks(ranks: Sequence[int], agents: int | None) -> dict[str, list[int]]:
-    """Ranks in contiguous blocks over agents `agent-0` …; None = one agent per core, never more than ranks."""
-    total = len(ranks)
-    count = max(1, min(total, agents or len(os.sched_getaffinity(0))))
-    return {f"agent-{i}": list(ranks[i * total // count : (i + 1) * total // count]) for i in range(count)}
+def share_ranks(
+    ranks: Sequence[int], agents: int | None, domain_of: Callable[[int], int | None] = lambda rank: None
+) -> dict[str, list[int]]:
+    """Ranks in contiguous blocks over agents `agent-0` …
+
+    Args:
+        ranks: in order.
+        agents: how many at most; None = one per core. Never more than ranks and domains.
+        domain_of: the scale-up domain of a rank, which stays together; None: it has none.
+    """
+    together: dict[Hashable, list[int]] = {}
+    for rank in ranks:
+        domain = domain_of(rank)
+        together.setdefault(("rank", rank) if domain is None else ("domain", domain), []).append(rank)
+    total, count = len(ranks), max(1, min(len(ranks), agents or len(os.sched_getaffinity(0))))
+    blocks: dict[int, list[int]] = {}
+    placed = 0
+    for part in together.values():
+        blocks.setdefault(((placed + 1) * count - 1) // total, []).extend(part)
+        placed += len(part)
+    return {f"agent-{number}": sorted(block) for number, block in enumerate(blocks.values())}
+
+
+def domains_of(topology: Topology, ranks: Iterable[int]) -> list[DomainPlace]:
+    """The scale-up domains of the ranks of an agent."""
+    found: dict[int, list[int]] = {}
+    for rank in ranks:
+        if (domain := topology.domain_of(rank)) is not None:
+            found.setdefault(domain, []).append(rank)
+    places = []
+    for number, members in found.items():
+        facts = topology.hosts[number].domain
+        assert facts is not None  # as domain_of says
+        places.append(DomainPlace(members, facts.rate_bps, facts.latency_ns))
+    return places
 
 
 def networks_beside(topology: Topology, ranks: Sequence[int]) -> list[str]:

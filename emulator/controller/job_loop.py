@@ -312,4 +312,5 @@ def _setup(number: int, plan: RunPlan, agent: str) -> control.JobSetup:
         plan.seed,
         settings,
         plan.transport_options,
+        plan.domains.get(agent, ()),
     )

@@ -32,6 +32,7 @@ class RunPlan:
         ranks_of: agent name → ranks it plays.
         interfaces: per rank and storage endpoint, the name of its host's interface; empty if not needed.
         port_shares: per rank, the share of its port; empty if nothing is paced.
+        domains: agent → scale-up domains that its ranks belong to.
         iterations: numbers in order, warm-up negative.
         silence_timeout_s: nothing moving anywhere for this long ends the run.
         record_steps: see PlaySettings.
@@ -55,6 +56,7 @@ class RunPlan:
     transport_options: Mapping[str, str] = field(default_factory=dict)
     interfaces: Sequence[str] = ()
     port_shares: Mapping[int, PortShare] = field(default_factory=dict)
+    domains: Mapping[str, Sequence[control.DomainPlace]] = field(default_factory=dict)
     record_steps: int = NO_STEPS
     offset_ns: int = 0
     is_continuous: bool = False

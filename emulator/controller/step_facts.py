@@ -68,7 +68,7 @@ class StepFacts:
         return self._pairs.get((src, dst), QueuePair())
 
     def path(self, src: int, dst: int) -> str | None:
-        """Links and switches; where equal-cost paths remain, all of them."""
+        """Links and switches; where equal-cost paths remain, all of them. Or the domain."""
         if (src, dst) not in self._paths:
             self._paths[src, dst] = self._path(src, dst)
         return self._paths[src, dst]
@@ -84,6 +84,8 @@ class StepFacts:
         return self._ideal[place]
 
     def _path(self, src: int, dst: int) -> str | None:
+        if (domain := self._topology.domain_of(src)) is not None and domain == self._topology.domain_of(dst):
+            return f"scale-up domain of {self._topology.hosts[domain].name}"
         chosen = None
         if self._hashed is not None and self.queue_pair(src, dst).source_port is not None:
             ends = np.array([src]), np.array([dst])
@@ -110,7 +112,7 @@ class StepFacts:
         operation = self._traffic.operations[place.operation]
         router = self._hashed or self._generic
         ranks = operation.ranks[place.group]
-        if len(set(router.rank_host[ranks].tolist())) == 1:
+        if len(set(router.rank_host[ranks].tolist())) == 1 and not router.in_domain[ranks[0]]:
             return {}  # it crosses no network
         try:
             transfers = fluid_transfers(operation, place.group, router, self._byte_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from emulator.controller.assignment import networks_beside
+from emulator.controller.assignment import domains_of, networks_beside
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.topology_description import describe_path
 from emulator.errors import AgentLost, EmulatorError, RunTimeout, TransferFailed
@@ -63,6 +63,7 @@ def run_plan(settled: Settled) -> RunPlan:
         transport_options=resolved.options,
         port_shares=_port_shares(settled),
         interfaces=[topology.interface_of(endpoint).name for endpoint in endpoints],
+        domains={name: domains_of(topology, ranks) for name, ranks in settled.assignment.ranks_of.items()},
         record_steps=resolved.record_steps,
         offset_ns=settled.offset_ns,
         is_continuous=settled.experiment.job.pace == "continuous",

@@ -90,6 +90,7 @@ FLOWS_SCHEMA = pa.schema(
         pa.field("dropped_header", pa.int64()),
         pa.field("dropped_icrc", pa.int64()),
         pa.field("dropped_payload", pa.int64()),
+        pa.field("medium", _LABEL),
     ]
 )
 

@@ -14,13 +14,14 @@ from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
 def sequential_roofline_ns(workload: Workload, topology: Topology) -> int | None:
-    """The largest C + 8 · S · f / rate of all ranks, ns; None if a port has no rate.
+    """The largest C + 8 · S · f / rate of all ranks, ns; None if a port has no rate, or a rank is in a scale-up domain.
 
     C is the compute time of the rank, S the nccl-tests size of each of its communications, f their bus bandwidth factor
-    (1 for send and receive), and rate that of its port in bits per second.
+    (1 for send and receive), and rate that of its port in bits per second. The formula does not know of a second way
+    out of a rank.
     """
     rates = [topology.rate_bps(rank) for rank in range(len(workload.programs))]
-    if not rates or None in rates:
+    if not rates or None in rates or any(topology.domain_of(rank) is not None for rank in range(len(rates))):
         return None
     return max(
         int(program.duration_ns.sum()) + round(_bus_bytes(program, workload) * BITS_PER_BYTE * NS_PER_S / (rate or 1))

@@ -18,7 +18,7 @@ from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
-from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
 from emulator.statistics.flow_results import flow_results
 from emulator.statistics.iterations import IterationSummary, summarise_iterations
 from emulator.statistics.measured_rows import read_measured
@@ -46,6 +46,7 @@ class Totals:
         payload_bytes: sent per iteration, each byte once.
         payload_bytes_per_s: payload_bytes over the median JCT.
         network: what of it crossed the network; None if that is not known.
+        domain_bytes: what of it went through scale-up domains.
         early: samples of collectives whose payload arrived before their rank had posted.
         negative: measurements left out because their time is below zero.
         incomplete: measurements left out because a member did not report.
@@ -67,6 +68,7 @@ class Totals:
     incomplete: int
     counters: Mapping[str, int]
     network: NetworkTraffic | None = None
+    domain_bytes: int = 0
     dut: Mapping[str, int] = field(default_factory=dict)
     device_frames: tuple[DeviceFrames, ...] = ()
     is_dut_monitored: bool = False
@@ -134,14 +136,17 @@ def summarise(run: Run) -> RunSummary:
     Raises:
         ResultError: a table of the run is missing or damaged.
     """
-    manifest = run.manifest
+    manifest, flows = run.manifest, run.table(Part.FLOWS)
+    on_the_wire = wire_flows(flows)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
     iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
     model = TesterModel.from_manifest(manifest.calibration)
     beside = flow_results(run)
     sent = sum(one.bytes_per_s or 0.0 for one in beside if one.observer == "charkha" and one.direction in _ARE_SENT)
-    tester = None if model is None else TesterShare.of(model, samples, merged, beside_bytes_per_s=sent)
+    tester = None
+    if model is not None:
+        tester = TesterShare.of(model, samples, merged, domain_share=domain_share(flows), beside_bytes_per_s=sent)
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -152,17 +157,17 @@ def summarise(run: Run) -> RunSummary:
         trials=manifest.trials,
         classes=summarise_classes(merged, scaled_by=manifest.scaling.bytes, tester=tester),
         iteration=iteration,
-        totals=_totals(run, samples, merged, iteration),
+        totals=_totals(run, flows, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
         worst_flows=worst_flows(
-            run.table(Part.FLOWS),
+            on_the_wire,
             run.table(Part.COUNTERS),
             manifest,
             most=WORST_FLOWS,
             flow_events=run.table(Part.FLOW_EVENTS),
         ),
-        loss_foci=loss_foci(run.table(Part.FLOWS), run.table(Part.COUNTERS), manifest),
+        loss_foci=loss_foci(on_the_wire, run.table(Part.COUNTERS), manifest),
         transfers=summarise_transfers(samples, merged),
         flow_results=tuple(one for one in beside if one.kind != "background"),
         background=tuple(background_flows(beside)),
@@ -170,11 +175,13 @@ def summarise(run: Run) -> RunSummary:
     )
 
 
-def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: IterationSummary | None) -> Totals:
+def _totals(
+    run: Run, flows: pa.Table, samples: pa.Table, merged: MergedSamples, iteration: IterationSummary | None
+) -> Totals:
     iterations = len(np.unique(to_ints(samples["iteration"])))
     payload = int(moved_bytes(samples).sum()) // max(iterations, 1)
     readings = run.table(Part.COUNTERS)
-    flows, jct_ns = run.table(Part.FLOWS), iteration.jct_ns if iteration else None
+    jct_ns = iteration.jct_ns if iteration else None
     dut, counters = sum_dut_counters(readings, run.manifest), sum_flow_counters(flows)
     is_monitored, drops = readings.num_rows > 0, receiver_drops(run.manifest)
     lost = lost_packets(counters, run.manifest)
@@ -187,6 +194,7 @@ def _totals(run: Run, samples: pa.Table, merged: MergedSamples, iteration: Itera
         payload_bytes=payload,
         payload_bytes_per_s=bandwidth(payload, jct_ns),
         network=network_traffic(flows, run.manifest, payload_bytes=payload, jct_ns=jct_ns),
+        domain_bytes=round(domain_share(flows) * payload),
         early=_count_early(samples),
         negative=int(np.count_nonzero(merged.cct_ns < 0)),
         incomplete=merged.incomplete,

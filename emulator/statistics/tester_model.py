@@ -101,11 +101,26 @@ class TesterShare:
 
     @classmethod
     def of(
-        cls, model: TesterModel, samples: pa.Table, merged: MergedSamples, *, beside_bytes_per_s: float = 0.0
+        cls,
+        model: TesterModel,
+        samples: pa.Table,
+        merged: MergedSamples,
+        *,
+        domain_share: float = 0.0,
+        beside_bytes_per_s: float = 0.0,
     ) -> TesterShare:
-        """The share of a tester in these measurements; flows beside the job cost it throughput as well."""
-        beside = np.maximum(merged.cct_ns, 0) * (beside_bytes_per_s / NS_PER_S)
-        return cls(model, merged, bytes_in_flight(samples, merged) + beside)
+        """The share of a tester in these measurements.
+
+        Bytes through scale-up domains, which are `domain_share` of all, cost the tester nothing. All measurements
+        between hosts are taken to have the same part of them. Flows beside the job cost it as much as payload.
+        """
+        sent = bytes_in_flight(samples, merged)
+        if domain_share:
+            inside = merged.has_hosts & ~merged.between_hosts
+            local = float(sent[inside].sum() / max(sent.sum(), 1.0))
+            wire = min(1.0, (1 - domain_share) / max(1 - local, 1e-9))
+            sent = np.where(inside, 0.0, sent * wire)
+        return cls(model, merged, sent + np.maximum(merged.cct_ns, 0) * (beside_bytes_per_s / NS_PER_S))
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.

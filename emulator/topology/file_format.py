@@ -41,6 +41,13 @@ class PeerSection(Section, frozen=True, kw_only=True):
     exchange: Annotated[str, Meta(description="IP address of the exchange; default: that of its NIC")] | None = None
 
 
+class DomainSection(Section, frozen=True, kw_only=True):
+    """A scale-up domain: what ranks of a host send each other goes through it and never over the network."""
+
+    rate: Annotated[str, Meta(description="of each rank in each direction, with its unit: 450GB/s")]
+    latency: Annotated[str, Meta(description="of a transfer, with its unit: 2us")] = "0ns"
+
+
 class HostSection(_Port, frozen=True, kw_only=True):
     """A host."""
 
@@ -48,6 +55,7 @@ class HostSection(_Port, frozen=True, kw_only=True):
     interfaces: Annotated[tuple[InterfaceSection, ...], Meta(min_length=1)] | None = None
     slots: Annotated[int, Meta(ge=1, description="most ranks the host takes")] | None = None
     storage: Annotated[bool, Meta(description="stores what ranks write and holds what they read; no ranks")] = False
+    domain: Annotated[DomainSection, Meta(description="connects the host's ranks beside the network")] | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self, "address", "addresses", "per_rank", "interfaces")
@@ -57,6 +65,8 @@ class HostSection(_Port, frozen=True, kw_only=True):
             raise ValueError("a peer has one address: write address")
         if self.peer is not None and self.slots is not None:
             raise ValueError("a peer takes no ranks: delete slots")
+        if self.domain is not None and (self.storage or self.peer is not None):
+            raise ValueError("a domain connects ranks, and this host takes none: delete domain")
 
 
 class SwitchSection(Section, frozen=True, kw_only=True):
@@ -101,6 +111,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
     rails: Annotated[bool, Meta(description="interface i of a host is connected to leaf i of its pod")] = False
     uplink_rate: Annotated[str, Meta(description="of a link from leaf to spine; default: rate")] | None = None
     mtu: Mtu | None = None
+    domain: Annotated[DomainSection, Meta(description="of each host")] | None = None
     kind: Annotated[Literal["router", "physical"], Meta(description="of the switches")] = "router"
     addresses: Annotated[str, Meta(description="the prefix that addresses are taken from")] = "198.18.0.0/15"
 

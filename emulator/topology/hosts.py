@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from emulator.topology.document import Document, KeyPath
-from emulator.topology.file_format import HostSection, InterfaceSection
-from emulator.topology.model import Host, Peer
+from emulator.topology.file_format import DomainSection, HostSection, InterfaceSection
+from emulator.topology.model import Domain, Host, Peer
 from emulator.topology.network import Interface
 from emulator.topology.placement import UNLIMITED
 from emulator.topology.safety import Network, is_safe, unsafe_problem
-from emulator.units import parse_rate
+from emulator.units import parse_duration, parse_rate
 
 FIRST_INTERFACE = "eth0"
 """Name of the only interface of a host that does not name it."""
@@ -98,6 +98,21 @@ def read_rate_bps(document: Document, text: str | None, key: KeyPath) -> int | N
     return rate_bps
 
 
+def read_domain(document: Document, section: DomainSection | None, key: KeyPath) -> Domain | None:
+    """The scale-up domain of a host; None if it has none.
+
+    Raises:
+        TopologyError: its rate or latency is wrong.
+    """
+    if section is None:
+        return None
+    rate_bps = read_rate_bps(document, section.rate, (*key, "rate"))
+    latency_ns = document.parse(parse_duration, section.latency, (*key, "latency"))
+    assert rate_bps is not None  # both have a text
+    assert latency_ns is not None
+    return Domain(rate_bps, latency_ns)
+
+
 def _host(document: Document, section: HostSection, key: KeyPath) -> HostEntry:
     if section.interfaces is None:
         ports = [_interface(document, FIRST_INTERFACE, section, key, section)]
@@ -111,7 +126,8 @@ def _host(document: Document, section: HostSection, key: KeyPath) -> HostEntry:
             document, "interface", [(port.name, (*at, "name")) for port, at in zip(ports, keys, strict=True)]
         )
     peer = _peer(document, section, key)
-    host = Host(section.name, common_rate_bps(ports), tuple(ports), storage=section.storage, peer=peer)
+    domain = read_domain(document, section.domain, (*key, "domain"))
+    host = Host(section.name, common_rate_bps(ports), tuple(ports), storage=section.storage, peer=peer, domain=domain)
     return HostEntry(host, 0 if peer is not None else section.slots or UNLIMITED, key)
 
 

@@ -21,6 +21,7 @@ class ImportedTopology:
         switches: switch → kind.
         links: entries of `links` in a topology file.
         slots: host → most ranks it takes.
+        domains: host → its scale-up domain, as in a topology file.
         notes: what has no counterpart in a topology file, for the user.
     """
 
@@ -29,6 +30,7 @@ class ImportedTopology:
     switches: dict[str, str] = field(default_factory=dict)
     links: list[dict[str, Any]] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
+    domains: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add_link(self, ends: tuple[str, str], facts: Mapping[str, Any]) -> None:
@@ -52,6 +54,7 @@ class ImportedTopology:
         hosts = [
             {"name": host, "interfaces": [_interface(port, at or next(addresses)) for port, at in ports.items()]}
             | ({"slots": self.slots[host]} if self.slots.get(host) else {})
+            | ({"domain": self.domains[host]} if host in self.domains else {})
             for host, ports in connected.items()
         ]
         switches = [{"name": name, "kind": kind} for name, kind in self.switches.items()]

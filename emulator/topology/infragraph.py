@@ -1,7 +1,8 @@
 """InfraGraph files (version 3): devices with components, instances of devices, edges between their components.
 
 Instances with an xpu or a NIC become hosts, all others switches. An edge between instances becomes a link per pair of
-endpoints. The inside of a device is not mapped, because traffic within a host does not cross the network.
+endpoints. Of the inside of a device, switches that connect its xpus alone, as those of NVLink, become the scale-up
+domain of a host, if their links have a bit rate. All else in it is not mapped: no traffic between hosts crosses it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from emulator.topology.document import Document, KeyPath
 from emulator.topology.imported import ImportedTopology
+from emulator.units import parse_duration, parse_rate
 
 _PART = re.compile(r"([\w.-]+?)(?:\[([-\d:]*)\])?")
 _GIGABITS = {"gigabits_per_second": 1, "gigabytes_per_second": 8}
@@ -71,10 +73,13 @@ class _Reader:
         name, copies = instance["name"], self._count(instance, key)
         device = self._device(str(instance.get("device")), (*key, "device"))
         kinds = dict(self._kinds(device, key, depth=0))
+        domain = self._domain(device, key)
         for index in range(copies):
             if any(kinds.get(kind) for kind in _ENDS_OF_TRAFFIC):
                 self._imported.hosts[f"{name}{index}"] = {}
                 self._imported.slots[f"{name}{index}"] = kinds.get("xpu", 0)
+                if domain:
+                    self._imported.domains[f"{name}{index}"] = domain
             else:
                 self._imported.switches[f"{name}{index}"] = "router"
 
@@ -90,6 +95,35 @@ class _Reader:
                 totals[each] = totals.get(each, 0) + number * amount
         yield from totals.items()
 
+    def _domain(self, device: Mapping[str, Any], key: KeyPath) -> dict[str, str]:
+        """What connects the xpus of a device: the rate of each, and the latency; empty if that is not known."""
+        links = {link.get("name"): link for link in device.get("links") or []}
+        rate_bps, latencies = 0, ["0ns"]
+        for switches, edge in self._edges_of_xpus(device, key):
+            facts = self._facts(str(edge.get("link")), links)
+            if "rate" not in facts:
+                what = f"link {edge.get('link')} between xpus of device {device['name']}"
+                self._note(f"{what} has no bit rate: its hosts have no scale-up domain")
+                return {}
+            rate_bps += parse_rate(facts["rate"]) * (switches if edge.get("scheme") == "many2many" else 1)
+            latencies.append(facts.get("latency", "0ns"))
+        return {"rate": f"{rate_bps}bit", "latency": max(latencies, key=parse_duration)} if rate_bps else {}
+
+    def _edges_of_xpus(self, device: Mapping[str, Any], key: KeyPath) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """(number of switches, edge) of the edges from xpus to switches that connect nothing else."""
+        components = {component.get("name"): component for component in device.get("components") or []}
+        found: dict[str, list[tuple[str | None, Mapping[str, Any]]]] = {}  # switch → (its indices, edge)
+        mixed: set[str] = set()
+        for edge in device.get("edges") or []:
+            ends = [self._split(str((edge.get(end) or {}).get("component")), key) for end in ("ep1", "ep2")]
+            for (name, indices), (other, _) in (ends, ends[::-1]):
+                if components.get(name, {}).get("choice") == "switch":
+                    found.setdefault(name, []).append((indices, edge))
+                    mixed |= {name} if components.get(other, {}).get("choice") != "xpu" else set()
+        for name in found.keys() - mixed:
+            count = self._count(components[name], key)
+            yield from ((len(self._indices(indices, count, key)), edge) for indices, edge in found[name])
+
     def _add_edge(self, edge: Mapping[str, Any], key: KeyPath) -> None:
         ones, others = (self._endpoints(edge.get(end), (*key, end)) for end in ("ep1", "ep2"))
         pairs: Iterator[tuple[str, str]]
@@ -99,7 +133,7 @@ class _Reader:
             pairs = zip(ones, others, strict=False)
         else:
             raise self._document.error(f"scheme {edge['scheme']!r} is unknown: use one2one or many2many", key)
-        facts = self._facts(str(edge.get("link")))
+        facts = self._facts(str(edge.get("link")), self._links)
         for one, other in pairs:
             if one.rpartition(":")[0] != other.rpartition(":")[0]:
                 self._imported.add_link((one, other), facts)
@@ -158,9 +192,9 @@ class _Reader:
             raise self._document.error(f"count {number!r} is not a number from 0 to {MOST_NODES:,}", key)
         return number
 
-    def _facts(self, name: str) -> dict[str, str]:
+    def _facts(self, name: str, links: Mapping[str, Any]) -> dict[str, str]:
         """Rate and latency of a link; a bandwidth in another unit than a bit rate is left out, with a note."""
-        physical = (self._links.get(name) or {}).get("physical") or {}
+        physical = (links.get(name) or {}).get("physical") or {}
         bandwidth, latency = physical.get("bandwidth") or {}, physical.get("latency") or {}
         facts = {}
         unit = str(bandwidth.get("choice"))

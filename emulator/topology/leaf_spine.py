@@ -9,7 +9,7 @@ from itertools import islice
 
 from emulator.topology.document import Document
 from emulator.topology.file_format import FabricSection
-from emulator.topology.hosts import HostEntry, read_rate_bps
+from emulator.topology.hosts import HostEntry, read_domain, read_rate_bps
 from emulator.topology.model import Host
 from emulator.topology.network import End, Interface, Link, Network, Switch
 from emulator.topology.safety import Network as AddressRange
@@ -61,7 +61,8 @@ def build_leaf_spine(
     switches = [Switch(f"leaf{leaf}", fabric.kind) for leaf in range(fabric.leaves)]
     switches += [Switch(f"spine{spine}", fabric.kind) for spine in range(fabric.spines)]
     links = (*_host_links(fabric), *_uplinks(fabric))
-    entries = [HostEntry(Host(name, fabric.rate_bps, ports)) for name, ports in interfaces.items()]
+    domain = read_domain(document, section.domain, ("fabric", "domain"))
+    entries = [HostEntry(Host(name, fabric.rate_bps, ports, domain=domain)) for name, ports in interfaces.items()]
     return entries, Network(interfaces, tuple(switches), links, ecmp_seed=ecmp_seed)
 
 

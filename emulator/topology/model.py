@@ -33,6 +33,19 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """What connects the ranks of a host to each other beside the network, as NVLink does: a scale-up domain.
+
+    Attributes:
+        rate_bps: of each rank in each direction, bit/s.
+        latency_ns: of a transfer in addition to its bytes, ns.
+    """
+
+    rate_bps: int
+    latency_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """A machine with one or more ports to the network.
 
@@ -41,6 +54,7 @@ class Host:
         rate_bps: rate of each port, bit/s; None if not specified, or if its ports differ.
         interfaces: its ports; empty in a topology without a file, where a host has one port.
         peer: of a host that runs nothing of Charkha, and takes no ranks; None for all others.
+        domain: what its ranks reach each other through; None: the network, or the host's own stack.
     """
 
     name: str
@@ -48,6 +62,7 @@ class Host:
     interfaces: Sequence[Interface] = ()
     storage: bool = False
     peer: Peer | None = None
+    domain: Domain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,14 @@ class Topology:
     def host_of(self, rank: int) -> Host:
         """The host that a rank runs on."""
         return self.hosts[self.host_index[rank]]
+
+    def domain_of(self, endpoint: int) -> int | None:
+        """The scale-up domain that a rank belongs to, by the index of its host; None: it belongs to none.
+
+        What ranks of one domain send each other never reaches the network.
+        """
+        host = self.host_index[endpoint]
+        return None if self.hosts[host].domain is None else host
 
     def interface_of(self, rank: int) -> Interface:
         """The port that a rank sends through."""

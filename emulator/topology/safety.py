@@ -29,10 +29,11 @@ SAFE_NETWORKS: Sequence[Network] = tuple(
         ),
     )
 )
+SAFE_NETWORKS_IN_WORDS = "loopback, 198.18.0.0/15, documentation and private ranges"
 
 
-def parse_networks(texts: Iterable[str]) -> list[Network]:
-    """Prefixes, as given to `--allow-network`.
+def parse_networks(texts: Iterable[str], option: str = "--allow-network") -> list[Network]:
+    """Prefixes, as given to an option.
 
     Raises:
         InputError: not a prefix.
@@ -42,7 +43,7 @@ def parse_networks(texts: Iterable[str]) -> list[Network]:
         try:
             networks.append(ip_network(text))
         except ValueError as error:
-            raise InputError(f"--allow-network {text!r}: {error}; write a prefix such as 192.0.2.0/24") from error
+            raise InputError(f"{option} {text!r}: {error}; write a prefix such as 192.0.2.0/24") from error
     return networks
 
 
@@ -50,17 +51,17 @@ def is_safe(network: Network, allowed: Iterable[Network] = ()) -> bool:
     """Whether traffic may be sent to every address of a network; never to multicast or unspecified addresses."""
     if network.is_multicast or network.is_unspecified:
         return False
-    return any(_contains(outer, network) for outer in (*SAFE_NETWORKS, *allowed))
+    return any(contains(outer, network) for outer in (*SAFE_NETWORKS, *allowed))
 
 
 def unsafe_problem(network: Network) -> str:
     """The error message for a network that is not safe."""
     shown = network if network.num_addresses > 1 else network.network_address
-    ranges = "loopback, 198.18.0.0/15, documentation and private ranges"
-    return f"{shown} is outside {ranges}: name its prefix with --allow-network"
+    return f"{shown} is outside {SAFE_NETWORKS_IN_WORDS}: name its prefix with --allow-network"
 
 
-def _contains(outer: Network, inner: Network) -> bool:
+def contains(outer: Network, inner: Network) -> bool:
+    """Whether every address of `inner` is in `outer`."""
     if isinstance(outer, IPv4Network) and isinstance(inner, IPv4Network):
         return inner.subnet_of(outer)
     return isinstance(outer, IPv6Network) and isinstance(inner, IPv6Network) and inner.subnet_of(outer)

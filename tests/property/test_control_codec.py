@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from ipaddress import ip_network
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,12 +31,14 @@ from emulator.trace.model import CommKind, Resource
 from emulator.wire.control.codec import decode_agent, decode_controller, encode_agent, encode_controller
 
 texts = st.text(max_size=8)
+addresses = st.ip_addresses().map(str)
+prefixes = addresses.map(lambda address: str(ip_network(address)))
 u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
 u63, u64 = st.integers(0, 2**63 - 1), st.integers(0, 2**64 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
 iterations = st.integers(-(2**31), 2**31 - 1)
 ranks = st.lists(u32, max_size=4)
-places = st.dictionaries(u32, st.tuples(texts, u31), max_size=4)
+places = st.dictionaries(u32, st.tuples(addresses, u31), max_size=4)
 splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
 
 hellos = st.builds(
@@ -64,22 +68,34 @@ job_setups = st.builds(
     control.JobSetup,
     u31,
     texts,
-    st.lists(st.builds(control.RankPlace, u32, texts, u63, u63, texts, u31, u63, u63, st.booleans()), max_size=3),
+    st.lists(st.builds(control.RankPlace, u32, addresses, u63, u63, texts, u31, u63, u63, st.booleans()), max_size=3),
     texts,
     u63,
     u63,
     play_settings,
     st.dictionaries(texts, texts, max_size=3),
+    st.lists(st.builds(control.DomainPlace, ranks, u63, u63), max_size=2).map(tuple),
 )
 setups = st.builds(
     control.Setup,
     st.lists(job_setups, max_size=2),
-    st.lists(texts, max_size=3).map(tuple),
-    st.lists(st.builds(FlowTask, u31, texts, texts, texts, texts, texts), max_size=2).map(tuple),
+    st.lists(prefixes, max_size=3).map(tuple),
+    st.lists(st.builds(FlowTask, u31, texts, texts, addresses, texts, texts), max_size=2).map(tuple),
 )
 summaries = st.builds(RankSummary, u31, i64, i64, u63, u63, u63)
 counter = st.none() | u63
-flows = st.builds(FlowCounters, u31, u31, u63, u63, *[counter] * 8, st.none() | u31, st.none() | u31, *[counter] * 7)
+flows = st.builds(
+    FlowCounters,
+    u31,
+    u31,
+    u63,
+    u63,
+    *[counter] * 8,
+    st.none() | u31,
+    st.none() | u31,
+    *[counter] * 7,
+    st.sampled_from(["wire", "domain"]),
+)
 nics = st.builds(NicFacts, texts, st.none() | texts, st.none() | texts, counter, st.none() | u31)
 quantities = st.builds(Parameter, i64 | texts | st.floats(allow_nan=False), texts)
 
@@ -256,3 +272,15 @@ def test_damaged_messages_are_values_or_the_peers_fault(value: Any, damage: list
             sent[place % len(sent)] = content
     with suppress(RemoteProtocolError):
         decode_controller(bytes(sent))
+
+
+@pytest.mark.parametrize("host", ["", "server1", "10.0.0.1\naddress flush dev eth0", "fe80::1%eth0\n", "10.0.0.1/24"])
+def test_only_addresses_pass_for_addresses(host: str) -> None:
+    settings = PlaySettings(credits=True, instances=1, algorithms=(), groups=())
+    for value in (
+        control.Directory({0: (host, 4791)}),
+        control.Setup([control.JobSetup(0, "r", [control.RankPlace(0, host, 1, 1)], "roce", 1, 0, settings)]),
+        control.Setup([], networks=(f"{host} x",)),
+    ):
+        with pytest.raises(RemoteProtocolError, match="sent a malformed"):
+            decode_controller(encode_controller(value))

@@ -128,16 +128,19 @@ class Capture:
 
 
 @contextmanager
-def captured(place: Namespace, interface: str, path: Path, *, snap_bytes: int = 9216) -> Iterator[Capture]:
-    """What goes over the interface to UDP port 4791; on loopback every frame once.
+def captured(
+    place: Namespace, interface: str, path: Path, *, snap_bytes: int = 9216, only: str = "udp port 4791"
+) -> Iterator[Capture]:
+    """What goes over the interface, by default to UDP port 4791; on loopback every frame once.
 
     Args:
+        only: a filter of tcpdump.
         snap_bytes: of every frame so much: the more, the fewer frames the kernel keeps for tcpdump.
     """
     log = path.with_suffix(".log")
     options = ["--immediate-mode", "-U", "-n", "-B", "131072", "-s", str(snap_bytes), "-i", interface, "-w", str(path)]
     with log.open("w") as stderr:
-        process = subprocess.Popen([*place.prefix, "tcpdump", *options, "udp port 4791"], stderr=stderr, text=True)
+        process = subprocess.Popen([*place.prefix, "tcpdump", *options, only], stderr=stderr, text=True)
     with process:
         try:
             wait_for(lambda: "listening on" in log.read_text() or None, 10)

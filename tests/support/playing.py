@@ -20,6 +20,7 @@ from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
+from agents.transports.domains import DomainEndpoint, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
@@ -28,6 +29,7 @@ from emulator.planner.algorithms import bytes_per_member, parse_overrides
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
+from emulator.topology.model import Domain
 from emulator.trace.model import CommKind, Communication, RankTrace, Workload
 from emulator.trace.workload import build_workload
 from emulator.wire.control.codec import decode_controller, encode_controller
@@ -197,6 +199,7 @@ def play(
     head_start_ns: Mapping[int, int] | None = None,
     seed: int = 0,
     record_steps: int = NO_STEPS,
+    domain: Domain | None = None,
     **network: Any,
 ) -> Played:
     """Play the traces on the network in memory until all iterations are done and nothing is left to happen.
@@ -209,6 +212,7 @@ def play(
         lateness_ns: alarms of players come late by so much, least and most.
         head_start_ns: rank → how much later than the others it begins.
         record_steps: see PlaySettings.
+        domain: the scale-up domain of all ranks; None: everything crosses the network.
         network: of MemoryNetwork.
 
     Raises:
@@ -226,6 +230,9 @@ def play(
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
+    if domain is not None:
+        shared = ScaleUpDomain(domain, clock)
+        endpoints = [DomainEndpoint(one, shared, message_bytes=memory.message_bytes) for one in endpoints]
     storage: dict[int, Endpoint] = {program.rank: memory.attach(program.rank) for program in workload.storage}
     everyone: list[Endpoint] = [*endpoints, *storage.values()]
     directory = {endpoint.rank: endpoint.address for endpoint in everyone}

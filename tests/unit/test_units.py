@@ -59,6 +59,7 @@ def test_a_wrong_size_is_refused_with_a_right_one(text: str) -> None:
         ("9600bit", 9600),
         ("64kbit", 64_000),
         ("64Kbit", 64_000),
+        ("450GB/s", 3_600 * 10**9),
     ],
 )
 def test_rates_have_a_unit_and_decimal_letters(text: str, rate: int) -> None:

@@ -1,8 +1,9 @@
 """Simulation of a collective with flows as fluids: steps wait for each other, flows share links max-min fairly.
 
 All transfers in progress share the links on their paths max-min fairly, instantly and without loss. A member begins its
-next step when everything it receives in the current one has arrived. Latency, acknowledgements and the work of
-endpoints are left out. Every transfer is simulated, so this is for small groups.
+next step when everything it receives in the current one has arrived. The latency of links, acknowledgements and the
+work of endpoints are left out; scale-up domains take the time that they take in agents. Every transfer is simulated, so
+this is for small groups.
 
 Source: Bertsekas & Gallager, Data Networks (1992), 6.5.2, for max-min fairness by progressive filling.
 """
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.planner.network.arrays import FloatArray
+from emulator.planner.network.domain import Domains
 from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
@@ -112,6 +114,7 @@ class _Group:
         }
         self._channels: dict[tuple[int, int, int], _Channel] = {}
         self._active: list[_Channel] = []
+        self._domains: Domains[tuple[_Channel, float]] = Domains(router.topology)  # channel, time of post
         self._now_ns = 0.0
         self.transfers: list[tuple[_Channel, float, float]] = []
 
@@ -119,18 +122,31 @@ class _Group:
         """Time until every member is done, ns; NaN if a link has no rate or a receive is never satisfied."""
         for member, lane in list(self._lanes):
             self._advance(member, lane)
-        while self._active:
+        while self._active or self._domains.next_ns is not None:
             rates = fair_rates([channel.links for channel in self._active], 1 / self._byte_ns)
             left = np.array([channel.left_bytes for channel in self._active])
             with np.errstate(divide="ignore", invalid="ignore"):
                 times = np.where(np.isinf(rates), 0.0, left / rates)
-            step = float(times.min())
+            step = float(times.min(initial=np.inf))
             if np.isnan(step):
                 return step
+            domain_ns = self._domains.next_ns
+            if domain_ns is not None and (until_ns := max(0.0, domain_ns - self._now_ns)) < step:
+                self._now_ns += until_ns
+                self._finish(times < 0, left - np.where(np.isinf(rates), 0.0, rates) * until_ns)
+                self._arrive(domain_ns)
+                continue
             self._now_ns += step
             done = times <= step * (1 + _SAME_TIME)
             self._finish(done, left - np.where(np.isinf(rates), 0.0, rates) * step)
         return np.nan if any(lane.is_waiting for lane in self._lanes.values()) else self._now_ns
+
+    def _arrive(self, now_ns: int) -> None:
+        """What has come through domains."""
+        for _, (channel, post_ns) in self._domains.arrivals(now_ns):
+            self.transfers.append((channel, post_ns, self._now_ns))
+            if self._lanes[channel.receiver, channel.lane].receive(channel.sender):
+                self._advance(channel.receiver, channel.lane)
 
     def _finish(self, done: BoolArray, left: FloatArray) -> None:
         active, self._active = self._active, []
@@ -161,6 +177,10 @@ class _Group:
         if key not in self._channels:
             self._channels[key] = _Channel(member, peer, lane, self._path(member, peer))
         channel = self._channels[key]
+        ends = int(self._ranks[member]), int(self._ranks[peer])
+        if self._domains.connect(*ends):
+            self._domains.post(*ends, size, (channel, self._now_ns), now_ns=self._now_ns)
+            return
         channel.waiting.append((size, self._now_ns))
         if not channel.is_busy:
             self._begin_next(channel)

@@ -28,6 +28,10 @@ class WireOverhead:
         return Fraction(self.wire_bytes, self.payload_bytes)
 
 
+NO_HEADERS = WireOverhead(1, 1)
+"""Of transfers inside a scale-up domain."""
+
+
 def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
     """Full segments of TCP with timestamps, over IP over Ethernet. Acknowledgements and framing are left out.
 

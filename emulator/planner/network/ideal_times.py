@@ -1,8 +1,9 @@
 """Ideal times: how long the ports of the hosts need at least to carry the bytes of a collective.
 
 The bound is serialisation: for every port, the larger of the bytes out and in, with headers, over its rate. Traffic
-between ranks of one host does not cross a port. Latency, dependencies between steps and the network behind the ports
-are left out, so no measurement can be faster.
+between ranks of one host does not cross a port. Inside a scale-up domain it crosses those of two ranks into the domain,
+without headers. Latency, dependencies between steps and the network behind the ports are left out, so no measurement
+can be faster.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 
 from emulator.planner.algorithms import bytes_per_member, schedule
-from emulator.planner.network.header_overhead import TCP_1500, WireOverhead
+from emulator.planner.network.header_overhead import NO_HEADERS, TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
-from emulator.topology.model import Topology
+from emulator.topology.model import Domain, Topology
 from emulator.trace.model import Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
@@ -59,7 +60,13 @@ class IdealTimes:
         self._known: dict[object, int | None] = {}
 
     def pair_ns(self, *, size_bytes: int, src: int, dst: int) -> int | None:
-        """Ideal time of `size_bytes` from world rank `src` to `dst`: 0 within a host, None if a port has no rate."""
+        """Ideal time of `size_bytes` from world rank `src` to `dst`.
+
+        0 within a host without a domain, None if a port has no rate.
+        """
+        domain = self._shared_domain((src, dst))
+        if domain is not None:
+            return serialisation_ns([(size_bytes, size_bytes)], [domain.rate_bps], NO_HEADERS)
         index = self._topology.host_index
         size = size_bytes if index[src] != index[dst] else 0
         return serialisation_ns(
@@ -67,7 +74,9 @@ class IdealTimes:
         )
 
     def collective_ns(self, algorithm: str, members: Sequence[Collective], *, ranks: Sequence[int]) -> int | None:
-        """Ideal time of a collective: 0 if nothing leaves a host, None if a port of a member has no rate.
+        """Ideal time of a collective.
+
+        0 if nothing leaves a host and no host has a domain, None if a port that is needed has no rate.
 
         Args:
             algorithm: name of the algorithm.
@@ -78,18 +87,32 @@ class IdealTimes:
             PlanError: the collective has no such algorithm.
         """
         rates = [self._topology.rate_bps(rank) for rank in ranks]
-        if None in rates:
+        if None in rates and self._shared_domain(ranks) is None:
             return None
+        domains = [self._topology.host_of(rank).domain for rank in ranks]
         hosts = _renumbered([self._topology.host_index[rank] for rank in ranks])
         ports = _renumbered([self._topology.port_of(rank) for rank in ranks])
         first = members[0]
         splits = tuple(one.send_splits for one in members) if first.send_splits is not None else None
-        key = (algorithm, first.kind, first.size_bytes, first.root, splits, tuple(hosts), tuple(ports), tuple(rates))
+        places = tuple(hosts), tuple(ports), tuple(rates), tuple(domains)
+        key = (algorithm, first.kind, first.size_bytes, first.root, splits, places)
         if key not in self._known:
             loads = _port_loads(algorithm, members, hosts, ports)
             rate_of = dict(zip(ports, rates, strict=True))
-            self._known[key] = serialisation_ns(loads, [rate_of[port] for port in range(len(loads))], self._overhead)
+            used = [port for port, load in enumerate(loads) if max(load)]
+            times_ns = (
+                serialisation_ns([loads[port] for port in used], [rate_of[port] for port in used], self._overhead),
+                serialisation_ns(*_domain_loads(algorithm, members, hosts, domains), NO_HEADERS),
+            )
+            self._known[key] = None if None in times_ns else max(filter(None, times_ns), default=0)
         return self._known[key]
+
+    def _shared_domain(self, ranks: Sequence[int]) -> Domain | None:
+        """The domain that all ranks belong to."""
+        first = self._topology.domain_of(ranks[0])
+        if first is None or any(self._topology.domain_of(rank) != first for rank in ranks):
+            return None
+        return self._topology.hosts[first].domain
 
 
 def _renumbered(places: Sequence[Hashable]) -> list[int]:
@@ -110,6 +133,23 @@ def _port_loads(
                 out[ports[member.member]] += size
                 into[ports[peer]] += size
     return list(zip(out, into, strict=True))
+
+
+def _domain_loads(
+    algorithm: str, members: Sequence[Collective], hosts: Sequence[int], domains: Sequence[Domain | None]
+) -> tuple[list[Port], list[int]]:
+    """Payload and rate of the ports of the members into their domains."""
+    if not any(domains) or max(hosts) + 1 == len(members):
+        return [], []
+    out, into = [0] * len(members), [0] * len(members)
+    for member in members:
+        for peer, size in _sends(algorithm, member) if domains[member.member] else ():
+            if hosts[peer] == hosts[member.member]:
+                out[member.member] += size
+                into[peer] += size
+    has_one = [number for number, domain in enumerate(domains) if domain]
+    rates = [domain.rate_bps for domain in domains if domain]
+    return [(out[number], into[number]) for number in has_one], rates
 
 
 def _sends(algorithm: str, member: Collective) -> Iterator[tuple[int, int]]:

@@ -9,14 +9,14 @@ import numpy as np
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
 from emulator.planner.traffic.phase import Phase
-from emulator.trace.model import IntArray
+from emulator.trace.model import BoolArray, IntArray
 
 
 class Incast(NamedTuple):
     """Most senders in a step.
 
     Attributes:
-        rank: to one rank, including senders on its host.
+        rank: to one rank, including senders on its host that share no scale-up domain with it.
         port: from other hosts to one port.
     """
 
@@ -30,9 +30,9 @@ def incast_of(operation: Operation, router: Router) -> Incast:
     ranks = ports = 0
     for phase in operation.phases():
         senders, receivers = _pairs(phase, operation.members)
-        ranks = max(ranks, _most(receivers))
-        for host, port in patterns:
+        for host, port, in_domain in patterns:
             remote = host[senders] != host[receivers]
+            ranks = max(ranks, _most(receivers[remote | ~in_domain[senders]]))
             ports = max(ports, _most(port[receivers[remote]]))
     return Incast(ranks, ports)
 
@@ -47,12 +47,13 @@ def _most(receivers: IntArray) -> int:
     return int(np.bincount(receivers).max()) if len(receivers) else 0
 
 
-def _patterns(ranks: IntArray, router: Router) -> list[tuple[IntArray, IntArray]]:
-    """Distinct patterns of (host, port) of each member, numbered in the order of first appearance."""
-    found: dict[bytes, tuple[IntArray, IntArray]] = {}
+def _patterns(ranks: IntArray, router: Router) -> list[tuple[IntArray, IntArray, BoolArray]]:
+    """Distinct patterns of (host, port, is in a domain) of each member, numbered in the order of first appearance."""
+    found: dict[bytes, tuple[IntArray, IntArray, BoolArray]] = {}
     for members in ranks:
         host, port = _renumbered(router.rank_host[members]), _renumbered(router.rank_port[members])
-        found.setdefault(host.tobytes() + port.tobytes(), (host, port))
+        in_domain = router.in_domain[members]
+        found.setdefault(host.tobytes() + port.tobytes() + in_domain.tobytes(), (host, port, in_domain))
     return list(found.values())
 
 

@@ -12,6 +12,7 @@ from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
 from emulator.planner.traffic.phase import Phase
 from emulator.trace.model import BoolArray, IntArray
+from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 FLOWS_AT_ONCE = 1 << 20
 _ROUNDING_NS = 1e-6
@@ -51,7 +52,8 @@ def longest_ns(times_ns: FloatArray) -> int | None:
 class OperationLoads:
     """Loads of one operation, added up batch by batch; the flows of a batch belong to whole groups, or to part of one.
 
-    Links at hosts and links between switches are kept apart: the load of the former does not depend on the path.
+    Links at hosts and links between switches are kept apart: the load of the former does not depend on the path. So are
+    the ports of ranks into scale-up domains, which are no links.
 
     Args:
         operation: the operation.
@@ -60,14 +62,15 @@ class OperationLoads:
 
     Attributes:
         flow_count: int64, shape (directed links,): flows on each link with hashing.
-        bytes_once: (between hosts, within hosts), each group once.
+        bytes_once: (between hosts, within hosts, of those through domains), each group once.
         bytes_total: the same, each group as often as it performs the operation.
     """
 
     def __init__(self, operation: Operation, router: Router, byte_ns: FloatArray) -> None:
         self._operation, self._router, self._byte_ns = operation, router, byte_ns
         self._edges, self._even, self._hashed = (_LinkLoads(operation, byte_ns) for _ in range(3))
-        self.bytes_once, self.bytes_total = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+        self._domains = _LinkLoads(operation, _domain_byte_ns(router))
+        self.bytes_once, self.bytes_total = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
         self.flow_count = np.zeros(len(byte_ns), dtype=np.int64)
 
     @property
@@ -81,35 +84,45 @@ class OperationLoads:
         return self._edges.total + self._hashed.total
 
     @property
+    def domain_ns(self) -> FloatArray:
+        """Per group, least time by the scale-up domains alone."""
+        return self._domains.group_ns
+
+    @property
     def port_ns(self) -> FloatArray:
-        """Per group, least time by the ports of the hosts alone."""
-        return self._edges.group_ns
+        """Per group, least time by the ports of the hosts and by domains alone."""
+        return np.maximum(self._edges.group_ns, self._domains.group_ns)
 
     @property
     def even_ns(self) -> FloatArray:
-        """Per group, least time by all links, with equal-cost paths shared evenly."""
-        return np.maximum(self._edges.group_ns, self._even.group_ns)
+        """Per group, least time by domains and all links, with equal-cost paths shared evenly."""
+        return np.maximum(self.port_ns, self._even.group_ns)
 
     @property
     def hashed_ns(self) -> FloatArray:
-        """Per group, least time by all links, with every flow on one path."""
-        return np.maximum(self._edges.group_ns, self._hashed.group_ns)
+        """Per group, least time by domains and all links, with every flow on one path."""
+        return np.maximum(self.port_ns, self._hashed.group_ns)
 
     @property
     def together_ns(self) -> FloatArray:
-        """Per used link, time with all groups at once, with equal-cost paths shared evenly."""
-        return self._used_ns(self._edges.once + self._even.once)
+        """Per used link and port of a domain, time with all groups at once, with equal-cost paths shared evenly."""
+        return self._used_ns(self._even)
 
     @property
     def together_hashed_ns(self) -> FloatArray:
-        """Per used link, time with all groups at once, with every flow on one path."""
-        return self._used_ns(self._edges.once + self._hashed.once)
+        """Per used link and port of a domain, time with all groups at once, with every flow on one path."""
+        return self._used_ns(self._hashed)
 
     def add(self, batch: FlowBatch) -> FlowBatch:
         """Add flows; returns those that leave their host."""
         remote = self._router.remote(batch.senders, batch.receivers)
-        self._count_bytes(batch, remote)
+        inside = self._router.inside(batch.senders, batch.receivers)
+        self._count_bytes(batch, remote, inside)
         first = int(batch.groups[0]) if len(batch.groups) else 0
+        if inside.any():
+            kept = FlowBatch(*(column[inside] for column in batch))
+            for ports in (2 * kept.senders, 2 * kept.receivers + 1):
+                self._domains.add(kept.groups, ports, kept.sizes, first=first)
         batch = FlowBatch(*(column[remote] for column in batch))
         ends = batch.senders, batch.receivers
         for loads, crossings in ((self._edges, self._router.edges), (self._hashed, self._router.hashed)):
@@ -122,39 +135,53 @@ class OperationLoads:
 
     def finish(self, groups: range) -> None:
         """Complete these groups: all their flows have been added."""
-        for loads in (self._edges, self._even, self._hashed):
+        for loads in (self._edges, self._even, self._hashed, self._domains):
             loads.finish(first=groups.start)
 
-    def _count_bytes(self, batch: FlowBatch, remote: BoolArray) -> None:
+    def _count_bytes(self, batch: FlowBatch, remote: BoolArray, inside: BoolArray) -> None:
         weighted = batch.sizes * self._operation.counts[batch.groups]
         for sums, sizes in ((self.bytes_once, batch.sizes), (self.bytes_total, weighted)):
             between = int(sizes[remote].sum())
-            sums += between, int(sizes.sum()) - between
+            sums += between, int(sizes.sum()) - between, int(sizes[inside].sum())
 
-    def _used_ns(self, once: FloatArray) -> FloatArray:
-        used = once > 0
-        times_ns: FloatArray = once[used] * self._byte_ns[used]
-        return times_ns
+    def _used_ns(self, between_switches: _LinkLoads) -> FloatArray:
+        links, domains = self._edges.once + between_switches.once, self._domains
+        return np.concatenate([_times_ns(links, self._byte_ns), _times_ns(domains.once, domains.byte_ns)])
+
+
+def _times_ns(loads: FloatArray, byte_ns: FloatArray) -> FloatArray:
+    """Times of the links with a load."""
+    used = loads > 0
+    times_ns: FloatArray = loads[used] * byte_ns[used]
+    return times_ns
+
+
+def _domain_byte_ns(router: Router) -> FloatArray:
+    """Time of a byte at the port of each rank out of its domain (even index) and into it (odd); NaN without one."""
+    hosts = router.topology.hosts
+    rates = np.array([host.domain.rate_bps if host.domain else np.nan for host in hosts], np.float64)
+    return np.repeat(BITS_PER_BYTE * NS_PER_S / rates[router.rank_host], 2)
 
 
 class _LinkLoads:
     """Bytes on links: of each group that is being added up, and of all groups together.
 
     Attributes:
-        total: float64, shape (directed links,), each group as often as it performs the operation.
+        byte_ns: float64, shape (directed links,).
+        total: the same shape, each group as often as it performs the operation.
         once: the same, each group once.
         group_ns: float64, shape (groups,): time of a group's slowest link.
     """
 
     def __init__(self, operation: Operation, byte_ns: FloatArray) -> None:
-        self._counts, self._byte_ns = operation.counts.astype(np.float64), byte_ns
+        self._counts, self.byte_ns = operation.counts.astype(np.float64), byte_ns
         self._unfinished: list[tuple[IntArray, FloatArray]] = []
         self.total, self.once = np.zeros(len(byte_ns)), np.zeros(len(byte_ns))
         self.group_ns = np.zeros(operation.groups)
 
     def add(self, groups: IntArray, links: IntArray, sizes: FloatArray | IntArray, *, first: int) -> None:
         """Add bytes of groups on links; `first` is the first unfinished group."""
-        self._unfinished.append(sum_by((groups - first) * len(self._byte_ns) + links, sizes))
+        self._unfinished.append(sum_by((groups - first) * len(self.byte_ns) + links, sizes))
 
     def finish(self, *, first: int) -> None:
         """Complete the unfinished groups."""
@@ -162,10 +189,10 @@ class _LinkLoads:
         if not sum(len(keys) for keys, _ in unfinished):
             return
         keys, sizes = sum_by(*(np.concatenate(columns) for columns in zip(*unfinished, strict=True)))
-        groups, links = np.divmod(keys, len(self._byte_ns))
+        groups, links = np.divmod(keys, len(self.byte_ns))
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         groups += first
-        self.group_ns[groups[starts]] = np.maximum.reduceat(sizes * self._byte_ns[links], starts)
+        self.group_ns[groups[starts]] = np.maximum.reduceat(sizes * self.byte_ns[links], starts)
         self.once += np.bincount(links, sizes, len(self.once))
         self.total += np.bincount(links, sizes * self._counts[groups], len(self.once))
 

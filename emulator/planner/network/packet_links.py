@@ -36,12 +36,12 @@ F = TypeVar("F", bound=Frame)
 
 
 class LinkFacts:
-    """Rate, latency and queue of every directed link."""
+    """Rate, latency and queue of every directed link; the topology that they belong to."""
 
     def __init__(self, router: Router, rate_bps: FloatArray) -> None:
         paths = router.paths
         network = paths.network
-        self._router = router
+        self._router, self.topology = router, router.topology
         self.byte_ns = (BITS_PER_BYTE * NS_PER_S / rate_bps).tolist()
         self.latency_ns = [link.latency_ns or 0 for link in network.links for _ in range(2)]
         queue_bytes = {switch.name: switch.queue_bytes for switch in network.switches}
@@ -120,6 +120,10 @@ class LinkQueues(Generic[F]):
             self._enter(frame)
         else:
             self._schedule(self.now_ns, -1, frame)
+
+    def wake_at(self, at_ns: float, frame: F) -> None:
+        """Let a frame without a path arrive at a time."""
+        self._schedule(at_ns, -1, frame)
 
     def wake(self, link: int) -> None:
         """Ask for a new frame for a link, unless it is busy."""

@@ -6,6 +6,8 @@ window and on request. The rate of a flow is thus its window over the time that 
 spend waiting, which is less than a max-min fair share where they pass several queues. Steps wait for each other as they
 do in agents, clear-to-send included.
 
+Transfers inside a scale-up domain are no packets: they take the time that the domain takes, as in agents.
+
 Loss, ECN marking and retransmission are not simulated; where they would occur, the time is unknown. The work of hosts
 takes no time. No parameter is fitted: all of them come from the transport and the topology.
 
@@ -16,11 +18,13 @@ acknowledgements behind payload.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from emulator.planner.network.arrays import FloatArray
+from emulator.planner.network.domain import Domains
 from emulator.planner.network.lane_progress import LaneProgress, lanes_of
 from emulator.planner.network.packet_flows import Flow, Sending
 from emulator.planner.network.packet_links import LinkFacts, LinkQueues, UnknownTime
@@ -84,6 +88,14 @@ class _Frame:
         self.hop = 0
 
 
+class _Alarm:
+    """Comes out of the queues when the next transfer arrives in a domain."""
+
+    def __init__(self) -> None:
+        self.bytes = self.hop = 0
+        self.path: Sequence[int] = ()
+
+
 class _Member:
     """One member: its lanes, the steps read ahead, and who may send to whom."""
 
@@ -106,7 +118,9 @@ class _Group:
         self._members = [_Member(operation, number) for number in range(operation.members)]
         self._flows: dict[tuple[int, int], Flow] = {}
         self._ports: dict[int, deque[Flow]] = {}  # first link → flows that may have a packet to send, in turn
-        self._links: LinkQueues[_Frame] = LinkQueues(
+        self._domains: Domains[tuple[int, int, Send | None]] = Domains(facts.topology)  # sender, receiver, send
+        self._alarm_ns, self._ended_ns = 0, 0.0
+        self._links: LinkQueues[_Frame | _Alarm] = LinkQueues(
             facts, next_frame=self._next_frame, arrive=self._arrive, most_frames=most_frames
         )
 
@@ -127,11 +141,11 @@ class _Group:
         self._links.run()
         if any(member.deferred or any(lane.is_waiting for lane in member.lanes) for member in self._members):
             raise UnknownTime
-        return self._links.now_ns
+        return self._ended_ns
 
     # Packets.
 
-    def _next_frame(self, link: int) -> _Frame | None:
+    def _next_frame(self, link: int) -> _Frame | _Alarm | None:
         """The next payload packet of a port: its flows take turns."""
         flows = self._ports.get(link)
         while flows:
@@ -156,7 +170,11 @@ class _Group:
             flows.append(flow)
         self._links.wake(link)
 
-    def _arrive(self, frame: _Frame) -> None:
+    def _arrive(self, frame: _Frame | _Alarm) -> None:
+        if isinstance(frame, _Alarm):
+            self._arrive_in_domains()
+            return
+        self._ended_ns = self._links.now_ns
         flow, number = frame.flow, frame.number
         if frame.is_ack:
             if number:
@@ -223,6 +241,8 @@ class _Group:
 
     def _post(self, number: int, send: Send) -> None:
         peer, lane, size_bytes = send
+        if self._post_in_domain(number, peer, size_bytes, send):
+            return
         flow = self._flow(number, peer)
         flow.post(lane, size_bytes)
         self._wake(flow)
@@ -234,15 +254,47 @@ class _Group:
         has_cleared = self._members[number].has_cleared
         if self._has_credits and peer not in has_cleared:
             has_cleared.add(peer)
+            if self._post_in_domain(number, peer, 0, None):
+                return
             self._links.send(_Frame(self._flow(number, peer), 0, self._sending.clear_to_send_bytes))
 
     def _receive_clear_to_send(self, flow: Flow) -> None:
         self._send_ack(flow, 0)
-        peer, member = flow.sender, self._members[flow.receiver]
+        self._clear(flow.receiver, flow.sender)
+
+    def _clear(self, number: int, peer: int) -> None:
+        """A peer allows a member to send."""
+        member = self._members[number]
         member.cleared_by.add(peer)
         deferred, member.deferred = member.deferred, []
         for send in deferred:
             if send[0] == peer:
-                self._post(flow.receiver, send)
+                self._post(number, send)
             else:
                 member.deferred.append(send)
+
+    # Domains.
+
+    def _post_in_domain(self, number: int, peer: int, size_bytes: int, send: Send | None) -> bool:
+        """Post a transfer, or a clear-to-send (None), if a domain connects the two."""
+        ends = self._ranks[number], self._ranks[peer]
+        if not self._domains.connect(*ends):
+            return False
+        self._domains.post(*ends, size_bytes, (number, peer, send), now_ns=self._links.now_ns)
+        self._set_alarm()
+        return True
+
+    def _set_alarm(self) -> None:
+        next_ns = self._domains.next_ns
+        if next_ns is not None and (next_ns < self._alarm_ns or self._alarm_ns <= self._links.now_ns):
+            self._alarm_ns = next_ns
+            self._links.wake_at(next_ns, _Alarm())
+
+    def _arrive_in_domains(self) -> None:
+        for at_ns, (number, peer, send) in self._domains.arrivals(round(self._links.now_ns)):
+            self._ended_ns = float(at_ns)
+            if send is None:
+                self._clear(peer, number)
+            elif self._members[peer].lanes[send[1]].receive(number):
+                self._advance(peer, send[1])
+        self._set_alarm()

@@ -46,11 +46,14 @@ class OperationPlan:
 
     Attributes:
         operation: the operation.
-        network_bytes, local_bytes: payload between hosts, and within hosts, each group once.
-        network_bytes_total, local_bytes_total: the same for one iteration, each group as often as it takes part.
+        network_bytes, local_bytes, domain_bytes: payload between hosts, within hosts, and of the latter through
+            scale-up domains, each group once.
+        network_bytes_total, local_bytes_total, domain_bytes_total: the same for one iteration, each group as often as
+            it takes part.
         flows: flows between ranks of one group, including those within hosts.
         incast: most senders to one rank, and through one port, in a step.
-        port_ns: least time by the ports of the hosts alone, of the slowest group.
+        domain_ns: least time by the domains alone, of the slowest group.
+        port_ns: least time by the ports of the hosts and by domains.
         ideal_ns: the same by all links on the way, with equal-cost paths shared evenly.
         hashed_ns: the same with each flow on the path that its hash chooses.
         together_ns, together_hashed_ns: as ideal_ns and hashed_ns, with all groups at once.
@@ -62,10 +65,13 @@ class OperationPlan:
     operation: Operation
     network_bytes: int
     local_bytes: int
+    domain_bytes: int
     network_bytes_total: int
     local_bytes_total: int
+    domain_bytes_total: int
     flows: Spread
     incast: Incast
+    domain_ns: int | None
     port_ns: int | None
     ideal_ns: int | None
     hashed_ns: int | None
@@ -140,6 +146,11 @@ class Plan:
     def local_bytes(self) -> int:
         """Payload within hosts in one iteration."""
         return sum(plan.local_bytes_total for plan in self.operations)
+
+    @property
+    def domain_bytes(self) -> int:
+        """Of that, payload through scale-up domains."""
+        return sum(plan.domain_bytes_total for plan in self.operations)
 
 
 def make_plan(
@@ -219,10 +230,13 @@ class _Planner:
             operation=operation,
             network_bytes=int(work.bytes_once[0]),
             local_bytes=int(work.bytes_once[1]),
+            domain_bytes=int(work.bytes_once[2]),
             network_bytes_total=int(work.bytes_total[0]),
             local_bytes_total=int(work.bytes_total[1]),
+            domain_bytes_total=int(work.bytes_total[2]),
             flows=flows,
             incast=incast_of(operation, self._router),
+            domain_ns=longest_ns(work.domain_ns),
             port_ns=longest_ns(work.port_ns),
             ideal_ns=longest_ns(work.even_ns),
             hashed_ns=longest_ns(work.hashed_ns),

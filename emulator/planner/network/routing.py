@@ -47,8 +47,9 @@ class Router:
 
     Attributes:
         paths: paths through the network.
-        weights, flow_hash: as above.
+        topology, weights, flow_hash: as above.
         rank_host, rank_port: int64, shape (ranks,): host and port number of each rank.
+        in_domain: bool, shape (ranks,): whether the rank belongs to a scale-up domain, which is that of its host.
         is_choice: bool, shape (directed links,): links that have been one of several next hops so far.
     """
 
@@ -62,10 +63,11 @@ class Router:
     ) -> None:
         network = topology.network
         self.paths = paths = Paths(network)
-        self._topology = topology
+        self.topology = topology
         self.weights = weights
         self.seed = network.ecmp_seed if seed is None else seed
         self.rank_host = np.array(topology.host_index, dtype=np.int64)
+        self.in_domain = np.array([host.domain is not None for host in topology.hosts])[self.rank_host]
         interface = np.array(topology.interface_index or [0] * topology.endpoints, dtype=np.int64)
         self.rank_port = paths.port_base[self.rank_host] + interface
         self.flow_hash = flow_hash or GenericHash(topology.addresses, switches=paths.switches, seed=self.seed)
@@ -80,6 +82,11 @@ class Router:
         """Whether each flow leaves its host."""
         different: BoolArray = self.rank_host[senders] != self.rank_host[receivers]
         return different
+
+    def inside(self, senders: IntArray, receivers: IntArray) -> BoolArray:
+        """Whether each flow stays in a scale-up domain."""
+        inside: BoolArray = self.in_domain[senders] & ~self.remote(senders, receivers)
+        return inside
 
     def edges(self, senders: IntArray, receivers: IntArray) -> Iterator[Crossing]:
         """Links at hosts that flows between hosts cross: out of the sender's port, and into the receiver's."""
@@ -183,7 +190,7 @@ class Router:
         return inverse.astype(np.int64), first.astype(np.int64)
 
     def _loop(self) -> PlanError:
-        return PlanError(f"{self._topology.name}: the routes form a loop")
+        return PlanError(f"{self.topology.name}: the routes form a loop")
 
     def _hops(self) -> range:
         """More hops than any path without a loop has."""
@@ -216,14 +223,14 @@ class Router:
         if len(lost):
             switch = self.paths.node_name(int(here[lost[0]]) + self.paths.hosts)
             into = self.paths.link_name(int(self._out[port[lost[0]]]) ^ 1).rpartition(" ")[2]
-            raise PlanError(f"{self._topology.name}: there is no path from {switch} to {into}")
+            raise PlanError(f"{self.topology.name}: there is no path from {switch} to {into}")
 
     def _no_path(self, sender: int, receiver: int) -> PlanError:
         ends = [
-            f"rank {rank} ({self._topology.host_of(rank).name}:{self._topology.interface_of(rank).name})"
+            f"rank {rank} ({self.topology.host_of(rank).name}:{self.topology.interface_of(rank).name})"
             for rank in (sender, receiver)
         ]
-        return PlanError(f"{self._topology.name}: there is no path from {ends[0]} to {ends[1]}")
+        return PlanError(f"{self.topology.name}: there is no path from {ends[0]} to {ends[1]}")
 
     def _note_choices(self, first: IntArray, count: IntArray) -> None:
         several = count > 1

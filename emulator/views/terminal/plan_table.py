@@ -83,8 +83,15 @@ _OPERATIONS: tuple[Column[OperationPlan], ...] = (
     ),
     Column(
         "ideal\nports",
-        "lower bound of the time, from the rates of the hosts' ports alone",
+        "lower bound of the time, from the rates of the hosts' ports and of domains",
         cell=lambda one: duration_cell(one.port_ns),
+    ),
+    Column(
+        "\ndomain",
+        "lower bound of the time, from the rates of scale-up domains alone",
+        cell=lambda one: duration_cell(one.domain_ns) if one.domain_bytes else NONE,
+        title="ideal domain",
+        is_optional=True,
     ),
     Column(
         "\nlinks",
@@ -217,7 +224,10 @@ def _choices(plan: Plan) -> Iterator[RenderableType]:
 
 def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
     yield ""
-    yield f"Payload          {format_size(plan.network_bytes)} between hosts, {format_size(plan.local_bytes)} within"
+    local = f"{format_size(plan.local_bytes)} within"
+    if plan.domain_bytes:
+        local += f", {format_size(plan.domain_bytes)} of it through scale-up domains"
+    yield f"Payload          {format_size(plan.network_bytes)} between hosts, {local}"
     ratios = sorted({round(switch.ratio, 3) for switch in oversubscription(plan.paths)})
     if ratios:
         shown = f"{ratios[0]:g}:1" if len(ratios) == 1 else f"{ratios[0]:g}:1 to {ratios[-1]:g}:1"

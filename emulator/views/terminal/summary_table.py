@@ -157,6 +157,10 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield "Payload", f"{format_size(totals.payload_bytes)} an iteration{rate}"
     if totals.network is not None:
         yield "Between hosts", describe_network(totals.network)
+    if totals.domain_bytes:
+        part = percent_cell(totals.domain_bytes / max(totals.payload_bytes, 1), digits=0)
+        size = format_size(totals.domain_bytes)
+        yield "In domains", f"{size} of the payload of an iteration ({part}), through scale-up domains inside hosts"
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
     for focus in summary.loss_foci:

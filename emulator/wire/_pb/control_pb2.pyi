@@ -150,7 +150,7 @@ class Setup(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
 
 class JobSetup(_message.Message):
-    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps")
+    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps", "domains")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class JobSetup(_message.Message):
     TRANSPORT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
     RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
+    DOMAINS_FIELD_NUMBER: _ClassVar[int]
     number: int
     run_id: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
@@ -191,7 +192,18 @@ class JobSetup(_message.Message):
     transport_options: _containers.ScalarMap[str, str]
     algorithm_files: _containers.ScalarMap[str, str]
     record_steps: int
-    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ...) -> None: ...
+    domains: _containers.RepeatedCompositeFieldContainer[Domain]
+    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., domains: _Optional[_Iterable[_Union[Domain, _Mapping]]] = ...) -> None: ...
+
+class Domain(_message.Message):
+    __slots__ = ("ranks", "rate_bps", "latency_ns")
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_NS_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    rate_bps: int
+    latency_ns: int
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., latency_ns: _Optional[int] = ...) -> None: ...
 
 class FlowTask(_message.Message):
     __slots__ = ("number", "kind", "title", "host", "interface", "document")
@@ -549,7 +561,7 @@ class Quantity(_message.Message):
     def __init__(self, unit: _Optional[str] = ..., number: _Optional[int] = ..., ratio: _Optional[float] = ..., text: _Optional[str] = ...) -> None: ...
 
 class FlowCounters(_message.Message):
-    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload")
+    __slots__ = ("src", "dst", "bytes", "messages", "packets", "retransmits", "naks", "cnps_sent", "cnps_received", "ecn_marks", "out_of_order", "rtt_ns", "qpn", "source_port", "timeouts", "rnr_naks", "duplicates", "largest_displacement", "dropped_header", "dropped_icrc", "dropped_payload", "medium")
     SRC_FIELD_NUMBER: _ClassVar[int]
     DST_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -571,6 +583,7 @@ class FlowCounters(_message.Message):
     DROPPED_HEADER_FIELD_NUMBER: _ClassVar[int]
     DROPPED_ICRC_FIELD_NUMBER: _ClassVar[int]
     DROPPED_PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    MEDIUM_FIELD_NUMBER: _ClassVar[int]
     src: int
     dst: int
     bytes: int
@@ -592,7 +605,8 @@ class FlowCounters(_message.Message):
     dropped_header: int
     dropped_icrc: int
     dropped_payload: int
-    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ...) -> None: ...
+    medium: str
+    def __init__(self, src: _Optional[int] = ..., dst: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., naks: _Optional[int] = ..., cnps_sent: _Optional[int] = ..., cnps_received: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., out_of_order: _Optional[int] = ..., rtt_ns: _Optional[int] = ..., qpn: _Optional[int] = ..., source_port: _Optional[int] = ..., timeouts: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., largest_displacement: _Optional[int] = ..., dropped_header: _Optional[int] = ..., dropped_icrc: _Optional[int] = ..., dropped_payload: _Optional[int] = ..., medium: _Optional[str] = ...) -> None: ...
 
 class FlowEvents(_message.Message):
     __slots__ = ("iteration", "flows")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from emulator.control.conversation import (
     ControllerValue,
     Credit,
     Directory,
+    DomainPlace,
     Farewell,
     Finish,
     Hello,
@@ -157,7 +159,22 @@ def _decode_nic(entry: Any) -> NicFacts:
 
 
 def _decode_places(message: Any) -> Places:
-    return {place.rank: (place.host, place.port) for place in message.places}
+    return {place.rank: (_address(place.host), place.port) for place in message.places}
+
+
+def _address(text: str) -> str:
+    """A numeric IP address without a zone: nothing else may reach the host's commands and sockets."""
+    return str(ip_address(_without_zone(text)))
+
+
+def _prefix(text: str) -> str:
+    return str(ip_network(_without_zone(text)))
+
+
+def _without_zone(text: str) -> str:
+    if "%" in text:  # whatever follows it, ipaddress takes
+        raise ValueError(f"{text!r} has a zone")
+    return text
 
 
 def _encode_setup(target: Any, value: Setup) -> None:
@@ -181,11 +198,13 @@ def _encode_job_setup(target: Any, value: JobSetup) -> None:
     target.algorithm_files.update(settings.algorithm_files)
     target.transport_options.update(value.transport_options)
     target.record_steps = settings.record_steps
+    for domain in value.domains:
+        _copy_fields(target.domains.add(), domain)
 
 
 def _decode_setup(message: Any) -> Setup:
-    flows = tuple(_plain(FlowTask)(flow) for flow in message.flows)
-    return Setup([_decode_job_setup(job) for job in message.jobs], tuple(message.networks), flows)
+    flows = tuple(replace(_plain(FlowTask)(flow), host=_address(flow.host)) for flow in message.flows)
+    return Setup([_decode_job_setup(job) for job in message.jobs], tuple(map(_prefix, message.networks)), flows)
 
 
 def _decode_job_setup(message: Any) -> JobSetup:
@@ -200,12 +219,13 @@ def _decode_job_setup(message: Any) -> JobSetup:
     return JobSetup(
         message.number,
         message.run_id,
-        [_plain(RankPlace)(place) for place in message.ranks],
+        [replace(_plain(RankPlace)(place), host=_address(place.host)) for place in message.ranks],
         message.transport,
         message.message_bytes,
         message.seed,
         settings,
         dict(message.transport_options),
+        tuple(DomainPlace(list(one.ranks), one.rate_bps, one.latency_ns) for one in message.domains),
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.controller.assignment import agents_at, assign_ranks, networks_beside
+from emulator.control.conversation import DomainPlace
+from emulator.controller.assignment import agents_at, assign_ranks, domains_of, networks_beside
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.topology.load import load_topology
@@ -85,3 +86,21 @@ def test_hosts_with_flows_alone_have_an_agent_too(tmp_path: Path) -> None:
     assert agents_at("h2", apart, topology) == ["h2"]
     nobody = load_topology(tmp_path / "t.yaml", ranks=0)
     assert assign_ranks(nobody, others=["h2"]).ranks_of == {"agent-0": []}
+
+
+def test_the_ranks_of_a_domain_share_an_agent(tmp_path: Path) -> None:
+    domain = "domain: {rate: 450GB/s, latency: 2us}"
+    hosts = [f"  - {{name: h{n}, per_rank: 198.18.{n}.0/28, {domain if n < 2 else 'slots: 4'}}}\n" for n in range(3)]
+    (tmp_path / "t.yaml").write_text("hosts:\n" + "".join(hosts))
+    topology = load_topology(tmp_path / "t.yaml", ranks=12)
+    halves = assign_ranks(topology, local_agents=2)
+    assert halves.ranks_of == {"agent-0": [0, 1, 2, 3, 4, 5, 6, 7], "agent-1": [8, 9, 10, 11]}
+    many = assign_ranks(topology, local_agents=12)
+    assert list(many.ranks_of.values()) == [[0, 1, 2, 3], [4, 5, 6, 7], [8], [9], [10], [11]]
+    assert domains_of(topology, halves.ranks_of["agent-0"]) == [
+        DomainPlace(list(range(first, first + 4)), 3_600 * 10**9, 2_000) for first in (0, 4)
+    ]
+    assert domains_of(topology, halves.ranks_of["agent-1"]) == []
+    (tmp_path / "t.yaml").write_text("hosts:\n" + "".join(hosts) + "placement: round_robin\n")
+    apart = load_topology(tmp_path / "t.yaml", ranks=6)
+    assert assign_ranks(apart, local_agents=3).ranks_of == {"agent-0": [0, 3], "agent-1": [1, 4], "agent-2": [2, 5]}

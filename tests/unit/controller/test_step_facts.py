@@ -55,6 +55,14 @@ def test_transfers_in_a_host_are_ideal_at_once_and_between_hosts_at_the_rate() -
     assert {line[:2] for line in ideal} == {(0, 1), (1, 2), (2, 3), (3, 0)}
 
 
+def test_transfers_in_a_domain_take_its_time_and_name_it() -> None:
+    topology = shipped_topology("domain-2x4", ranks=4)
+    found = facts(topology)
+    bytes_ns = 6 * SIZE // 4 * 10**9 // 22_500_000
+    assert max(arrival_ns for _, arrival_ns in found.ideal(0).values()) == bytes_ns + 100_000
+    assert found.path(0, 1) == "scale-up domain of server0"
+
+
 @pytest.mark.parametrize("port", [49_200, 49_201, 50_000, 51_111])
 def test_where_routers_choose_the_path_is_one(port: int) -> None:
     topology = shipped_topology("leaf-spine-2x2", ranks=8)

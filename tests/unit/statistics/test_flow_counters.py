@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from emulator.control.observations import FlowCounters, join_ends
+from emulator.control.observations import DOMAIN, FlowCounters, join_ends
 from emulator.run_folder.schema import FLOWS_SCHEMA
-from emulator.statistics.flow_counters import sum_flow_counters
+from emulator.statistics.flow_counters import domain_share, media, sum_flow_counters, wire_flows
+from emulator.statistics.summary import summarise
+from tests.support.runs import collective, write_run
 
 SENT = FlowCounters(
     0, 1, bytes=5000, messages=2, packets=3, retransmits=1, timeouts=1, naks=0, qpn=17, source_port=50_000
@@ -47,3 +50,30 @@ def test_counters_are_summed_and_displacements_are_not() -> None:
     assert counters["packets"] == 7
     assert counters["largest_displacement"] == 9
     assert "dropped_icrc" not in counters, "nobody knows it, which is not 0"
+
+
+def test_what_goes_through_a_domain_is_apart_from_what_goes_over_the_wire() -> None:
+    old = asdict(FlowCounters(1, 0, bytes=100)) | {"medium": None}  # of a version without domains
+    rows = [asdict(SENT), old, asdict(FlowCounters(0, 2, bytes=4900, messages=1, medium=DOMAIN))]
+    flows = pa.Table.from_pylist(rows, schema=FLOWS_SCHEMA)
+    assert media(flows) == ["wire", "wire", "domain"]
+    assert wire_flows(flows)["bytes"].to_pylist() == [5000, 100]
+    assert (domain_share(flows), domain_share(flows.slice(0, 0))) == (0.49, 0.0)
+
+
+def test_a_loss_is_found_beside_flows_that_count_no_packets(tmp_path: Path) -> None:
+    """Nothing of a domain is compared with what the device counted."""
+    ports = [{"name": f"h{n}", "interfaces": [{"name": "eth0"}]} for n in range(2)]
+    placed = {"hosts": ports, "host_index": [0, 0, 1], "addresses": [f"198.18.0.{n}" for n in range(1, 4)]}
+    wire = FlowCounters(0, 2, bytes=900, messages=9, packets=9, retransmits=3, duplicates=0, out_of_order=0)
+    inside = FlowCounters(0, 1, bytes=2700, messages=3, medium=DOMAIN)
+    samples = collective([0] * 3, [100] * 3)
+    run = write_run(tmp_path / "run", samples, flows=[wire, inside], topology=placed)
+    summary = summarise(run)
+    (focus,) = summary.loss_foci
+    assert (focus.source, focus.destination, focus.lost) == ("h0:eth0", "h1:eth0", 3)
+    (worst,) = summary.worst_flows
+    assert (worst.dst, worst.lost) == (2, 3)
+    assert summary.totals.domain_bytes == 2250  # three quarters of 3,000
+    assert summary.totals.network is not None
+    assert summary.totals.network.payload_bytes == 750

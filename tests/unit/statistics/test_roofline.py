@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from emulator.statistics.roofline import sequential_roofline_ns
-from emulator.topology.model import Host, Topology
+from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import RankTrace
 from emulator.trace.workload import build_workload
 from tests.support.traces import coll, node, rank_trace, recv, send
@@ -62,3 +62,10 @@ def test_a_group_of_one_moves_nothing() -> None:
 def test_without_a_rate_nothing_is_known() -> None:
     nodes = [coll(1, "broadcast", 100)]
     assert roofline([nodes, nodes], GBIT, None) is None
+
+
+def test_the_formula_does_not_know_of_scale_up_domains() -> None:
+    hosts = [Host("h0", GBIT), Host("h1", GBIT, domain=Domain(GBIT))]
+    traces: list[RankTrace] = [rank_trace(rank, [coll(1, "broadcast", 100)]) for rank in range(2)]
+    topology = Topology("t", hosts, range(2), ["127.0.0.1"] * 2)
+    assert sequential_roofline_ns(build_workload(traces), topology) is None

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from emulator.run_folder.manifest import read_manifest
+from emulator.statistics import tester_model
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.collectives import merge
 from emulator.statistics.summary import summarise
@@ -112,3 +113,14 @@ def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> No
     assert ceiling.rate_bytes_per_s(1) == ceiling.rates[0][1]
     assert ceiling.rate_bytes_per_s(10**9) == ceiling.rates[1][1]
     assert ceiling.rates[0][1] < ceiling.rate_bytes_per_s(10_000) < ceiling.rates[1][1]
+
+
+def test_bytes_through_domains_cost_the_tester_nothing() -> None:
+    one_host = collective((0, 0), (100, 100), bytes_sent=500, instance=0)
+    between = [row | {"rank": 2 * row["rank"]} for row in collective((200, 200), (300, 300), instance=1)]
+    samples = table([*one_host, *between])  # 1,000 bytes on one host, 2,000 between two, of which 1,000 stay inside
+    merged = merge(samples, [0, 0, 1])
+    model = tester_model.TesterModel([(1, 1e9)], 0.0)
+    assert tester_model.TesterShare.of(model, samples, merged).machine_bytes.tolist() == pytest.approx([1000, 2000])
+    share = tester_model.TesterShare.of(model, samples, merged, domain_share=2 / 3)
+    assert share.machine_bytes.tolist() == pytest.approx([0, 1000])

@@ -27,7 +27,7 @@ def test_ends_of_flows_are_ranks_and_then_interfaces_of_storage_hosts() -> None:
 
 def flows(*rows: dict[str, Any]) -> pa.Table:
     """Flows; counters that a row does not name are 0."""
-    names = [name for name in FLOWS_SCHEMA.names if name not in ("rtt_ns", "qpn", "source_port")]
+    names = [name for name in FLOWS_SCHEMA.names if name not in ("rtt_ns", "qpn", "source_port", "medium")]
     columns = {name: [row.get(name, 0) for row in rows] for name in names}
     columns |= {name: [row.get(name) for row in rows] for name in ("qpn", "source_port")}
     return pa.Table.from_batches([to_batch(FLOWS_SCHEMA, columns)], FLOWS_SCHEMA)

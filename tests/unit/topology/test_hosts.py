@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.topology.hosts import common_rate_bps, interface_capacity
-from emulator.topology.model import Peer
+from emulator.topology.model import Domain, Peer
 from emulator.topology.network import Interface
 from emulator.topology.placement import UNLIMITED
 from tests.support.topologies import topology_error, write_topology
@@ -153,3 +153,25 @@ def test_a_peer_has_an_address_and_an_exchange_and_takes_no_ranks(tmp_path: Path
 )
 def test_a_peer_that_cannot_be_is_refused(tmp_path: Path, entry: str, problem: str) -> None:
     assert problem in str(topology_error(tmp_path, hosts(entry)))
+
+
+def test_a_host_may_have_a_scale_up_domain(tmp_path: Path) -> None:
+    text = hosts("per_rank: 10.0.0.0/24, domain: {rate: 450GB/s, latency: 2us}", "address: 10.0.1.1")
+    topology = write_topology(tmp_path, text, ranks=4)
+    assert [host.domain for host in topology.hosts] == [Domain(3_600 * GBIT, 2_000), None]
+    assert [topology.domain_of(rank) for rank in range(4)] == [0, 0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("address: 10.0.0.1, domain: {latency: 2us}", "rate"),
+        ("address: 10.0.0.1, domain: {rate: 0Gbit}", "a port with rate 0 carries nothing"),
+        ("address: 10.0.0.1, domain: {rate: 1GB}", "is not a rate"),
+        ("address: 10.0.0.1, domain: {rate: 1GB/s, latency: 2}", "latency"),
+        ("address: 10.0.0.1, storage: true, domain: {rate: 1GB/s}", "delete domain"),
+        ("address: 10.0.0.1, peer: {}, domain: {rate: 1GB/s}", "delete domain"),
+    ],
+)
+def test_a_domain_needs_a_rate_and_ranks(tmp_path: Path, entry: str, problem: str) -> None:
+    assert problem in topology_error(tmp_path, hosts(entry))

@@ -8,7 +8,7 @@ import pytest
 
 from emulator.errors import TopologyError
 from emulator.topology.load import load_topology
-from emulator.topology.model import Topology
+from emulator.topology.model import Domain, Topology
 from tests.support.shared_traces import require_shared
 
 INFRAGRAPH = """name: small
@@ -71,6 +71,32 @@ def test_an_infragraph_becomes_hosts_switches_and_links(tmp_path: Path) -> None:
     # A rank for every xpu, and the next free benchmark address for every interface.
     assert topology.host_index == (0, 0, 1, 1)
     assert topology.addresses == ("198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.3")
+
+
+NVLINK = """      - {name: cpu, choice: cpu, count: 1}
+      - {name: nvsw, choice: switch, count: 4}
+      - {name: pcie, choice: switch, count: 1}
+    links:
+      - name: nvlink
+        physical:
+          bandwidth: {choice: gigabytes_per_second, gigabytes_per_second: 112.5}
+          latency: {choice: us, us: 2}
+      - {name: bus}
+    edges:
+      - {ep1: {component: xpu}, ep2: {component: nvsw}, link: nvlink, scheme: many2many}
+      - {ep1: {component: "xpu[0:2]"}, ep2: {component: "pcie[0]"}, link: bus, scheme: many2many}
+      - {ep1: {component: card}, ep2: {component: pcie}, link: bus, scheme: many2many}
+"""
+
+
+def test_switches_that_connect_xpus_alone_are_a_scale_up_domain(tmp_path: Path) -> None:
+    text = INFRAGRAPH.replace("      - {name: cpu, choice: cpu, count: 1}\n", NVLINK)
+    topology = load(tmp_path, text, ranks=4)
+    assert {host.domain for host in topology.hosts} == {Domain(3_600 * 10**9, 2_000)}
+    unknown = load(tmp_path, text.replace("gigabytes_per_second: 112.5", "gigatransfers_per_second: 8"), ranks=4)
+    assert {host.domain for host in unknown.hosts} == {None}
+    note = "link nvlink between xpus of device server has no bit rate: its hosts have no scale-up domain"
+    assert unknown.notes[-1] == note
 
 
 def test_a_bandwidth_that_is_not_a_bit_rate_is_noted(tmp_path: Path) -> None:

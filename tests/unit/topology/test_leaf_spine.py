@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.topology.leaf_spine import LeafSpine
+from emulator.topology.model import Domain
 from emulator.topology.paths import Paths
 from tests.support.topologies import topology_error, write_topology
 
@@ -88,3 +89,9 @@ def test_a_wrong_fabric_is_reported_with_its_key(tmp_path: Path, text: str, mess
 def test_a_prefix_may_be_just_large_enough(tmp_path: Path) -> None:
     topology = write_topology(tmp_path, fabric(leaves=7, hosts_per_leaf=2, addresses="10.0.0.0/28"), ranks=14)
     assert topology.addresses[-1] == "10.0.0.14"
+
+
+def test_every_host_has_the_domain_of_the_fabric(tmp_path: Path) -> None:
+    topology = write_topology(tmp_path, fabric(domain="{rate: 450GB/s}"), ranks=12)
+    assert {host.domain for host in topology.hosts} == {Domain(3_600 * GBIT)}
+    assert [topology.domain_of(rank) for rank in (0, 11)] == [0, 11]

@@ -125,9 +125,22 @@ def _measurement(facts: RunFacts) -> Facts:
                 "Steal time",
                 f"{percent_cell(tester.steal_fraction)} of CPU time used by other virtual machines (largest)",
             ),
+            *_domains(facts.manifest),
             ("Accuracy class", "software traffic generator: does not meet BMWG's timestamp accuracy class of 100 ns"),
         ],
     )
+
+
+def _domains(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Scale-up domains, if hosts have some: each kind once."""
+    found = (host.get("domain") for host in manifest.topology.get("hosts", ()))
+    kinds = {(one["rate_bps"], one["latency_ns"]) for one in found if one}
+    if kinds:
+        words = (f"{link_rate_cell(rate)} a rank and direction, {format_duration(ns)}" for rate, ns in sorted(kinds))
+        yield (
+            "Scale-up domains",
+            f"{'; '.join(words)}. Computed by agents; their timers report arrivals late, never early",
+        )
 
 
 def _yardsticks(facts: RunFacts) -> Block:

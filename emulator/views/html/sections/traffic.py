@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulator.statistics.descriptive import Values, median, percentile
+from emulator.statistics.flow_counters import media
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray, IntArray
@@ -163,16 +164,24 @@ def _flows(facts: RunFacts) -> Table:
     order = np.lexsort((-size, -events))[:ROWS].tolist()
     columns = {name: to_ints(flows[name]) for name in ("src", "dst", "bytes", "messages", "rtt_ns")}
     columns |= {name: to_ints(flows[name]) for name, _ in known}
-    names, rows = endpoint_names(facts.manifest), []
+    names, rows, over = endpoint_names(facts.manifest), [], media(flows)
     for at in order:
-        head = [names[columns["src"][at]], names[columns["dst"][at]], f"{size[at]:,}", f"{columns['messages'][at]:,}"]
+        head = [
+            names[columns["src"][at]],
+            names[columns["dst"][at]],
+            over[at],
+            f"{size[at]:,}",
+            f"{columns['messages'][at]:,}",
+        ]
         counted = [_count(int(columns[name][at])) for name, _ in known]
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
-    titles = ["from rank", "to rank", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
+    titles = ["from rank", "to rank", "over", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
     first = "those with most events" if events.any() else "those with most payload"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
-    return Table("flows", "Flows", [Header(title) for title in titles], rows, about, is_folded=True)
+    return Table(
+        "flows", "Flows", [Header(title, is_number=title != "over") for title in titles], rows, about, is_folded=True
+    )
 
 
 def _count(value: int) -> str:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from ipaddress import ip_network
 
 import pytest
 
 from agents.flows.playing import Flows
 from agents.flows.registry import KINDS, make_actor
+from agents.host.limits import Limits
 from emulator.control.flows import FlowFigures, FlowTask
-from emulator.errors import RemoteProtocolError, RunError
+from emulator.errors import HostError, RemoteProtocolError, RunError
 
 
 class Actor:
     """A flow that ends when it is told to; with `problem`, it fails at that point."""
 
     waiting_for = "its peer"
+    addresses = ("127.0.0.1", "198.51.100.7")
 
     def __init__(self, fails_at: str = "") -> None:
         self._fails_at, self.happened = fails_at, list[str]()
@@ -55,7 +58,13 @@ def task(number: int) -> FlowTask:
 def made(*actors: Actor) -> tuple[Flows, list[str]]:
     failures: list[str] = []
     tasks = [task(number) for number in range(len(actors))]
-    return Flows(tasks, {}, failures.append, lambda one, device: actors[one.number]), failures
+    return Flows(tasks, {}, failures.append, make=lambda one, device: actors[one.number]), failures
+
+
+def test_a_flow_to_a_peer_beyond_the_limits_is_refused() -> None:
+    only_loopback = Limits([ip_network("127.0.0.0/8")])
+    with pytest.raises(HostError, match=r"flow 0 is at 198\.51\.100\.7, and this agent may only use 127\.0\.0\.0/8"):
+        Flows([task(0)], {}, pytest.fail, limits=only_loopback, make=lambda one, device: Actor())
 
 
 def test_flows_meet_their_peers_then_play_until_the_job_is_over() -> None:

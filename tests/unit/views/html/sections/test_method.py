@@ -88,6 +88,13 @@ def test_the_measurement_names_clock_delay_and_memory(tmp_path: Path) -> None:
     assert found["Steal time"].startswith("3.4 %")
 
 
+def test_the_measurement_says_how_exact_domains_are(tmp_path: Path) -> None:
+    hosts = [{"name": f"h{n}", "domain": {"rate_bps": 8 * 10**9, "latency_ns": 2000} if n else None} for n in range(3)]
+    found = facts_named(described(tmp_path / "run", topology={"hosts": hosts}), "measurement")
+    assert found["Scale-up domains"].startswith("8 Gbit/s a rank and direction, 2 µs. Computed by agents;")
+    assert "Scale-up domains" not in facts_named(described(tmp_path / "other"), "measurement")
+
+
 def test_unknown_figures_of_the_tester_are_dashes(tmp_path: Path) -> None:
     found = facts_named(described(tmp_path / "run"), "measurement")
     assert found["Clock error, at most"] == "none: all agents share one clock"

@@ -1,0 +1,83 @@
+"""What an agent may do, whatever its controller says: networks, and the rate of a port."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from agents.host.ports import Place
+from emulator.control import conversation as control
+from emulator.errors import HostError
+from emulator.topology.safety import SAFE_NETWORKS, SAFE_NETWORKS_IN_WORDS, Network, contains
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that the owner of a machine sets, checked before an address is added or a packet sent.
+
+    Attributes:
+        networks: that the agent plays at and sends to.
+        rate_bps: most that its ranks may send at a port together, bit/s, headers included; None: no limit.
+    """
+
+    networks: Sequence[Network] = SAFE_NETWORKS
+    rate_bps: int | None = None
+
+    def check(self, setup: control.Setup) -> None:
+        """Check what a run asks of this agent.
+
+        Raises:
+            HostError: an address or prefix is outside the networks, or a rate above the limit or not known.
+        """
+        places: Sequence[Place] = [*setup.ranks, *setup.flows]
+        for place in places:
+            self.check_address(place.host, place.title)
+        for prefix in setup.networks:
+            self.check_address(prefix, "a route of the run")
+        if self.rate_bps is not None:
+            self._check_rates(setup, self.rate_bps)
+
+    def check_places(self, places: control.Places) -> None:
+        """Check where all ranks of the run are.
+
+        Raises:
+            HostError: one is outside the networks.
+        """
+        for rank, (host, _) in places.items():
+            self.check_address(host, f"rank {rank}")
+
+    def check_address(self, address: str, who: str) -> None:
+        """Check an address or prefix of `who`.
+
+        Raises:
+            HostError: it is outside the networks.
+        """
+        network = ip_network(address)
+        if network.is_multicast or network.is_unspecified or not any(contains(one, network) for one in self.networks):
+            raise HostError(
+                f"{who} is at {address}, and this agent may only use {_listed(self.networks)}: start it with "
+                f"--only-network {network} if that is what you want"
+            )
+
+    def _check_rates(self, setup: control.Setup, most_bps: int) -> None:
+        for flow in setup.flows:
+            raise HostError(f"{flow.title} has no limit of its rate, and this agent has --max-rate")
+        caps = {(job.number, place.port): place for job in setup.jobs for place in job.ranks}
+        together = Counter[str]()
+        for place in caps.values():
+            if not place.port_cap_bps:
+                raise HostError("the run has no rate cap, and this agent has --max-rate: give the run a --rate-cap")
+            together[place.interface] += place.port_cap_bps
+        for cap_bps in together.values():
+            if cap_bps > most_bps:
+                raise HostError(
+                    f"the run may send {cap_bps / 1e9:g} Gbit/s at a port, and this agent {most_bps / 1e9:g} Gbit/s "
+                    "(--max-rate)"
+                )
+
+
+def _listed(networks: Sequence[Network]) -> str:
+    """For messages."""
+    return SAFE_NETWORKS_IN_WORDS if networks is SAFE_NETWORKS else ", ".join(map(str, networks))

@@ -1,0 +1,254 @@
+"""Scale-up domains over any transport: what ranks of one domain send each other stays in the agent, on its clock.
+
+A domain is a decorator of the transport: everything else passes through to it. The payload is not copied; the model in
+emulator/planner/network/domain.py says when a transfer arrives, as it does for plans. Arrivals are reported when the
+agent's timer rings, so its lateness is part of what is measured, but never delays the transfers that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from agents.transports.base import Address, Endpoint, EndpointEvents, FlowCounters, Port, Silence, Transport
+from emulator.control.conversation import DomainPlace
+from emulator.control.observations import DOMAIN
+from emulator.control.parameter import Parameter
+from emulator.host.clock import Clock
+from emulator.planner.network.domain import DomainModel
+from emulator.topology.model import Domain
+
+_NEVER = 1 << 63
+
+
+def with_domains(transport: Transport, places: Iterable[DomainPlace], *, clock: Clock, message_bytes: int) -> Transport:
+    """The transport with the domains of an agent's ranks."""
+    domain_of: dict[int, ScaleUpDomain] = {}
+    for place in places:
+        domain = ScaleUpDomain(Domain(place.rate_bps, place.latency_ns), clock)
+        domain_of |= dict.fromkeys(place.ranks, domain)
+    return DomainTransport(transport, domain_of, message_bytes=message_bytes)
+
+
+class _Transfer(NamedTuple):
+    source: DomainEndpoint
+    target: DomainEndpoint
+    tag: int
+    size: int
+
+
+class ScaleUpDomain:
+    """The ports that the ranks of a host share, on a clock. Endpoints of several transports may share it.
+
+    Args:
+        domain: its rate and latency.
+        clock: wakes it when transfers arrive.
+    """
+
+    def __init__(self, domain: Domain, clock: Clock) -> None:
+        self.clock = clock
+        self._model: DomainModel[_Transfer] = DomainModel(domain)
+        self._ends: dict[int, DomainEndpoint] = {}
+        self._alarm_ns = _NEVER
+
+    @property
+    def members(self) -> frozenset[int]:
+        """Its ranks that have an endpoint."""
+        return frozenset(self._ends)
+
+    def join(self, end: DomainEndpoint) -> None:
+        """Take the endpoint of a rank."""
+        self._ends[end.rank] = end
+
+    def post(self, source: DomainEndpoint, target: int, tag: int, size: int) -> None:
+        """Begin a transfer."""
+        end = self._ends[target]
+        self._model.post(source.rank, target, size, _Transfer(source, end, tag, size), now_ns=self.clock.now())
+
+    def flush(self) -> None:
+        """Set an alarm for the next arrival."""
+        next_ns = self._model.next_ns
+        if next_ns is not None and next_ns < self._alarm_ns:
+            self._alarm_ns = next_ns
+            self.clock.call_at(next_ns, self._wake)
+
+    def carried_bytes(self, source: int) -> int:
+        """Payload of transfers of a rank that have not arrived as a whole."""
+        return self._model.under_way_bytes(source, now_ns=self.clock.now())
+
+    def leave(self, end: DomainEndpoint) -> None:
+        """Drop what is under way from and to an endpoint; those who send to it hear of it."""
+        for source in {transfer.source for transfer in self._model.drop(end.rank)} - {end}:
+            self.clock.call_at(self.clock.now(), partial(source.lose, end))
+        self.flush()
+
+    def _wake(self) -> None:
+        now = self.clock.now()
+        if now >= self._alarm_ns:
+            self._alarm_ns = _NEVER
+        for _, (source, target, tag, size) in self._model.arrivals(now):
+            target.take(source, tag, size)
+        self.flush()
+
+
+class DomainEndpoint:
+    """The endpoint of a rank in a domain: transfers to the others in it go through the domain, all others beside it.
+
+    Args:
+        beside: the endpoint of the rank on the network.
+        domain: of the rank.
+        message_bytes: payload of a message, at most: what counts as a message.
+    """
+
+    def __init__(self, beside: Endpoint, domain: ScaleUpDomain, *, message_bytes: int) -> None:
+        self._beside, self._domain, self._message_bytes = beside, domain, message_bytes
+        self._inside: frozenset[int] | None = None  # ranks of the domain in the directory
+        self._events: EndpointEvents | None = None
+        self._held: list[tuple[DomainEndpoint, int, int]] = []  # arrived before the directory: source, tag, size
+        self._counters: dict[int, FlowCounters] = {}
+        self._lost: set[int] = set()
+        self.is_closed = self._is_reporting = False
+        domain.join(self)
+
+    @property
+    def rank(self) -> int:
+        """See Endpoint."""
+        return self._beside.rank
+
+    @property
+    def address(self) -> Address:
+        """See Endpoint."""
+        return self._beside.address
+
+    def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
+        """See Endpoint. The network learns nothing of the other ranks of the domain."""
+        inside = self._domain.members.intersection(directory)
+        self._beside.connect({rank: at for rank, at in directory.items() if rank not in inside}, events)
+        self._inside = inside
+        self._domain.clock.call_at(self._domain.clock.now(), partial(self._enter, events))
+
+    def post(self, peer: int, tag: int, size: int) -> None:
+        """See Endpoint."""
+        if self._inside is None or peer not in self._inside:
+            self._beside.post(peer, tag, size)
+        elif not self.is_closed and peer not in self._lost:
+            self._domain.post(self, peer, tag, size)
+
+    def flush(self) -> None:
+        """See Endpoint."""
+        self._domain.flush()
+        self._beside.flush()
+
+    @property
+    def stamp_ns(self) -> int:
+        """See Endpoint; what comes through the domain has none."""
+        return 0 if self._is_reporting else self._beside.stamp_ns
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """See Endpoint."""
+        own = sum(flow.bytes for flow in self._counters.values())
+        return self._beside.acknowledged_bytes + own + self._domain.carried_bytes(self.rank)
+
+    def counters(self) -> Sequence[FlowCounters]:
+        """See Endpoint."""
+        return [*self._beside.counters(), *map(replace, self._counters.values())]
+
+    def eventful(self) -> Sequence[FlowCounters]:
+        """See Endpoint; nothing can happen to a transfer in a domain."""
+        return self._beside.eventful()
+
+    def close(self) -> None:
+        """See Endpoint."""
+        self._beside.close()
+        if not self.is_closed:
+            self.is_closed = True
+            self._domain.leave(self)
+
+    def _enter(self, events: EndpointEvents) -> None:
+        if self.is_closed:
+            return
+        self._events = events
+        held, self._held = self._held, []
+        for source, tag, size in held:
+            self.take(source, tag, size)
+
+    # For the domain.
+
+    def take(self, source: DomainEndpoint, tag: int, size: int) -> None:
+        """Report a transfer whose last byte is here, or keep it until somebody listens, or tell that nobody will."""
+        if source.is_closed:
+            return
+        if self.is_closed:
+            source.lose(self)
+        elif self._events is None:
+            self._held.append((source, tag, size))
+        elif self._inside is not None and source.rank in self._inside:
+            self._is_reporting = True
+            self._events.arrived(source.rank, tag, size, self._domain.clock.now())
+            self._is_reporting = False
+            source.acknowledge(self.rank, tag, size)
+
+    def acknowledge(self, peer: int, tag: int, size: int) -> None:
+        """Report a transfer that a peer has."""
+        counters = self._counters.get(peer)
+        if counters is None:
+            counters = self._counters[peer] = FlowCounters(self.rank, peer, medium=DOMAIN)
+        counters.bytes += size
+        counters.messages += max(1, -(-size // self._message_bytes))
+        if self._events is not None and not self.is_closed:
+            self._is_reporting = True
+            self._events.acknowledged(peer, tag, self._domain.clock.now())
+            self._is_reporting = False
+
+    def lose(self, peer: DomainEndpoint) -> None:
+        """Report, once, that a peer has closed."""
+        if self.is_closed or self._events is None or peer.rank in self._lost:
+            return
+        self._lost.add(peer.rank)
+        self._events.failed(peer.rank, f"rank {peer.rank} has left the scale-up domain")
+
+
+class DomainTransport:
+    """A transport for ranks of which some share domains. An endpoint without a domain is the transport's own.
+
+    Args:
+        beside: carries all that is not between ranks of one domain.
+        domain_of: rank → its domain.
+        message_bytes: payload of a message, at most.
+    """
+
+    def __init__(self, beside: Transport, domain_of: Mapping[int, ScaleUpDomain], *, message_bytes: int) -> None:
+        self._beside, self._domain_of, self._message_bytes = beside, domain_of, message_bytes
+
+    @property
+    def name(self) -> str:
+        """See Transport."""
+        return self._beside.name
+
+    def use_ports(self, ports: Mapping[int, Port]) -> None:
+        """See Transport."""
+        self._beside.use_ports(ports)
+
+    def facts(self) -> Mapping[str, Parameter]:
+        """See Transport."""
+        return self._beside.facts()
+
+    def silence(self) -> Silence | None:
+        """See Transport; a domain owes nobody an acknowledgement."""
+        return self._beside.silence()
+
+    async def open(self, rank: int, host: str) -> Endpoint:
+        """See Transport."""
+        beside = await self._beside.open(rank, host)
+        domain = self._domain_of.get(rank)
+        return beside if domain is None else DomainEndpoint(beside, domain, message_bytes=self._message_bytes)
+
+    async def __aenter__(self) -> DomainTransport:
+        await self._beside.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._beside.__aexit__(*exc_info)

@@ -1,0 +1,90 @@
+"""`charkha certs`: certificates for the control stream between controller and agents."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from emulator import exit_codes
+from emulator.certificates.roles import Role
+from emulator.cli.options.converters import at_least
+from emulator.cli.output import print_tables
+from emulator.cli.parser import Subparsers
+from emulator.errors import HostError
+
+_INIT = """example, on a machine that is kept safe:
+  charkha certs init authority
+"""
+_ISSUE = """examples:
+  charkha certs issue authority controller --role controller --address 192.0.2.1
+  charkha certs issue authority server1 --role agent --days 30
+"""
+_MORE = """
+Copy each file to its machine, and nowhere else: it holds a key. The folder of the authority stays
+where it is. docs/physical.md shows where the files go.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `certs` to the command line."""
+    parser = subparsers.add_parser(
+        "certs",
+        description="Issue certificates for the control stream, so that only your agents and controllers talk.",
+        epilog=_INIT + _ISSUE + _MORE,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="init|issue", required=True)
+    init = actions.add_parser(
+        "init", help="make an authority", description="Make the authority of a test bed, in a new folder.", epilog=_INIT
+    )
+    init.add_argument("folder", metavar="FOLDER", type=Path, help="where its key and certificate go")
+    init.add_argument("--name", metavar="NAME", default="charkha", help="as certificates show it (default: charkha)")
+    init.set_defaults(handler=_init)
+    issue = actions.add_parser(
+        "issue",
+        help="issue a certificate",
+        description="Issue a certificate with its key, in one file.",
+        epilog=_ISSUE + _MORE,
+    )
+    issue.add_argument("folder", metavar="FOLDER", type=Path, help="of the authority")
+    issue.add_argument("name", metavar="NAME", help="of the agent, as the topology has it; or of the controller")
+    issue.add_argument("--role", choices=[role.value for role in Role], required=True, help="what its holder may do")
+    issue.add_argument(
+        "--address",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="address or host name that agents dial (repeatable; a controller needs one)",
+    )
+    issue.add_argument("--days", metavar="N", type=at_least(1, most=3650), default=90, help="validity (default: 90)")
+    issue.add_argument("--out", metavar="FILE", type=Path, help="(default: NAME.pem in FOLDER)")
+    issue.set_defaults(handler=_issue)
+
+
+def _init(args: argparse.Namespace) -> int:
+    print_tables(str(_authority().make_authority(args.folder, name=args.name)))
+    return exit_codes.DONE
+
+
+def _issue(args: argparse.Namespace) -> int:
+    issued = _authority().issue(
+        args.folder,
+        args.name,
+        role=Role(args.role),
+        addresses=args.address,
+        valid=timedelta(days=args.days),
+        out=args.out,
+    )
+    print_tables(f"{issued.path}: {issued.role} {issued.name}, until {issued.expires:%Y-%m-%d %H:%M} UTC")
+    return exit_codes.DONE
+
+
+def _authority() -> Any:
+    try:
+        return import_module("emulator.certificates.authority")
+    except ModuleNotFoundError as error:
+        if error.name != "cryptography":
+            raise
+        raise HostError("certificates need cryptography: pip install 'charkha[certs]'") from error

@@ -1,0 +1,73 @@
+"""Scale-up domains over every transport keep all that transports promise, on the real timer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Self
+
+import pytest
+
+from agents.transports.base import Transport
+from agents.transports.catalogue import make_transport
+from emulator.control.conversation import DomainPlace
+from emulator.host.timer import TimerfdClock
+from emulator.transports.registry import TRANSPORTS
+from tests.integration.roce_bed import NET
+from tests.integration.socket_bed import SocketBed, play
+from tests.integration.transport_conformance import CASES, Case
+
+RANKS = 16
+RATE_BPS = 500_000_000
+OPTIONS = {
+    "verbs": {"software_nic": "all"},
+    "roce": {"path_mtu": "1024", "qp_timeout": "11", "window_bytes": "32768"},
+}
+
+
+class DomainBed(SocketBed[Transport]):
+    """As many domains as agents: the ranks of an agent are one."""
+
+    def __init__(self, agents: int, *, name: str, message_bytes: int = 4096) -> None:
+        super().__init__()
+        self.message_bytes = message_bytes
+        self._clock = TimerfdClock()
+        self.transports: Sequence[Transport] = [
+            make_transport(
+                name,
+                message_bytes=message_bytes,
+                run="conformance",
+                options=OPTIONS.get(name),
+                domains=[DomainPlace(range(agent, RANKS, agents), RATE_BPS, 20_000)],
+                clock=self._clock,
+            )
+            for agent in range(agents)
+        ]
+
+    def host(self, rank: int) -> str:
+        return f"{NET}.{rank + 1}"
+
+    async def __aenter__(self) -> Self:
+        self._clock.__enter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await super().__aexit__(*exc_info)
+        self._clock.close()
+
+
+run = partial(play, DomainBed)
+
+
+@pytest.mark.parametrize(
+    "name", ["zmq", *(pytest.param(one, marks=pytest.mark.slow) for one in TRANSPORTS if one != "zmq")]
+)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance_with_all_ranks_in_one_domain(case: Case, name: str) -> None:
+    run(case, agents=1, name=name)
+
+
+@pytest.mark.parametrize("name", ["zmq", "roce", pytest.param("verbs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance_with_half_of_the_ranks_in_a_domain(case: Case, name: str) -> None:
+    run(case, agents=2, name=name)

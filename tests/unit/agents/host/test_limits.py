@@ -1,0 +1,65 @@
+"""What the owner of a machine allows, a controller cannot widen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+import pytest
+
+from agents.host.limits import Limits
+from emulator.control import conversation as control
+from emulator.control.flows import FlowTask
+from emulator.errors import HostError
+from emulator.planner.rank_program import PlaySettings
+
+SETTINGS = PlaySettings(credits=True, instances=1, algorithms=(), groups=())
+
+
+def setup(*places: control.RankPlace, networks: Sequence[str] = (), flows: Sequence[FlowTask] = ()) -> control.Setup:
+    return control.Setup([control.JobSetup(0, "r", places, "roce", 1, 0, SETTINGS)], networks, flows)
+
+
+def rank(host: str, *, cap_bps: int = 0, port: int = 0) -> control.RankPlace:
+    return control.RankPlace(0, host, 1, 1, f"eth{port}", port=port, port_cap_bps=cap_bps)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "198.18.3.4", "10.1.2.3", "2001:db8::1"])
+def test_addresses_for_tests_are_allowed(host: str) -> None:
+    Limits().check(setup(rank(host)))
+    Limits().check_places({3: (host, 4791)})
+
+
+@pytest.mark.parametrize("host", ["1.1.1.1", "224.0.0.1", "0.0.0.0", "2606:4700::1111", "255.255.255.255", "ff02::1"])
+def test_no_rank_plays_at_or_sends_to_another_address(host: str) -> None:
+    with pytest.raises(HostError, match=re.escape(f"rank 0 is at {host}, and this agent may only use loopback")):
+        Limits().check(setup(rank(host)))
+    with pytest.raises(HostError, match=re.escape(f"rank 3 is at {host}")):
+        Limits().check_places({0: ("127.0.0.1", 1), 3: (host, 1)})
+
+
+def test_routes_and_flows_are_addresses_too() -> None:
+    flow = FlowTask(0, "perftest", "flow 0 (perftest, h0 to nic-a)", "8.8.8.8", "", "{}")
+    with pytest.raises(HostError, match=r"flow 0 \(perftest, h0 to nic-a\) is at 8\.8\.8\.8"):
+        Limits().check(setup(flows=[flow]))
+    with pytest.raises(HostError, match=r"a route of the run is at 0\.0\.0\.0/0"):
+        Limits().check(setup(networks=["0.0.0.0/0"]))
+
+
+def test_networks_of_the_owner_take_the_place_of_the_default() -> None:
+    limits = Limits([ip_network("203.0.112.0/20")])
+    limits.check(setup(rank("203.0.119.1")))
+    with pytest.raises(HostError, match=r"may only use 203\.0\.112\.0/20"):
+        limits.check(setup(rank("10.0.0.1")))
+
+
+def test_a_port_sends_no_more_than_its_owner_allows() -> None:
+    limits = Limits(rate_bps=10**10)
+    limits.check(setup(rank("127.0.0.1", cap_bps=10**10), rank("127.0.0.2", cap_bps=10**9, port=1)))
+    with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, and this agent 10 Gbit/s"):
+        limits.check(setup(rank("127.0.0.1", cap_bps=10**9), rank("127.0.0.2", cap_bps=25 * 10**9, port=1)))
+    with pytest.raises(HostError, match="has no rate cap"):
+        limits.check(setup(rank("127.0.0.1")))
+    with pytest.raises(HostError, match="flow 0 has no limit of its rate"):
+        limits.check(setup(flows=[FlowTask(0, "perftest", "flow 0", "127.0.0.1", "", "{}")]))
