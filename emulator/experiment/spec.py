@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
+from emulator.experiment.background_spec import Background
 from emulator.experiment.flow_spec import Flow
 from emulator.trace.collective_names import COLLECTIVES, parse_class_name
 from emulator.trace.model import CommKind
@@ -327,7 +328,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: several are played at once, each as a run with its own folder.
-        flows: traffic beside the jobs.
+        flows: tests with peers beside the jobs.
+        background: traffic between hosts of the topology beside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.
@@ -336,6 +338,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
     charkha: int = VERSION
     jobs: tuple[Job, ...]
     flows: tuple[Flow, ...] = ()
+    background: tuple[Background, ...] = ()
     network: Network = Network()
     device: Device = Device()
     agents: Agents = Agents()
@@ -435,6 +438,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
             jobs=(replace(job, start=None, until=None, transport=None, addresses=addresses),),
             network=replace(self.network, transport=transport),
             flows=(),
+            background=(),
         )
 
     def to_plain(self) -> dict[str, Any]:
