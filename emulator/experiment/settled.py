@@ -29,7 +29,7 @@ from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
-from emulator.wire.control.credentials import read_token, tls_files
+from emulator.wire.control.credentials import read_token, require_protection, tls_files
 
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 
@@ -164,7 +164,7 @@ def listening(agents: Agents) -> ListenAddress | None:
     """Where agents connect; None if all are local.
 
     Raises:
-        InputError: the token is missing or cannot be used.
+        InputError: the token cannot be used, or control would leave this machine unprotected.
         PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
     """
     files = {
@@ -172,6 +172,7 @@ def listening(agents: Agents) -> ListenAddress | None:
         "tls-cert": agents.tls_cert,
         "tls-key": agents.tls_key,
         "tls-ca": agents.tls_ca,
+        "identity": agents.identity,
     }
     if agents.listen is None:
         if agents.by_hand:
@@ -180,8 +181,10 @@ def listening(agents: Agents) -> ListenAddress | None:
             if file is not None:
                 raise PlanError(f"--{name} is for --listen")
         return None
-    token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
-    return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+    token_file, *tls = (None if file is None else Path(file) for file in files.values())
+    address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
+    require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
+    return address
 
 
 def _require_residence(experiment: Experiment, workload: Workload) -> None:
