@@ -159,13 +159,13 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
 def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     """Print the table of a run."""
     from emulator.views.terminal.pair_table import render_pairs
-    from emulator.views.terminal.summary_table import render, render_flow_results
+    from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
-    rows = outcome.summary.flow_results
-    beside = ["", *render_flow_results(rows)] if rows else []
+    tables = render_beside(outcome.summary)
+    beside = ["", *tables] if tables else []
     verdict, folder = outcome.verdict, str(outcome.run.folder)
     if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)

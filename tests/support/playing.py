@@ -27,6 +27,7 @@ from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
@@ -205,6 +206,7 @@ def play(
     seed: int = 0,
     record_steps: int = NO_STEPS,
     is_continuous: bool = False,
+    layouts: Layouts | None = None,
     domain: Domain | None = None,
     **network: Any,
 ) -> Played:
@@ -219,6 +221,7 @@ def play(
         head_start_ns: rank → how much later than the others it begins.
         record_steps: see PlaySettings.
         is_continuous: ranks begin all iterations but the first by themselves; takes no window.
+        layouts: of groups.
         domain: the scale-up domain of all ranks; None: everything crosses the network.
         network: of MemoryNetwork.
 
@@ -226,7 +229,7 @@ def play(
         LocalProtocolError: the ranks wait for each other.
     """
     workload = workload or build_workload(traces, groups=groups)
-    choice = AlgorithmChoice(workload, parse_overrides(algorithms))
+    choice = AlgorithmChoice(workload, parse_overrides(algorithms), layouts)
     clock = VirtualClock()
     stage = _Stage(Played(workload, choice), clock, feed_ns)
     settings = PlaySettings(
@@ -234,6 +237,7 @@ def play(
         instances=max(1, workload.instances),
         algorithms=choice.names,
         groups=[group.ranks for group in workload.groups],
+        layouts=choice.layouts,
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
@@ -343,6 +347,7 @@ def check_bytes(played: Played) -> None:
                     root=max(0, ranks.index(communication.root) if communication.root >= 0 else 0),
                     send_splits=communication.send_splits,
                     recv_splits=communication.recv_splits,
+                    layout=played.choice.layouts.of(ranks),
                 ),
             )
         assert (one.bytes_sent, one.bytes_received) == expected, communication

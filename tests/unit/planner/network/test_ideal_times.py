@@ -15,6 +15,7 @@ from emulator.planner.network.ideal_times import (
 from emulator.planner.schedule import Collective
 from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+from tests.support.topologies import shipped_topology
 
 NO_OVERHEAD = WireOverhead(1, 1)
 GBIT = 10**9
@@ -123,6 +124,18 @@ def test_every_instance_of_a_workload_gets_its_time() -> None:
         overhead=NO_OVERHEAD,
     )
     assert found.tolist() == [2 * 1000 * 8, 1000 * 8, 250 * 8]
+
+
+def test_an_algorithm_by_layout_is_as_fast_as_all_rails_together() -> None:
+    node = Communication(1, "", 0, CommKind.ALL_REDUCE, 0, 8000, instance=0, index_in_group=0)
+    for name, port_bytes in (("ring", 2 * 7 * 1000), ("hierarchical", 2 * 1000), ("ring:channels=4", 2 * 7 * 250)):
+        found = ideal_per_instance(
+            workload([[node]] * 8, [Group("", tuple(range(8)))], 1),
+            shipped_topology("rail-4x4", ranks=8),
+            algorithm_of=lambda _, name=name: name,
+            overhead=NO_OVERHEAD,
+        )
+        assert found.tolist() == [port_bytes * 8 // 100]
 
 
 def test_an_uneven_all_to_all_is_summed_over_what_each_member_sends() -> None:
