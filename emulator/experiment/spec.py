@@ -376,8 +376,6 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError("hosts of a job need network.topology, which names them")
         if all(job.until for job in self.jobs):
             raise ValueError("until: every job waits for others to end: one must have a number of iterations")
-        if len(names) > 1 and self.campaign is not None:
-            raise ValueError("several jobs cannot be repeated as a campaign: play the session again")
 
     @classmethod
     def of_trace(cls, path: str, *, network: Network | None = None, **job: Any) -> Experiment:

@@ -8,8 +8,9 @@ longer than the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,18 @@ from emulator.run_folder.manifest import Manifest
 from emulator.statistics.descriptive import median_index, variation
 from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import IntArray
+
+
+class Span(NamedTuple):
+    """From the first start to the last end, ns on the clock of the run."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +88,10 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete, durations = _complete(columns, manifest)
+    complete, spans = _complete(columns, manifest)
     if not complete:
         return None
-    jct = np.array(durations, np.int64)
+    jct = np.array([span.duration_ns for span in spans], np.int64)
     median_at = median_index(jct)
     rows = complete[median_at]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
@@ -147,9 +160,15 @@ def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete, durations = _complete(columns, manifest)
+    complete, spans = _complete(columns, manifest)
     numbers = [int(columns["iteration"][rows[0]]) for rows in complete]
-    return dict(zip(numbers, durations, strict=True))
+    return {number: span.duration_ns for number, span in zip(numbers, spans, strict=True)}
+
+
+def iteration_spans(table: pa.Table, *, ranks: int) -> dict[int, Span]:
+    """Iteration → when it was, for all iterations that all ranks completed, warm-up included, ascending."""
+    columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
+    return {int(columns["iteration"][rows[0]]): span for rows, span in _spans(columns, ranks=ranks)}
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -159,18 +178,25 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
-    """Rows and duration of each iteration that counts and that all ranks completed."""
+def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[Span]]:
+    """Rows and span of each iteration that counts and that all ranks completed."""
     excluded = {one.iteration for one in manifest.trials.excluded}
-    found: list[tuple[IntArray, int]] = []
-    ended_ns = 0  # the iteration before
-    for rows in complete_iterations(columns["iteration"], ranks=manifest.trace.ranks):
+    numbers = columns["iteration"]
+    found = [
+        (rows, span)
+        for rows, span in _spans(columns, ranks=manifest.trace.ranks)
+        if numbers[rows[0]] >= 0 and int(numbers[rows[0]]) not in excluded
+    ]
+    return [rows for rows, _ in found], [span for _, span in found]
+
+
+def _spans(columns: dict[str, IntArray], *, ranks: int) -> Iterator[tuple[IntArray, Span]]:
+    """Rows and span of each iteration that all ranks completed; none begins before the one before it has ended."""
+    ended_ns = 0
+    for rows in complete_iterations(columns["iteration"], ranks=ranks):
         begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
         ended_ns = int(columns["end_ns"][rows].max())
-        number = int(columns["iteration"][rows[0]])
-        if number >= 0 and number not in excluded:
-            found.append((rows, max(0, ended_ns - begun_ns)))
-    return [rows for rows, _ in found], [duration for _, duration in found]
+        yield rows, Span(begun_ns, max(begun_ns, ended_ns))
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:
