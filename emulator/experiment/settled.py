@@ -131,7 +131,7 @@ def settle(
     layouts = layouts_on(topology)
     choice, address = AlgorithmChoice(workload, resolved.overrides, layouts), listening(experiment.agents)
     specs = experiment.flows if flow_specs is None else flow_specs
-    flows = _flows(experiment, specs, joined([topology, *beside]), resolved)
+    flows = planned_flows(experiment, specs, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -196,9 +196,14 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
         )
 
 
-def _flows(
+def planned_flows(
     experiment: Experiment, specs: Sequence[Flow], topology: Topology, resolved: Resolved
 ) -> Sequence[PlannedFlow]:
+    """Flows of a run.
+
+    Raises:
+        PlanError: see `plan_flows`.
+    """
     return plan_flows(
         specs,
         topology,

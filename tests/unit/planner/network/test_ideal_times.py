@@ -13,7 +13,7 @@ from emulator.planner.network.ideal_times import (
     serialisation_ns,
 )
 from emulator.planner.schedule import Collective
-from emulator.topology.model import Host, Topology
+from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
 from tests.support.topologies import shipped_topology
 
@@ -173,3 +173,23 @@ def test_unknown_rates_are_marked() -> None:
         workload([[node], [node]], [Group("", (0, 1))], 1), topology([0, 0], [None]), algorithm_of=lambda _: "ring"
     )
     assert found.tolist() == [UNKNOWN_NS]
+
+
+def test_a_domain_carries_what_stays_on_its_host_without_headers() -> None:
+    places, domain = (0, 0, 1, 1), Domain(2 * GBIT, 5_000)  # a byte takes 4 ns; latency does not count
+    hosts = [Host("h0", None, domain=domain), Host("h1", GBIT)]
+    times = IdealTimes(Topology("t", hosts, places, ("127.0.0.1",) * 4), WireOverhead(1, 2))
+    assert times.pair_ns(size_bytes=1000, src=0, dst=1) == 4000
+    assert times.pair_ns(size_bytes=1000, src=2, dst=3) == 0
+    assert times.pair_ns(size_bytes=1000, src=1, dst=2) is None  # a port without a rate
+    ring = members(CommKind.ALL_REDUCE, 2, 1000)
+    assert times.collective_ns("ring", ring, ranks=[0, 1]) == 2 * 500 * 4
+    assert times.collective_ns("ring", ring, ranks=[2, 3]) == 0
+    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 1000), ranks=range(4)) is None
+
+
+@pytest.mark.parametrize(("domain_gbit", "bytes_ns"), [(16, 6000 * 8), (1, 6000 * 8), (0.5, 6000 * 16)])
+def test_the_slower_of_port_and_domain_bounds_a_ring(domain_gbit: float, bytes_ns: int) -> None:
+    hosts = [Host(f"h{n}", GBIT, domain=Domain(int(domain_gbit * GBIT))) for n in range(2)]
+    times = IdealTimes(Topology("t", hosts, (0, 0, 1, 1), ("127.0.0.1",) * 4), NO_OVERHEAD)
+    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 4000), ranks=range(4)) == bytes_ns
