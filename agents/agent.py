@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 PROGRESS_S = 0.25
 ABORT_S = 0.5
+REFUSAL_S = 5.0
+"""How long a busy controller may take to read why this agent cannot continue; all traffic has stopped by then."""
 
 
 class Agent:
@@ -268,7 +270,7 @@ class Agent:
         """
         self._link.send(control.Abort(reason, self._unreachable), self._failed_job)
         with contextlib.suppress(asyncio.TimeoutError):
-            async with asyncio.timeout(ABORT_S):
+            async with asyncio.timeout(REFUSAL_S):
                 if self._receiving is None:
                     await self._link.drained()
                 else:

@@ -27,13 +27,13 @@ from emulator.roce.cm import (
     Rep,
     Req,
     Rtu,
-    gid_of,
     pack_ip_cm,
     pack_mad,
     parse_mad,
     service_id,
 )
 from emulator.roce.constants import FIRST_SOURCE_PORT
+from emulator.roce.gid import gid_of
 from emulator.roce.psn import ZERO_PSN, Psn
 
 RESEND_S = 0.5

@@ -33,7 +33,7 @@ class Context:
     drops: Counter[str] = field(default_factory=Counter)
     is_cutting: bool = True
     _send_batches: dict[bool, SendBatch] = field(default_factory=dict)
-    _receive_batches: dict[bool, ReceiveBatch] = field(default_factory=dict)
+    _receive_batches: dict[tuple[bool, bool], ReceiveBatch] = field(default_factory=dict)
 
     def with_path_mtu(self, path_mtu: int) -> Context:
         """The same for queue pairs of another path MTU, which are few."""
@@ -51,16 +51,17 @@ class Context:
             batch = self._send_batches[is_v6] = SendBatch(self.staging, is_v6=is_v6)
         return batch
 
-    def receive_batch(self, *, is_v6: bool) -> ReceiveBatch:
+    def receive_batch(self, *, is_v6: bool, has_stamps: bool = False) -> ReceiveBatch:
         """The batch that receives several calls at once from sockets of an address family."""
-        batch = self._receive_batches.get(is_v6)
+        batch = self._receive_batches.get((is_v6, has_stamps))
         if batch is None:
-            batch = self._receive_batches[is_v6] = ReceiveBatch(
+            batch = self._receive_batches[is_v6, has_stamps] = ReceiveBatch(
                 self.buffer,
                 stride=self.payload.packet_bytes,
                 per_call=self.payload.per_call,
                 most=CALLS_AT_ONCE,
                 is_v6=is_v6,
+                has_stamps=has_stamps,
             )
         return batch
 

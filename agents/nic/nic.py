@@ -17,7 +17,7 @@ from agents.nic.passes import Passes
 from agents.nic.port import PortPacer
 from agents.nic.reader import Reader
 from agents.nic.sockets import Listener
-from agents.nic.stamps import Stamps
+from agents.nic.stamps import Stamps, stamp_ns
 from agents.nic.system_calls import SocketAddress
 from emulator.roce.foreign_receiver import ForeignReceiver, Sink
 from emulator.roce.qp_facts import QpFacts, packed
@@ -53,7 +53,7 @@ class SoftwareNic:
         ready: queue pairs with single packets that leave at the end of the batch.
         is_draining: whether receptions are being handled.
         gsi: takes packets that no queue pair takes, if they are management datagrams.
-        stamp_ns: when the kernel received what is being handled, on CLOCK_MONOTONIC; 0: not known.
+        stamp: when the kernel received what is being handled, see `stamps`; empty: not known.
     """
 
     def __init__(
@@ -72,10 +72,9 @@ class SoftwareNic:
         self._reader = Reader(
             listener.socket,
             context.buffer,
-            context.receive_batch(is_v6=listener.is_v6),
-            Stamps() if listener.has_stamps else None,
+            context.receive_batch(is_v6=listener.is_v6, has_stamps=listener.has_stamps),
         )
-        self.stamp_ns = 0
+        self.stamp, self._stamps = b"", Stamps()
         payload = context.payload
         self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
         self._channels: dict[int, Channel] = {}
@@ -147,6 +146,11 @@ class SoftwareNic:
         """Receptions that the kernel dropped before the socket."""
         return self._reader.queue_drops
 
+    @property
+    def stamp_ns(self) -> int:
+        """When the kernel received what is being handled, on CLOCK_MONOTONIC; 0: not known."""
+        return self._stamps.monotonic(stamp_ns(self.stamp)) if self.stamp else 0
+
     def send_ready(self) -> None:
         """Send the single packets that are ready."""
         ready, self.ready = self.ready, []
@@ -182,7 +186,7 @@ class SoftwareNic:
                 if receptions is None:
                     break
                 left = 0 if reader.is_drained else left - (len(receptions) or 1)
-                for packets, stride, sender, is_marked, self.stamp_ns in receptions:
+                for packets, stride, sender, is_marked, self.stamp in receptions:
                     size = len(packets)
                     if size == stride:
                         singles -= 1
@@ -190,7 +194,7 @@ class SoftwareNic:
                         singles -= -(-size // stride)
                     self._receive(packets, stride, sender, is_marked)
         finally:
-            self.is_draining, self.stamp_ns = False, 0
+            self.is_draining, self.stamp = False, b""
         if self.ready and not self.is_closed:
             self.send_ready()
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from agents.nic.stamps import STAMP_SPACE, Stamps, is_stamp, stamp_ns
+from agents.nic.stamps import STAMP_BYTES, STAMP_SPACE
 from agents.nic.system_calls import (
     CONTROL_HEADER,
     IPV6_TCLASS,
@@ -36,14 +36,14 @@ _CE = 3
 _PORT, _PORT_AND_FLOW, _SCOPE = struct.Struct(">H"), struct.Struct(">HI"), struct.Struct("=I")
 
 
-Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool, int]
+Reception: TypeAlias = tuple[memoryview, int, SocketAddress, bool, bytes]
 """Datagrams from one sender, received together. A plain tuple, because one is made for every small packet.
 
 packets: UDP payloads, one after the other, in a buffer that the next read overwrites.
 stride: bytes of each; the last one can be shorter.
 sender: address and port.
 is_marked: a switch marked them (ECN).
-stamp_ns: when the kernel received the last of them, on CLOCK_MONOTONIC; 0: not known.
+stamp: when the kernel received the last of them, see `stamps`; empty: not known.
 """
 
 
@@ -67,15 +67,12 @@ class Reader:
     Args:
         sock: a non-blocking socket.
         buffer: shared by all readers of a transport: each read is handled before the next one.
-        batch: receives several at once, into the same buffer.
-        stamps: converts the kernel's time stamps; None: the socket gives none.
+        batch: receives several at once, into the same buffer, from sockets that have stamps if this one has.
     """
 
-    def __init__(
-        self, sock: socket.socket, buffer: memoryview, batch: ReceiveBatch, stamps: Stamps | None = None
-    ) -> None:
+    def __init__(self, sock: socket.socket, buffer: memoryview, batch: ReceiveBatch) -> None:
         self._fd, self._recvmsg_into = sock.fileno(), sock.recvmsg_into
-        self._buffer, self._batch, self._stamps = buffer[:LARGEST_RECEPTION_BYTES], batch, stamps
+        self._buffer, self._batch, self._has_stamps = buffer[:LARGEST_RECEPTION_BYTES], batch, batch.has_stamps
         self._buffers = (self._buffer,)
         self._views: dict[int, memoryview] = {}  # parts of the buffer for single datagrams, by size
         self._plain: ControlMessages = []  # the usual control messages of single datagrams without a mark
@@ -95,15 +92,13 @@ class Reader:
             return None
         except OSError:  # an ICMP error: timeouts report the same problem
             return ()
-        received_ns = 0
-        if self._stamps is not None and control and is_stamp(*control[0][:2]):
-            received_ns, control = self._stamps.monotonic(stamp_ns(control[0][2])), control[1:]
+        stamp = control.pop(0)[2] if self._has_stamps else b""
         if control == self._plain:
-            return ((self._views.get(size) or self._view(size), size, sender, False, received_ns),)
+            return ((self._views.get(size) or self._view(size), size, sender, False, stamp),)
         facts = self._note(read_control(tuple(control)))
         if not facts.stride and not facts.is_marked:
             self._plain = control
-        return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked, received_ns),)
+        return ((self._buffer[:size], facts.stride or size, sender, facts.is_marked, stamp),)
 
     def expect(self, calls: int) -> None:
         """After a full call: read up to `calls` at once, as long as they are full."""
@@ -124,8 +119,8 @@ class Reader:
                 is_any_full = True
                 end = batch.end_of_like(first, sizes)
             packets = batch.packets(first, end, sizes)
-            received_ns = 0 if self._stamps is None else self._stamps.monotonic(batch.stamp_ns(end - 1))
-            found.append((packets, facts.stride or len(packets), sender, facts.is_marked, received_ns))
+            stamp = batch.stamp(end - 1) if self._has_stamps else b""
+            found.append((packets, facts.stride or len(packets), sender, facts.is_marked, stamp))
             first = end
         if not is_any_full:
             self._calls, self.is_drained = 0, False
@@ -152,9 +147,13 @@ class ReceiveBatch:
         per_call: full packets that fit a piece. Larger receptions are received in full as well.
         most: number of pieces.
         is_v6: address family of the sockets.
+        has_stamps: whether they give time stamps.
     """
 
-    def __init__(self, buffer: memoryview, *, stride: int, per_call: int, most: int, is_v6: bool) -> None:
+    def __init__(
+        self, buffer: memoryview, *, stride: int, per_call: int, most: int, is_v6: bool, has_stamps: bool = False
+    ) -> None:
+        self.has_stamps = has_stamps
         self.stride, self._buffer, self._piece_bytes = stride, buffer, stride * per_call
         self._rest_bytes = max(0, LARGEST_RECEPTION_BYTES - self._piece_bytes)
         self._rests = bytearray(most * self._rest_bytes + 1)  # the part of each reception that does not fit its piece
@@ -162,6 +161,10 @@ class ReceiveBatch:
         self._name_bytes = name_bytes(is_v6=is_v6)
         self._origin_at, self._origin_bytes = most * MESSAGE.itemsize, CONTROL_BYTES + self._name_bytes
         self._state = bytearray(self._origin_at + most * self._origin_bytes)
+        self._stamps_at = self._origin_at + CONTROL_HEADER.size
+        self._facts_at, self._facts_bytes = self._origin_at, self._origin_bytes
+        if has_stamps:
+            self._facts_at, self._facts_bytes = self._origin_at + STAMP_SPACE, self._origin_bytes - STAMP_SPACE
         self._messages = np.frombuffer(self._state, MESSAGE, most)
         self._address, index = address_of(self._state), np.arange(most)
         self._pieces = np.zeros((most, 2), PIECE)
@@ -185,14 +188,12 @@ class ReceiveBatch:
 
     def facts(self, index: int) -> tuple[ControlFacts, SocketAddress]:
         """The facts in the control messages of a reception, and its sender."""
-        return _read_origin(self._origin(index), self._name_bytes)
+        return _read_origin(bytes(self._origin(index)), self._name_bytes)
 
-    def stamp_ns(self, index: int) -> int:
-        """The kernel's time stamp of a reception, on CLOCK_REALTIME; 0: it has none."""
-        start = self._origin_at + index * self._origin_bytes
-        if not self._has_stamp(start):
-            return 0
-        return stamp_ns(self._state[start + CONTROL_HEADER.size : start + STAMP_SPACE])
+    def stamp(self, index: int) -> bytes:
+        """The kernel's time stamp of a reception from a socket that gives them."""
+        start = self._stamps_at + index * self._origin_bytes
+        return bytes(self._state[start : start + STAMP_BYTES])
 
     def end_of_like(self, first: int, sizes: Sequence[int]) -> int:
         """The index after the receptions that continue the first: same sender and facts, all but the last full."""
@@ -216,15 +217,10 @@ class ReceiveBatch:
         piece = self._buffer[start : start + self._piece_bytes]
         return memoryview(bytes(piece) + self._rests[rest : rest + size - self._piece_bytes])
 
-    def _origin(self, index: int) -> bytes:
+    def _origin(self, index: int) -> bytearray:
         """Control messages without the time stamp, and the sender."""
-        start = self._origin_at + index * self._origin_bytes
-        end = start + self._origin_bytes
-        return bytes(self._state[start + STAMP_SPACE if self._has_stamp(start) else start : end])
-
-    def _has_stamp(self, start: int) -> bool:
-        _, level, kind = CONTROL_HEADER.unpack_from(self._state, start)
-        return is_stamp(level, kind)
+        start = self._facts_at + index * self._origin_bytes
+        return self._state[start : start + self._facts_bytes]
 
 
 @lru_cache(maxsize=KNOWN_PORTS)

@@ -14,33 +14,35 @@ import numpy as np
 
 from agents.nic.send_batch import SendBatch
 from agents.nic.sockets import Sender
-from agents.nic.stamps import SOFTWARE, is_stamp, stamp_ns
+from agents.nic.stamps import stamp_ns
 from agents.nic.system_calls import SO_TIMESTAMPING, ControlMessages, SocketAddress
 from emulator.control.parameter import Parameter
 from emulator.roce.headers import Buffer
 from emulator.statistics.descriptive import median, percentile
 
-_TX_SOFTWARE, _OPT_TSONLY = 1 << 1, 1 << 11  # linux/net_tstamp.h
-_ASKED, _NOT_ASKED = SOFTWARE | _OPT_TSONLY | _TX_SOFTWARE, SOFTWARE | _OPT_TSONLY
+_TX_SOFTWARE, _SOFTWARE, _OPT_TSONLY = 1 << 1, 1 << 4, 1 << 11  # linux/net_tstamp.h
+_ASKED, _NOT_ASKED = _SOFTWARE | _OPT_TSONLY | _TX_SOFTWARE, _SOFTWARE | _OPT_TSONLY
 _GAP_NS = 10_000_000
 _PATIENCE_NS = 1_000_000_000
-_MOST = 100_000
+_MOST, _FOREVER_NS = 100_000, 1 << 63
 _CONTROL_BYTES = 512
 
 
 class SendDelays:
-    """The delays of all sockets of a process, ns."""
+    """The delays of all sockets of a process.
+
+    Attributes:
+        delays_ns: of each call that was stamped.
+        due_ns: until then no call may ask, on CLOCK_MONOTONIC.
+    """
 
     def __init__(self) -> None:
         self.delays_ns: list[int] = []
-        self._due_ns = 0
+        self.due_ns = 0
 
-    def is_due(self, now: int) -> bool:
-        """Whether another call may ask; if so, the next one may not before the gap is over."""
-        if now < self._due_ns or len(self.delays_ns) >= _MOST:
-            return False
-        self._due_ns = now + _GAP_NS
-        return True
+    def postpone(self, now: int) -> None:
+        """A call asks: the next one may not before the gap is over."""
+        self.due_ns = now + (_GAP_NS if len(self.delays_ns) < _MOST else _FOREVER_NS)
 
     def facts(self) -> Mapping[str, Parameter]:
         """Median and 99th percentile, as far as there are enough."""
@@ -67,37 +69,34 @@ class StampedSender(Sender):
         self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1
     ) -> bool:
         """See Sender."""
-        is_asked = self._ask()
+        if time.monotonic_ns() < self._delays.due_ns or not self._ask():
+            return Sender.send(self, pieces, to, control, packets=packets)
         try:
-            return super().send(pieces, to, control, packets=packets)
+            return Sender.send(self, pieces, to, control, packets=packets)
         finally:
-            if is_asked:
-                self._end()
+            self._end()
 
     def send_cut(self, batch: SendBatch, slot: int, count: int, to: SocketAddress) -> None:
         """See Sender; a call that is stamped goes alone."""
-        if self._ask():
+        if time.monotonic_ns() >= self._delays.due_ns and self._ask():
             first = min(count, batch.staging.payload.per_call)
             try:
-                super().send_cut(batch, slot, first, to)
+                Sender.send_cut(self, batch, slot, first, to)
             finally:
                 self._end()
             slot, count = slot + first, count - first
         if count:
-            super().send_cut(batch, slot, count, to)
+            Sender.send_cut(self, batch, slot, count, to)
 
     def send_whole(self, datagram: Buffer, to: SocketAddress) -> None:
         """See Sender."""
-        is_asked = self._ask()
-        try:
-            super().send_whole(datagram, to)
-        finally:
-            if is_asked:
-                self._end()
+        if time.monotonic_ns() < self._delays.due_ns:
+            Sender.send_whole(self, datagram, to)
+        else:
+            self.send((datagram,), to)
 
     def _ask(self) -> bool:
-        if not self._delays.is_due(time.monotonic_ns()):
-            return False
+        self._delays.postpone(time.monotonic_ns())
         if self._asked_ns:
             self._collect()
             if self._asked_ns and time.time_ns() - self._asked_ns < _PATIENCE_NS:
@@ -117,8 +116,8 @@ class StampedSender(Sender):
         except OSError:  # nothing there
             return
         for level, kind, data in control:
-            if is_stamp(level, kind) and self._asked_ns:
-                delay_ns = stamp_ns(data) - self._asked_ns
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPING) and self._asked_ns:
+                delay_ns = stamp_ns(data) - self._asked_ns  # the first of three times is by software
                 if delay_ns >= 0:  # else CLOCK_REALTIME was set meanwhile
                     self._delays.delays_ns.append(delay_ns)
                 self._asked_ns = 0

@@ -15,12 +15,11 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from agents.nic.send_batch import SendBatch
-from agents.nic.stamps import RECEIVE_STAMPS
 from agents.nic.system_calls import (
     IPV6_RECVTCLASS,
     IPV6_TCLASS,
     SO_RXQ_OVFL,
-    SO_TIMESTAMPING,
+    SO_TIMESTAMPNS,
     UDP_GRO,
     ControlMessages,
     SocketAddress,
@@ -70,8 +69,7 @@ class Listener:
         sock = self.socket
         _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-        if self.has_stamps:
-            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, self.has_stamps)
         self.is_merging = True
         try:
             sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)

@@ -1,7 +1,8 @@
-"""The kernel's receive time stamps: from control messages, on CLOCK_REALTIME, to CLOCK_MONOTONIC.
+"""The kernel's receive time stamps (SO_TIMESTAMPNS): from CLOCK_REALTIME to CLOCK_MONOTONIC.
 
 The kernel stamps a datagram when the driver hands it to the network stack, a merged reception when it is complete.
-Source: Linux, Documentation/networking/timestamping.rst, net/core/dev.c.
+Every reception of such a socket has a stamp, in the first control message: if the kernel had not yet begun to stamp on
+arrival, it is the time of the read. Source: Linux, Documentation/networking/timestamping.rst, net/socket.c.
 """
 
 from __future__ import annotations
@@ -12,29 +13,18 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agents.nic.system_calls import SO_TIMESTAMPING
 from emulator.roce.headers import Buffer
 
-_RX_SOFTWARE, SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
-RECEIVE_STAMPS = _RX_SOFTWARE | SOFTWARE
-"""Flags of SO_TIMESTAMPING."""
-
-_STAMPS = struct.Struct("=6q")
-"""struct scm_timestamping: three times, seconds and nanoseconds each; the first one is by software."""
-STAMP_SPACE = socket.CMSG_SPACE(_STAMPS.size)
-"""Bytes of a time stamp among control messages."""
+_TIMESPEC = struct.Struct("=qq")
+STAMP_BYTES, STAMP_SPACE = _TIMESPEC.size, socket.CMSG_SPACE(_TIMESPEC.size)
+"""A struct timespec, alone and as a control message."""
 _READINGS = 5
 _CHECK_NS = 10_000_000
 
 
-def is_stamp(level: int, kind: int) -> bool:
-    """Whether a control message is a time stamp; it comes first if there is one."""
-    return kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET
-
-
-def stamp_ns(data: Buffer) -> int:
-    """The time by software in a control message, ns on CLOCK_REALTIME; 0: none."""
-    seconds, nanoseconds, *_ = _STAMPS.unpack_from(data)
+def stamp_ns(stamp: Buffer) -> int:
+    """The time in a struct timespec, ns."""
+    seconds, nanoseconds = _TIMESPEC.unpack_from(stamp)
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
@@ -76,9 +66,7 @@ class Stamps:
         self._read = read
 
     def monotonic(self, realtime_ns: int) -> int:
-        """A time of CLOCK_REALTIME on CLOCK_MONOTONIC; 0 for 0, which stands for no stamp."""
-        if not realtime_ns:
-            return 0
+        """A time of CLOCK_REALTIME on CLOCK_MONOTONIC."""
         if not 0 <= realtime_ns - self._checked_ns < _CHECK_NS:
             self._checked_ns, self._offset_ns = realtime_ns, self._read().offset_ns
         return realtime_ns - self._offset_ns

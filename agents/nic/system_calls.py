@@ -13,7 +13,7 @@ import numpy as np
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
 IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67  # linux/in6.h
-SO_RXQ_OVFL, SO_TIMESTAMPING = 40, 37  # asm-generic/socket.h
+SO_TIMESTAMPNS, SO_TIMESTAMPING, SO_RXQ_OVFL = 35, 37, 40  # asm-generic/socket.h
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 """An address as Python's sockets return it: host and port, for IPv6 also flow label and scope."""

@@ -144,17 +144,12 @@ class Transmitter:
             packet = framing.single(_ATOMIC_ACK, run.psn, atomic_response(run), ack_request=False)
             sender.send_whole(packet, self._to)
             return
-        if run.content is not None:
-            self._respond_with(run, memoryview(run.content))
-            return
         train = _Train(response_segments(run), run.psn, run.offset, run.packets, run.total, run.last_bytes)
+        if run.content is not None:
+            self._send_content(train, self._path(0), memoryview(run.content))
+            return
         for _ in self._send_train(train, self._path(0), self._context.staging.slots):
             pass
-
-    def _respond_with(self, run: ResponseRun, content: memoryview) -> None:
-        """Send READ responses that have a content of their own."""
-        train = _Train(response_segments(run), run.psn, run.offset, run.packets, run.total, run.last_bytes)
-        self._send_content(train, self._path(0), content)
 
     def _send_content(self, train: _Train, path: _Path, content: memoryview) -> None:
         """Send packets that have a content of their own, one by one."""

@@ -24,6 +24,7 @@ from emulator.roce.psn import PSN_SPACE, Psn, distance, wrap
 
 _REMEMBERED = 16  # acknowledgements that can still have been under way, or lost, when the sender went back
 _RNR = Syndrome.RNR >> 5
+_ANSWERED = (Operation.READ_REQUEST, Operation.ATOMIC)
 _OUTSTANDING = 256  # READs and atomic operations whose responses can have been lost: their limit has 8 bits
 
 
@@ -35,7 +36,7 @@ class RequestStats:
         packets: captured requests, retransmissions included.
         gaps: jumps forward in the PSN.
         is_behind_loss: there is a gap over new PSNs, or a PSN from before the capture is requested or sent again.
-        is_before_loss: a sequence-error NAK names a PSN that the capture has.
+        is_before_loss: a sequence-error NAK names a SEND or WRITE that the capture has.
         missing: unacknowledged PSNs skipped by gaps: lost before the capture point, or never sent.
         is_refused: an RNR NAK refuses packets that arrived: those after it, too.
         is_answered: the capture has responses.
@@ -164,7 +165,7 @@ class Tracker:
         operation = packet.meaning.operation
         if operation is Operation.READ_REQUEST:
             self._reads.add(Read(psn, psn + psns, packet))
-        if operation in (Operation.READ_REQUEST, Operation.ATOMIC):
+        if operation in _ANSWERED:
             self._acknowledged.expect_responses(psn, psn + psns)
             self._outstanding.append((psn, psn + psns))
 
@@ -294,8 +295,9 @@ class Tracker:
         elif psn == self._newest:
             problem = f"PSN {packet.psn:#x} is the newest: no later packet can have arrived"
             self._add_violation(packet.frame, Rule.NAK_EXPECTED, problem)
-        else:
-            self._stats.is_before_loss |= psn in self._stats.sent
+        elif (request := self._stats.sent.get(psn)) is not None:
+            # A responder that owes as many responses as it remembers drops READs and atomics that it has received.
+            self._stats.is_before_loss |= request.packet.meaning.operation not in _ANSWERED
 
     def _check_holes(self, packet: CapturedPacket, through: int) -> None:
         """Check that the responses acknowledge only PSNs that were sent."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from emulator.errors import InputError
+from emulator.experiment.flow_loads import flow_loads
 from emulator.experiment.resolve import Resolved, overrides_of, resolve
+from emulator.experiment.settled import planned_flows
 from emulator.experiment.spec import Experiment
 from emulator.experiment.testbed import topology_without_host
-from emulator.experiment.workload import load_from_files
+from emulator.experiment.workload import load_job
 from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.group_layout import Layouts, layouts_on
 from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
+from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
 from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
 from emulator.planner.network.routing import Router, weights_of
@@ -45,11 +49,21 @@ class CollectiveLoad:
 
 @dataclass(frozen=True, slots=True)
 class PlannedExperiment:
-    """A plan, the least time of an iteration (ns; None if it is not known), and what that is made of."""
+    """A plan of a run.
+
+    Attributes:
+        plan: of an iteration of its job.
+        jct_ns: least time of an iteration, ns; None if it is not known.
+        jct_note: what that is made of.
+        flows: what flows beside the job send.
+        flow_links: the links that those load.
+    """
 
     plan: Plan
     jct_ns: int | None
     jct_note: str
+    flows: Sequence[FlowLoad]
+    flow_links: Sequence[LinkLoad]
 
 
 def plan_experiment(
@@ -63,8 +77,8 @@ def plan_experiment(
     """Plan an experiment with the settings that a run of it would have.
 
     Args:
-        experiment: network, transport and algorithms; also the trace, unless `load` is given.
-        load: planned in place of the trace.
+        experiment: network, transport and algorithms; also the job, unless `load` is given.
+        load: planned in place of the job.
         seed: of the ECMP hash; None: the topology's.
         link_loads: JSON file `{"leaf0:u0 > spine0:d0": BYTES, …}`; equal-cost links share traffic as observed there.
         notify: receives what the topology file holds that has no counterpart here.
@@ -77,11 +91,14 @@ def plan_experiment(
     """
     overrides = overrides_of(experiment.job)
     if load is None:
-        topology, workload = _place_trace(experiment)
-        traffic = traffic_of_workload(workload, name_of=AlgorithmChoice(workload, overrides).name_of)
+        topology, workload = _place_job(experiment)
+        layouts = layouts_on(topology)
+        choice = AlgorithmChoice(workload, overrides, layouts)
+        traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
     else:
-        traffic, workload = _traffic_of(load, overrides), None
-        topology = topology_without_host(experiment, ranks=traffic.ranks)
+        ranks = load.layout.ranks if isinstance(load, Transformer) else load.ranks
+        topology = topology_without_host(experiment, ranks=ranks)
+        traffic, workload = _traffic_of(load, overrides, layouts_on(topology)), None
     for note in topology.notes:
         notify(f"{topology.source}: {note}")
     resolved = resolve(experiment, topology)
@@ -92,25 +109,31 @@ def plan_experiment(
         flow_hash=_flow_hash(resolved, topology, traffic, seed=seed),
     )
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
-    return PlannedExperiment(plan, *_jct(traffic, workload, plan))
+    flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
+    jct_ns, jct_note = _jct(traffic, workload, plan)
+    return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology))
 
 
-def _place_trace(experiment: Experiment) -> tuple[Topology, Workload]:
-    """The topology with the ranks of the trace, and what is played there."""
-    assert experiment.job.trace is not None
-    job = load_from_files(experiment.job.trace)
-    topology = topology_without_host(experiment, ranks=job.ranks)
-    return topology, play_on_storage_hosts(
-        job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
-    )
+def _place_job(experiment: Experiment) -> tuple[Topology, Workload]:
+    """The topology with the ranks of the job, and what is played there."""
+    with load_job(experiment.job) as job:
+        topology = topology_without_host(experiment, ranks=job.ranks)
+        return topology, play_on_storage_hosts(
+            job.workload, job.loaded.traces, endpoints=topology.storage_endpoints, options=job.options
+        )
 
 
-def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str]) -> Traffic:
+def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
     if isinstance(load, Transformer):
-        return traffic_of_transformer(load, overrides=overrides)
+        return traffic_of_transformer(load, overrides=overrides, layouts=layouts)
     size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
     return traffic_of_collective(
-        load.kind, ranks=load.ranks, size_bytes=size, group_size=load.group_size, overrides=overrides
+        load.kind,
+        ranks=load.ranks,
+        size_bytes=size,
+        group_size=load.group_size,
+        overrides=overrides,
+        layouts=layouts,
     )
 
 

@@ -22,13 +22,14 @@ from emulator.experiment.testbed import Testbed
 from emulator.experiment.workload import LoadedJob
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
+from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.ideal_times import ideal_per_instance
 from emulator.roce.options import RoceOptions
 from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
-from emulator.wire.control.credentials import read_token, tls_files
+from emulator.wire.control.credentials import read_token, require_protection, tls_files
 
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 
@@ -128,8 +129,9 @@ def settle(
     )
     workload = _scale_compute(played, resolved.compute_factor)
     _require_residence(experiment, workload)
-    choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
-    flows = _flows(session or experiment, joined([topology, *beside]), resolved)
+    layouts = layouts_on(topology)
+    choice, address = AlgorithmChoice(workload, resolved.overrides, layouts), listening(experiment.agents)
+    flows = planned_flows(session or experiment, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -153,6 +155,7 @@ def settle(
             ideal_ns=ideal_ns,
             iterations=resolved.iterations,
             warmup=resolved.warmup,
+            layouts=layouts,
         ),
     )
 
@@ -161,7 +164,7 @@ def listening(agents: Agents) -> ListenAddress | None:
     """Where agents connect; None if all are local.
 
     Raises:
-        InputError: the token is missing or cannot be used.
+        InputError: the token cannot be used, or control would leave this machine unprotected.
         PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
     """
     files = {
@@ -169,6 +172,7 @@ def listening(agents: Agents) -> ListenAddress | None:
         "tls-cert": agents.tls_cert,
         "tls-key": agents.tls_key,
         "tls-ca": agents.tls_ca,
+        "identity": agents.identity,
     }
     if agents.listen is None:
         if agents.by_hand:
@@ -177,8 +181,10 @@ def listening(agents: Agents) -> ListenAddress | None:
             if file is not None:
                 raise PlanError(f"--{name} is for --listen")
         return None
-    token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
-    return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+    token_file, *tls = (None if file is None else Path(file) for file in files.values())
+    address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
+    require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
+    return address
 
 
 def _require_residence(experiment: Experiment, workload: Workload) -> None:
@@ -193,8 +199,12 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
         )
 
 
-def _flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
-    """Everything beside the jobs of a session."""
+def planned_flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+    """Everything beside the jobs of a session.
+
+    Raises:
+        PlanError: see `plan_flows` and `plan_background`.
+    """
     addresses = FreeAddresses(topology, is_rocev2=resolved.transport.is_rocev2)
     mtu = session.network.mtu or topology.link_mtu
     options = RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0)

@@ -276,7 +276,9 @@ class Agents(_Section, frozen=True, kw_only=True):
         by_hand: start none; all agents are started by hand and connect.
         listen: HOST:PORT or unix:PATH where they connect.
         join_timeout_s: how long to wait for them; None: 60.
-        token_file, tls_cert, tls_key, tls_ca: files that protect the control stream.
+        identity: file of `charkha certs issue`, which protects the control stream.
+        token_file, tls_cert, tls_key, tls_ca: other files that do.
+        insecure: control may leave this machine unprotected.
     """
 
     count: Count | None = None
@@ -287,6 +289,12 @@ class Agents(_Section, frozen=True, kw_only=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+    identity: str | None = None
+    insecure: bool = False
+
+
+FILES_OF_AGENTS = ("token_file", "tls_cert", "tls_key", "tls_ca", "identity")
+"""Attributes of Agents that are paths."""
 
 
 class Observe(_Section, frozen=True, kw_only=True):

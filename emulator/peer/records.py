@@ -5,7 +5,6 @@ Source: observed on the wire, and perftest 4.5 to 26.01, src/perftest_communicat
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import struct
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 
 from emulator.errors import RemoteProtocolError
 from emulator.roce.constants import PATH_MTUS
+from emulator.roce.gid import address_of_gid, gid_of
 
 VERSION = "6.06"
 """What this end announces. From 6.28 on, both ends would also exchange a struct whose layout depends on their ABI."""
@@ -110,13 +110,13 @@ class QpRecord:
         """The record on the wire: text of a fixed length."""
         numbers = (0, self.outstanding_reads, self.qpn, self.psn, self.rkey, self.address)
         fields = [f"{value:0{width}x}" for value, (_, width) in zip(numbers, _FIELDS, strict=True)]
-        gid = [f"{byte:02x}" for byte in _gid(self.host)]
+        gid = [f"{byte:02x}" for byte in gid_of(self.host)]
         return (":".join([*fields, *gid, f"{0:08x}"]) + ":\0").encode()
 
     def encode_binary(self) -> bytes:
         """The record as it is sent over a queue pair."""
         numbers = (0, self.outstanding_reads, self.qpn, self.psn, self.rkey, self.address)
-        return _BINARY.pack(*numbers, _gid(self.host), 0, 0)
+        return _BINARY.pack(*numbers, gid_of(self.host), 0, 0)
 
 
 def decode_record(data: bytes) -> QpRecord:
@@ -132,7 +132,7 @@ def decode_record(data: bytes) -> QpRecord:
             "do both ends run the same test with the same options, rdma_cm (-R) included?"
         )
     _, reads, qpn, psn, rkey, address = (int(text, 16) for text in match.groups()[:6])
-    host = _host(bytes.fromhex(match[7].replace(b":", b"").decode()))
+    host = address_of_gid(bytes.fromhex(match[7].replace(b":", b"").decode()))
     if qpn >> 24 or psn >> 24 or rkey >> 32 or address >> 64:
         raise RemoteProtocolError(f"the peer sent {data!r}: a number of its queue pair has too many digits")
     return QpRecord(qpn=qpn, psn=psn, rkey=rkey, address=address, host=host, outstanding_reads=reads)
@@ -155,16 +155,6 @@ class RecordForm:
 
 OVER_TCP = RecordForm(QpRecord.encode, decode_record, FAREWELL)
 OVER_RDMA = RecordForm(QpRecord.encode_binary, decode_binary_record)
-
-
-def _gid(host: str) -> bytes:
-    address = ipaddress.ip_address(host)
-    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
-
-
-def _host(gid: bytes) -> str:
-    address = ipaddress.IPv6Address(gid)
-    return str(address.ipv4_mapped or address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

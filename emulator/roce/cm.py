@@ -287,7 +287,6 @@ def service_id(port: int) -> int:
 
 
 _IP_CM = struct.Struct(">BBH16s16s")
-IP_CM_BYTES = _IP_CM.size
 
 
 def pack_ip_cm(source: str, destination: str, source_port: int) -> bytes:
@@ -297,15 +296,3 @@ def pack_ip_cm(source: str, destination: str, source_port: int) -> bytes:
         0, address.version << 4, source_port, address.packed.rjust(16, b"\0"),
         ipaddress.ip_address(destination).packed.rjust(16, b"\0"),
     )  # fmt: skip
-
-
-def gid_of(host: str) -> bytes:
-    """The GID of an address: an IPv6 address as it is, an IPv4 address mapped."""
-    address = ipaddress.ip_address(host)
-    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
-
-
-def address_of_gid(gid: bytes) -> str:
-    """The address of a GID of RoCEv2."""
-    address = ipaddress.IPv6Address(gid)
-    return str(address.ipv4_mapped or address)

@@ -145,11 +145,6 @@ class Responder:
         return bool(self._reads)
 
     @property
-    def is_refusing(self) -> bool:
-        """Whether a NAK is owed: until it is there, whatever the requester sends is for nothing."""
-        return self._nak is not None and not self._reads
-
-    @property
     def owes_reply(self) -> bool:
         """Whether `take_reply` has something now."""
         return (self._ack_owed or self._nak is not None) and not self._reads

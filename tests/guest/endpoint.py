@@ -7,8 +7,8 @@ buffer, posts work requests and receives, reports completions and the CRC of its
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
+import socket
 import sys
 import time
 import zlib
@@ -20,6 +20,7 @@ from agents.nic.connections import Connection, ConnectionManager, Local
 from agents.nic.standalone import StandaloneNic
 from emulator.errors import RemoteProtocolError
 from emulator.roce.foreign_receiver import Sink
+from emulator.roce.gid import gid_of
 from emulator.roce.memory import EVERYTHING, Memory, MemoryRegion
 from emulator.roce.messages import ConnectionSettings, Delivered, Message, Verb
 from emulator.roce.opcodes import Operation
@@ -88,9 +89,14 @@ class Verbs:
     async def line(self) -> str:
         """What it says next; that it has posted a request says nothing."""
         async with asyncio.timeout(15):
-            while (line := (await self._reader.readline()).decode().strip()).startswith("POSTED"):
+            while (line := await self._line()).startswith("POSTED"):
                 pass
             return line
+
+    async def _line(self) -> str:
+        # The program does not send a second line before the first one is acknowledged, which can take 40 ms.
+        self._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return (await self._reader.readline()).decode().strip()
 
     async def ask(self, command: str) -> str:
         """Give a command; returns its answer, or the completion."""
@@ -104,9 +110,7 @@ async def connected(
     """A queue pair to the verbs program."""
     reader, writer = await asyncio.open_connection(*CONTROL)
     verbs = Verbs(reader, writer)
-    address = ipaddress.ip_address(here)
-    gid = address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
-    answer = (await verbs.ask(f"{QPN:x} {FIRST_PSN:x} {gid.hex()}")).split()
+    answer = (await verbs.ask(f"{QPN:x} {FIRST_PSN:x} {gid_of(here).hex()}")).split()
     peer_qpn, peer_psn, rkey, where = (int(answer[place], 16) for place in (0, 1, 3, 4))
     end = End()
     facts = QpFacts(

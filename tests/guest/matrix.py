@@ -9,10 +9,13 @@ that is calculated here without Charkha's code must agree for every packet.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
+import os
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -21,7 +24,6 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,7 @@ def sample(count: int, seed: int) -> list[Cell]:
 def play(guest: Guest, cell: Cell) -> list[str]:
     """Run one test; returns what is wrong. A test whose captures lack packets decides nothing and is run again."""
     for _ in range(ATTEMPTS - 1):
-        with suppress(CaptureIncomplete):
+        with contextlib.suppress(CaptureIncomplete):
             return _play(guest, cell)
     return _play(guest, cell)
 
@@ -136,25 +138,29 @@ def _run(guest: Guest, cell: Cell) -> tuple[dict[str, Any], str, list[str]]:
         options += ["--address", HERE6, "--peer-address", GUEST6]
     words = ["peer", "connect", GUEST4] if cell.role == "connect" else ["peer", "serve", "--from", GUEST4]
     command = [*guest.here, *COMMAND, *words, *(str(option) for option in options)]
-    if cell.role == "connect":
-        stock = guest.start(tool)
-        guest.await_listener(DEFAULT_PORT)
-        here = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    else:
-        here = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        _until(lambda: _listens(guest))
-        stock = guest.start(f"{tool} {HERE4}")
-    problems = []
-    try:
+    with contextlib.ExitStack() as started:
+
+        def start_here() -> subprocess.Popen[str]:
+            here = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            started.callback(here.kill)
+            return here
+
+        def start_there(command: str) -> subprocess.Popen[str]:
+            there = guest.start(command)
+            started.callback(_end, there, guest)
+            return there
+
+        if cell.role == "connect":
+            stock = start_there(tool)
+            guest.await_listener(DEFAULT_PORT)
+            here = start_here()
+        else:
+            here = start_here()
+            _until(lambda: _listens(guest))
+            stock = start_there(f"{tool} {HERE4}")
         output, errors = here.communicate(timeout=LONGEST_S)
         text, _ = stock.communicate(timeout=LONGEST_S)
-    except subprocess.TimeoutExpired:
-        problems.append(f"not over after {LONGEST_S} s")
-        here.kill()
-        stock.kill()
-        output, errors = here.communicate()
-        text, _ = stock.communicate()
-        guest.run("pkill ib_ || true")
+    problems = []
     if here.returncode:
         problems.append(f"Charkha exits with {here.returncode}: {errors.splitlines()[-1:]}")
     if stock.returncode:
@@ -162,8 +168,15 @@ def _run(guest: Guest, cell: Cell) -> tuple[dict[str, Any], str, list[str]]:
     return (json.loads(output) if output else {}), text, problems
 
 
+def _end(stock: subprocess.Popen[str], guest: Guest) -> None:
+    """End a command in the machine, and what carries its output, if it has not ended."""
+    if stock.poll() is None:
+        os.killpg(stock.pid, signal.SIGKILL)
+        guest.run("pkill ib_ || true")
+
+
 def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 15
+    end = time.monotonic() + LONGEST_S
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError("the end that is to wait does not")
@@ -315,7 +328,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guest.up()
         for number, cell in enumerate(chosen, start=1):
             began = time.monotonic()
-            problems = play(guest, cell)
+            try:
+                problems = play(guest, cell)
+            except (TimeoutError, subprocess.TimeoutExpired, AssertionError) as error:
+                problems = [f"{type(error).__name__}: {error}"]
             failed += bool(problems)
             took_s = time.monotonic() - began
             print(f"{number:3}/{len(chosen)}  {cell}  {took_s:4.1f} s  {'; '.join(problems) or 'passed'}", flush=True)

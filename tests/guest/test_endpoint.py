@@ -57,11 +57,11 @@ def _command(guest: Guest, scenario: str, ip: int, path_mtu: int) -> list[str]:
 
 
 def _serving_rping(guest: Guest) -> dict[str, Any]:
-    """What this end shows as the server of an rping, whose client validates the data."""
-    with subprocess.Popen(_command(guest, "rping_server", 4, 1024), stdout=subprocess.PIPE, text=True) as server:
+    """What this end shows as the server of an rping over IPv6, whose client validates the data."""
+    with subprocess.Popen(_command(guest, "rping_server", 6, 1024), stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "listening\n"
-        guest.run(f"rping -c -a {HERE4} -p {RPING_PORT} -C 1000 -S 100 -V", timeout_s=60)
+        guest.run(f"rping -c -a {HERE6} -p {RPING_PORT} -C 1000 -S 100 -V", timeout_s=60)
         shown: dict[str, Any] = json.loads(server.communicate(timeout=20)[0])
         return shown
 

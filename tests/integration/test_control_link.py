@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
+from agents.agent import Agent
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.wire.control.codec import decode_agent
+from emulator.errors import RemoteProtocolError
+from emulator.wire.control.codec import decode_agent, encode_controller
 
 MESSAGES = 20
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, handler: Callable[[AsyncIterator[bytes], Any], Awaitable[None]]) -> AsyncIterator[str]:
+    """A controller of one function; yields where it listens."""
+    service, method = control.METHOD.strip("/").split("/")
+    methods = {method: grpc.stream_stream_rpc_method_handler(handler)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    target = f"unix:{folder}/control"
+    server.add_insecure_port(target)
+    await server.start()
+    async with asyncio.timeout(20):
+        yield target
+    await server.stop(None)
 
 
 def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
@@ -25,20 +44,28 @@ def test_what_an_agent_says_last_is_read_however_late(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
 
     async def scenario() -> None:
-        service, method = control.METHOD.strip("/").split("/")
-        handler = grpc.stream_stream_rpc_method_handler(
-            read_slowly,
-        )
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-        target = f"unix:{tmp_path}/control"
-        server.add_insecure_port(target)
-        await server.start()
-        async with asyncio.timeout(20), ControlLink(target) as link:
+        async with served(tmp_path, read_slowly) as target, ControlLink(target) as link:
             for _ in range(MESSAGES):
                 link.send(control.Ready())
             await link.drained()
-        await server.stop(None)
 
     asyncio.run(scenario())
     assert heard == [control.Ready()] * MESSAGES
+
+
+def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.agent.ABORT_S", 0.0)  # for the end of a run that the controller aborts
+    heard: list[Any] = []
+
+    async def read_late(requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(encode_controller(control.Finish()))
+        await asyncio.sleep(0.1)
+        heard.extend([decode_agent(message) async for message in requests])
+
+    async def scenario() -> None:
+        async with served(tmp_path, read_late) as target:
+            with pytest.raises(RemoteProtocolError):
+                await Agent(target, token="", name="a").run()
+
+    asyncio.run(scenario())
+    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Welcome", ())]

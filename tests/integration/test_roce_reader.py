@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from agents.nic.reader import ControlFacts, Reader, ReceiveBatch, read_control, socket_name
-from agents.nic.stamps import RECEIVE_STAMPS, Stamps, stamp_ns
+from agents.nic.stamps import Stamps, stamp_ns
 from agents.nic.system_calls import (
     IPV6_TCLASS,
     SO_RXQ_OVFL,
-    SO_TIMESTAMPING,
+    SO_TIMESTAMPNS,
     UDP_GRO,
     SocketAddress,
     cut_message,
@@ -51,25 +51,20 @@ def buffer() -> bytearray:
     return bytearray(MOST * CALL + LARGEST_RECEPTION_BYTES)
 
 
-@pytest.fixture
-def batch(ends: Ends, buffer: bytearray) -> ReceiveBatch:
-    is_v6 = ends[0].family == socket.AF_INET6
-    return ReceiveBatch(memoryview(buffer), stride=STRIDE, per_call=PER_CALL, most=MOST, is_v6=is_v6)
-
-
 @pytest.fixture(params=[False, True], ids=["reader", "kernel"])
-def stamps(request: pytest.FixtureRequest, ends: Ends) -> Stamps | None:
-    """Whether the kernel stamps what is received."""
-    if not request.param:
-        return None
-    ends[0].setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
-    return Stamps()
+def batch(request: pytest.FixtureRequest, ends: Ends, buffer: bytearray) -> ReceiveBatch:
+    """Of sockets without and with time stamps of the kernel."""
+    ends[0].setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, request.param)
+    is_v6, has_stamps = ends[0].family == socket.AF_INET6, request.param
+    return ReceiveBatch(
+        memoryview(buffer), stride=STRIDE, per_call=PER_CALL, most=MOST, is_v6=is_v6, has_stamps=has_stamps
+    )
 
 
 @pytest.fixture
-def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch, stamps: Stamps | None) -> Reader:
+def reader(ends: Ends, buffer: bytearray, batch: ReceiveBatch) -> Reader:
     """A reader that expects full calls of the first sender."""
-    reader = Reader(ends[0], memoryview(buffer), batch, stamps)
+    reader = Reader(ends[0], memoryview(buffer), batch)
     send(ends[1], ends, PER_CALL, b"x")
     ((packets, stride, _, _, _),) = reader.read() or ()
     assert (bytes(packets), stride) == (b"x" * CALL, STRIDE)
@@ -191,9 +186,7 @@ def test_a_sender_keeps_its_scope() -> None:
     assert socket_name(socket_address("192.0.2.1", 4791)) == ("192.0.2.1", 4791)
 
 
-def test_every_reception_has_the_time_when_the_last_of_it_came(
-    ends: Ends, reader: Reader, stamps: Stamps | None
-) -> None:
+def test_every_reception_has_the_time_when_the_last_of_it_came(ends: Ends, reader: Reader, batch: ReceiveBatch) -> None:
     reader.read()  # one by one until a call is full
     begun_ns = time.monotonic_ns()
     send(ends[1], ends, PER_CALL, b"a")
@@ -203,14 +196,16 @@ def test_every_reception_has_the_time_when_the_last_of_it_came(
     ended_ns = time.monotonic_ns()
     found = []
     for _ in range(3):
-        found += [received_ns for *_, received_ns in reader.read() or ()]
+        found += [stamp for *_, stamp in reader.read() or ()]
     send(ends[2], ends, 1, b"d")
     single_ns = time.monotonic_ns()
-    ((*_, last_ns),) = reader.read() or ()
-    if stamps is None:
-        assert {*found, last_ns} == {0}
+    ((*_, last),) = reader.read() or ()
+    if not batch.has_stamps:
+        assert {*found, last} == {b""}
         return
-    assert between_ns <= found[0] <= found[-1] <= ended_ns, begun_ns  # the first two calls are one reception
+    stamps = Stamps()
+    first_ns, *_, end_ns, last_ns = (stamps.monotonic(stamp_ns(stamp)) for stamp in (*found, last))
+    assert between_ns <= first_ns <= end_ns <= ended_ns, begun_ns  # the first two calls are one reception
     assert ended_ns <= last_ns <= single_ns
 
 
@@ -223,9 +218,10 @@ def stamps_on_arrival(ends: Ends, batch: ReceiveBatch) -> bool:
     send(ends[1], ends, 1, b"w")
     sent_ns = time.time_ns()
     assert batch.receive(ends[0].fileno(), 1) == [STRIDE]
-    return batch.stamp_ns(0) <= sent_ns
+    return stamp_ns(batch.stamp(0)) <= sent_ns
 
 
+@pytest.mark.parametrize("batch", [True], indirect=True)
 def test_the_time_stamp_is_the_one_that_a_capture_on_the_interface_has(ends: Ends, batch: ReceiveBatch) -> None:
     port = ends[0].getsockname()[1]
     try:
@@ -235,8 +231,7 @@ def test_the_time_stamp_is_the_one_that_a_capture_on_the_interface_has(ends: End
     with capture:
         capture.bind(("lo", 0))
         capture.settimeout(5)
-        for each in (capture, ends[0]):
-            each.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, RECEIVE_STAMPS)
+        capture.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         wait_for(lambda: stamps_on_arrival(ends, batch) or None, 5)
         for _ in range(20):
             send(ends[1], ends, 1, b"x")
@@ -249,4 +244,4 @@ def test_the_time_stamp_is_the_one_that_a_capture_on_the_interface_has(ends: End
                     and struct.pack(">H", port) in packet
                 ):
                     break
-            assert stamp_ns(control[0][2]) == batch.stamp_ns(0)
+            assert control[0][2] == batch.stamp(0)

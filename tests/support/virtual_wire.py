@@ -130,6 +130,9 @@ class Wire:
                 is_ack = not reply.syndrome & NAK_OR_RNR
                 assert is_ack or responder.is_broken or reply.psn == responder.expected, "a NAK of what has arrived"
                 self._put(1 - side, (reply.psn, reply.syndrome, reply.msn))
+            peer = self.ends[1 - side].pair.requester
+            is_last = not peer.backlog and responder.expected == add(peer.oldest_psn, peer.in_flight)
+            assert not (is_last and responder.owes_reply), "everything is here, and only a timeout will say so"
             while (run := end.pair.next_run(self.now, 64)) is not None:
                 assert run.packets <= 64
                 for segment in segments(run, self.settings.path_mtu):

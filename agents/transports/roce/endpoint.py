@@ -110,7 +110,8 @@ class RoceEndpoint:
     @property
     def stamp_ns(self) -> int:
         """See Endpoint."""
-        return self.nic.stamp_ns
+        nic = self.nic
+        return nic.stamp_ns if nic.stamp else 0
 
     @property
     def window_bytes(self) -> int:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from agents.transports.verbs.dialect import MOST_IN_FLIGHT
 from agents.transports.verbs.nic import QpRecord, Ring
-from agents.transports.verbs.sysfs import Gid, gid_of, hardware_counters
+from agents.transports.verbs.sysfs import Gid, hardware_counters
 from emulator.control.parameter import Parameter
 from emulator.errors import HostError
 from emulator.roce.constants import PATH_MTUS
+from emulator.roce.gid import gid_of
 from emulator.roce.messages import Delivered, Message
 from emulator.roce.opcodes import Operation
 from emulator.roce.payload import CONSTANT_BYTE

@@ -5,12 +5,12 @@ Source: Linux, Documentation/ABI/stable/sysfs-class-infiniband.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import HostError
+from emulator.roce.gid import gid_of
 
 DEVICES = Path("/sys/class/infiniband")
 _ROCE_V2 = "RoCE v2"
@@ -31,12 +31,6 @@ class Gid:
     port: int
     index: int
     value: bytes
-
-
-def gid_of(host: str) -> bytes:
-    """A numeric IP address as a GID."""
-    address = ipaddress.ip_address(host)
-    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
 
 
 def gids(root: Path = DEVICES) -> Iterator[Gid]:

@@ -1,20 +1,27 @@
-"""`charkha check`: what is in a trace, and the proof that playing it ends."""
+"""`charkha check`: what is in a trace or a run spec, and the proof that playing it ends."""
 
 from __future__ import annotations
 
 import argparse
 
+from rich.console import Group
+
 from emulator.cli.options.run import TRACE, trace_argument
+from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
-from emulator.experiment.workload import load_from_files
+from emulator.errors import InputError
+from emulator.experiment.flow_loads import check_flows
+from emulator.experiment.workload import load_job
 from emulator.trace.summary import summarise
+from emulator.views.as_json.flow_loads import flows_to_json
 from emulator.views.as_json.trace import trace_to_json
+from emulator.views.terminal.flow_load_table import flow_table
 from emulator.views.terminal.trace_summary import render
 
-GROUPS = [OptionGroup("", (trace_argument(),)), TRACE]
+GROUPS = [OptionGroup("", (trace_argument(is_optional=True),)), TRACE]
 _EPILOG = """example:
   charkha check lab/examples/transformer-8r
 
@@ -27,22 +34,26 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `check` to the command line."""
     parser = subparsers.add_parser(
         "check",
-        description="Read a trace, prove that playing it ends, and summarise it. Sends no traffic.",
+        description="Read a trace, prove that playing it ends, and summarise it; with -f, check the settings and\n"
+        "flows of a run spec as well. Sends no traffic.",
         epilog=_EPILOG,
     )
     add_options(parser, GROUPS)
+    add_spec_file(parser)
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
-    parser.add_explain("trace_summary")
+    parser.add_explain("trace_summary", "flow_load_table")
     parser.set_defaults(handler=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
-    trace = build(spec_part(args, GROUPS), GROUPS).job.trace
-    assert trace is not None
-    with status() as on_step:
-        job = load_from_files(trace, on_step=on_step)
-    summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
+    part = spec_part(args, GROUPS)
+    if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
+        raise InputError("give one of TRACE and -f FILE")
+    experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
+    with status() as on_step, load_job(experiment.job, on_step=on_step) as job:
+        summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
+    flows = [] if args.file is None else check_flows(experiment, ranks=job.ranks)
     if args.json:
-        print_json(trace_to_json(summary))
+        print_json(trace_to_json(summary) | ({} if args.file is None else {"flows_beside": flows_to_json(flows)}))
     else:
-        print_tables(render(summary))
+        print_tables(Group(render(summary), *flow_table(flows)))

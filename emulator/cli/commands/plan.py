@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
 from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
+from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.errors import PlanError
@@ -17,6 +18,7 @@ from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_text import parse_transformer
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.units import parse_size
+from emulator.views.as_json.flow_loads import flow_links_to_json, flows_to_json
 from emulator.views.as_json.plan import plan_to_json
 from emulator.views.terminal.console import console
 from emulator.views.terminal.plan_table import render
@@ -45,15 +47,16 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `plan` to the command line."""
     parser = subparsers.add_parser(
         "plan",
-        description="Map a trace, a collective or a described transformer onto a topology: bytes per link, port\n"
-        "and flow, incast, ECMP collisions, ideal times. No traffic.",
+        description="Map a trace, a run spec, a collective or a described transformer onto a topology: bytes per\n"
+        "link, port and flow, incast, ECMP collisions, ideal times. No traffic.",
         epilog=_EXAMPLE,
     )
     add_options(parser, GROUPS)
+    add_spec_file(parser)
     _add_other_workloads(parser)
     _add_routing(parser)
     parser.add_argument("--json", action="store_true", help="print every link and flow as JSON")
-    parser.add_explain("plan_table", advanced=True)
+    parser.add_explain("plan_table", "flow_load_table", advanced=True)
     parser.set_defaults(handler=run)
 
 
@@ -68,23 +71,43 @@ def run(args: argparse.Namespace) -> int:
     """
     made = plan_experiment(experiment_of(args), _load(args), seed=args.seed, link_loads=args.link_loads, notify=notify)
     if args.json:
-        print_json(plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note))
+        print_json(
+            plan_to_json(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note)
+            | {
+                "flows_beside": flows_to_json(made.flows),
+                "flows_beside_links": flow_links_to_json(made.flow_links, made.plan.paths),
+            }
+        )
     else:
-        width = console().width
-        print_tables(render(made.plan, jct_ns=made.jct_ns, jct_note=made.jct_note, width=width))
+        print_tables(
+            render(
+                made.plan,
+                jct_ns=made.jct_ns,
+                jct_note=made.jct_note,
+                width=console().width,
+                flows=made.flows,
+                flow_links=made.flow_links,
+            )
+        )
     return 0
 
 
 def experiment_of(args: argparse.Namespace) -> Experiment:
     """The run that is planned; a collective or a transformer takes the place of a trace that is never opened.
 
+    An option overrides what the file of a run spec sets.
+
     Raises:
         PlanError: not exactly one workload was given.
     """
     part = spec_part(args, GROUPS)
     trace = part.setdefault("job", {}).setdefault("trace", {})
-    if sum(one is not None for one in (trace.get("path"), args.collective, args.transformer)) != 1:
-        raise PlanError("give one of TRACE, --collective and --transformer")
+    if sum(one is not None for one in (trace.get("path"), args.file, args.collective, args.transformer)) != 1:
+        raise PlanError("give one of TRACE, -f FILE, --collective and --transformer")
+    if args.file is not None:
+        if not trace:
+            part["job"].pop("trace")
+        return experiment_of_file(args.file, part, GROUPS)
     trace.setdefault("path", "")
     return build(part, GROUPS)
 

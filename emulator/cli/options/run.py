@@ -271,6 +271,8 @@ CONNECTION = OptionGroup(
             "secret that agents must present (default: CHARKHA_TOKEN)",
             metavar="FILE",
         ),
+        Option("--identity", "agents.identity", "own file of `charkha certs issue`", metavar="FILE"),
+        Option("--insecure", "agents.insecure", "let control leave this machine without certificates", constant=True),
         Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control", metavar="FILE"),
         Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),
         Option("--tls-ca", "agents.tls_ca", "authority of the other side's certificate, PEM", metavar="FILE"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from emulator.planner.network.flow_loads import FlowLoad, LinkLoad
 from emulator.planner.network.load_balance import (
     EqualCost,
     Tier,
@@ -20,6 +21,7 @@ from emulator.statistics.nccl_conventions import nccl_size
 from emulator.units import format_size
 from emulator.views.columns import Column, explain
 from emulator.views.figures import NONE, count_of, duration_cell, link_rate_cell
+from emulator.views.terminal.flow_load_table import flow_table, link_table
 from emulator.views.terminal.plan_picture import picture
 from emulator.views.terminal.table import FittedTable
 from emulator.visible import visible
@@ -176,7 +178,15 @@ EXPLAIN = "\n\n".join(
 )
 
 
-def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> RenderableType:
+def render(
+    plan: Plan,
+    *,
+    jct_ns: int | None,
+    jct_note: str,
+    width: int,
+    flows: Sequence[FlowLoad] = (),
+    flow_links: Sequence[LinkLoad] = (),
+) -> RenderableType:
     """The report of `charkha plan`.
 
     Args:
@@ -184,6 +194,8 @@ def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> Rend
         jct_ns: lower bound of an iteration; None if unknown.
         jct_note: what the bound is made of.
         width: columns of the terminal, for the picture.
+        flows: beside the job.
+        flow_links: what those load.
     """
     hidden = len(plan.operations) - SHOWN_OPERATIONS
     operations = FittedTable(
@@ -192,6 +204,7 @@ def render(plan: Plan, *, jct_ns: int | None, jct_note: str, width: int) -> Rend
     parts: list[RenderableType] = [Text(_headline(plan)), "", operations]
     if plan.network_bytes:
         parts += ["", FittedTable(_TIERS, tiers(plan)), *_choices(plan), "", picture(plan, width=width)]
+    parts += [*flow_table(flows), *link_table(flow_links, plan)]
     parts += [Text(line) for line in _facts(plan, jct_ns, jct_note)]
     return Group(*parts)
 

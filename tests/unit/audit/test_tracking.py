@@ -293,6 +293,19 @@ def test_a_read_continues_at_the_first_response_that_is_missing(talk: Conversati
     assert flow.messages.sizes == {3 * MTU + 5: 2, 3 * MTU: 1, 4 * MTU: 1, 2 * MTU: 1}
 
 
+def test_a_read_that_the_responder_had_no_room_for_does_not_show_where_packets_were_lost(talk: Conversation) -> None:
+    first = talk.psn
+    for _ in range(4):
+        read(talk, 1)
+    respond(talk, first, 1)
+    for psn in (first + 1, first + 3):  # the one between was lost before the capture
+        read(talk, 1, psn=psn)
+    talk.nak(first + 2)  # of a READ that it received, and dropped
+    report = talk.audit()
+    assert broken(report) == []
+    assert report.flows[0].stats.go_back_n == "followed"
+
+
 @pytest.mark.parametrize("lost", range(4))
 def test_behind_the_responder_a_read_continues_anywhere(talk: Conversation, lost: int) -> None:
     """The capture has the response that the requester lacks, because it was lost after the capture."""

@@ -69,10 +69,35 @@ def test_observed_loads_stand_for_the_hash(capsys: pytest.CaptureFixture[str], t
     assert links["leaf0:u0 > spine0:d0"] == 12_000
 
 
+def test_a_run_spec_is_planned_with_its_flows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "hosts: [{name: h0, per_rank: 198.18.0.0/24}, {name: h1, per_rank: 198.18.1.0/24},"
+        " {name: nic, address: 198.18.9.1, peer: {}}]"
+    )
+    (tmp_path / "run.yaml").write_text(
+        "charkha: 1\njobs: [{sweep: {collective: broadcast, ranks: 2, sizes: [3000]}}]\nnetwork: {topology: t.yaml}\n"
+        "flows: [{kind: perftest, host: h0, peer: nic, iterations: 9, size_bytes: 1000}]\n"
+    )
+    file = str(tmp_path / "run.yaml")
+    found = planned(capsys, "plan", "-f", file)
+    links = {link["link"]: link["payload_bytes"] for link in found["flows_beside_links"]}  # type: ignore[attr-defined]
+    assert links == {"h0:eth0 > network:port0": 9000, "network:port2 > nic:eth0": 9000}
+    assert main(["plan", "-f", file]) == main(["check", "-f", file]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("h0:eth0 nic:eth0 8.79 KiB") == 2
+    assert "h0:eth0 > network:port0" in shown
+    assert main(["check", "-f", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["flows_beside"] == found["flows_beside"]
+    job = "{name: %s, sweep: {collective: broadcast, ranks: 2}}"
+    (tmp_path / "two.yaml").write_text(f"charkha: 1\njobs: [{job % 'a'}, {job % 'b'}]\n")
+    assert main(["plan", "-f", str(tmp_path / "two.yaml")]) == 2
+    assert "two.yaml: has 2 jobs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give one of TRACE, --collective and --transformer"),
+        ([], "give one of TRACE, -f FILE, --collective and --transformer"),
         (["x", "--collective", "barrier"], "give one of"),
         (["--collective", "all_reduce"], "needs -n"),
         (["--collective", "all_to_all", "-n", "100000"], "pairs of communicating ranks"),

@@ -15,6 +15,7 @@ TABLES = (
     "calibration_table",
     "campaign_table",
     "comparison_table",
+    "flow_load_table",
     "import_report",
     "lab_picture",
     "pair_table",

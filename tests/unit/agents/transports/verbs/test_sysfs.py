@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.transports.verbs.sysfs import Gid, find_gid, gid_of, gids, hardware_counters, has_devices
+from agents.transports.verbs.sysfs import Gid, find_gid, gids, hardware_counters, has_devices
 from emulator.errors import HostError
+from emulator.roce.gid import gid_of
 
 NONE = "0000:0000:0000:0000:0000:0000:0000:0000"
 
@@ -29,11 +30,6 @@ def root(tmp_path: Path) -> Path:
     device(tmp_path, "mlx5_0", entries)  # type: ignore[arg-type]
     device(tmp_path, "rxe0", {2: ("fd99:0000:0000:0000:0000:0000:0000:0002", "RoCE v2"), 0: (mapped, "RoCE v2")})
     return tmp_path
-
-
-def test_addresses_are_gids() -> None:
-    assert gid_of("10.99.0.2").hex() == "00000000000000000000ffff0a630002"
-    assert gid_of("fd99::2").hex() == "fd990000000000000000000000000002"
 
 
 def test_only_used_entries_for_rocev2_count(root: Path) -> None:
