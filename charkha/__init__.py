@@ -5,7 +5,7 @@ Everything else is internal: `emulator` holds the controller's side, `agents` wh
 
 from __future__ import annotations
 
-from charkha.api import Run, compare, load_run, play, read_experiment
+from charkha.api import Run, Session, compare, load_run, load_session, play, play_session, read_experiment
 from emulator.errors import EmulatorError, HostError, InputError, RunError
 from emulator.experiment.spec import Experiment
 
@@ -16,8 +16,11 @@ __all__ = [
     "InputError",
     "Run",
     "RunError",
+    "Session",
     "compare",
     "load_run",
+    "load_session",
     "play",
+    "play_session",
     "read_experiment",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,23 @@ class Run:
         return read_run(self.folder).table(Part(name))
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The folder of a session of several jobs.
+
+    Attributes:
+        folder: where it is.
+        jobs: name → run.
+        solo: name → run of the job alone, as far as it was played.
+        starts_ns: name → when its first iteration was told to begin, on the clock of all time stamps of `jobs`.
+    """
+
+    folder: Path
+    jobs: Mapping[str, Run]
+    solo: Mapping[str, Run]
+    starts_ns: Mapping[str, int]
+
+
 def play(
     experiment: Experiment,
     folder: str | Path | None = None,
@@ -94,6 +111,47 @@ def play(
 
     run = playing.play(experiment, folder=None if folder is None else Path(folder), notify=notify)
     return Run(run.folder, run.manifest)
+
+
+def play_session(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    solo: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Session:
+    """Play all jobs of an experiment at once.
+
+    Args:
+        experiment: what to play.
+        folder: folder of the session to make.
+        solo: play each job alone first, at the same places.
+        notify: receives lines for the user.
+
+    Raises:
+        InputError: bad input; nothing was sent.
+        RunError: a job failed; the folder keeps what was measured.
+        HostError: this host lacks something.
+    """
+    from emulator.experiment import session
+
+    session.play_session(experiment, Path(folder), solo=solo, notify=notify)
+    return load_session(folder)
+
+
+def load_session(folder: str | Path) -> Session:
+    """Open the folder of a session.
+
+    Raises:
+        ResultError: it is not one, is damaged, or was written by a newer version.
+    """
+    from emulator.run_folder import session
+
+    found = session.load_session(Path(folder))
+    jobs, solo = (
+        {name: Run(run.folder, run.manifest) for name, run in runs.items()} for runs in (found.jobs, found.solo)
+    )
+    return Session(found.folder, jobs, solo, found.starts_ns)
 
 
 def load_run(folder: str | Path) -> Run:

@@ -411,7 +411,7 @@ class RankPlayer:
         ranks = self._settings.groups[communication.group]
         algorithm = self._settings.algorithms[communication.algorithm]
         execution = Execution(
-            *self._carried(serial, schedule(algorithm, _as_member(communication, ranks, self.rank)), ranks),
+            *self._carried(serial, schedule(algorithm, self._as_member(communication, ranks)), ranks),
             serial=serial,
             ranks=ranks,
             credited=self._early_credits.pop(serial, set()) if self._settings.credits else None,
@@ -511,6 +511,18 @@ class RankPlayer:
         )
         self._complete(pending.node, now)
 
+    def _as_member(self, communication: PlannedCommunication, ranks: Sequence[int]) -> Collective:
+        return Collective(
+            kind=communication.kind,
+            members=len(ranks),
+            member=ranks.index(self.rank),
+            size_bytes=communication.size_bytes,
+            root=ranks.index(communication.root) if communication.root >= 0 else 0,
+            send_splits=communication.send_splits,
+            recv_splits=communication.recv_splits,
+            layout=self._settings.layouts.of(ranks),
+        )
+
     def _serial(self, communication: PlannedCommunication) -> int:
         return self._epoch * self._settings.instances + communication.instance
 
@@ -518,15 +530,3 @@ class RankPlayer:
         if self._needs_flush:
             self._needs_flush = False
             self._endpoint.flush()
-
-
-def _as_member(communication: PlannedCommunication, ranks: Sequence[int], rank: int) -> Collective:
-    return Collective(
-        kind=communication.kind,
-        members=len(ranks),
-        member=ranks.index(rank),
-        size_bytes=communication.size_bytes,
-        root=ranks.index(communication.root) if communication.root >= 0 else 0,
-        send_splits=communication.send_splits,
-        recv_splits=communication.recv_splits,
-    )

@@ -25,11 +25,18 @@ _NEVER = 1 << 63
 
 def with_domains(transport: Transport, places: Iterable[DomainPlace], *, clock: Clock, message_bytes: int) -> Transport:
     """The transport with the domains of an agent's ranks."""
-    domain_of: dict[int, ScaleUpDomain] = {}
+    group_of: dict[int, DomainGroup] = {}
     for place in places:
-        domain = ScaleUpDomain(Domain(place.rate_bps, place.latency_ns), clock)
-        domain_of |= dict.fromkeys(place.ranks, domain)
-    return DomainTransport(transport, domain_of, message_bytes=message_bytes)
+        group = DomainGroup(ScaleUpDomain(Domain(place.rate_bps, place.latency_ns), clock), {})
+        group_of |= dict.fromkeys(place.ranks, group)
+    return DomainTransport(transport, group_of, message_bytes=message_bytes)
+
+
+class DomainGroup(NamedTuple):
+    """The ranks of one job in a domain, with the endpoints that have been opened."""
+
+    domain: ScaleUpDomain
+    ends: dict[int, DomainEndpoint]
 
 
 class _Transfer(NamedTuple):
@@ -40,7 +47,7 @@ class _Transfer(NamedTuple):
 
 
 class ScaleUpDomain:
-    """The ports that the ranks of a host share, on a clock. Endpoints of several transports may share it.
+    """What connects the endpoints of a host, on a clock; those of several jobs may share it.
 
     Args:
         domain: its rate and latency.
@@ -50,22 +57,11 @@ class ScaleUpDomain:
     def __init__(self, domain: Domain, clock: Clock) -> None:
         self.clock = clock
         self._model: DomainModel[_Transfer] = DomainModel(domain)
-        self._ends: dict[int, DomainEndpoint] = {}
         self._alarm_ns = _NEVER
 
-    @property
-    def members(self) -> frozenset[int]:
-        """Its ranks that have an endpoint."""
-        return frozenset(self._ends)
-
-    def join(self, end: DomainEndpoint) -> None:
-        """Take the endpoint of a rank."""
-        self._ends[end.rank] = end
-
-    def post(self, source: DomainEndpoint, target: int, tag: int, size: int) -> None:
+    def post(self, source: DomainEndpoint, target: DomainEndpoint, tag: int, size: int) -> None:
         """Begin a transfer."""
-        end = self._ends[target]
-        self._model.post(source.rank, target, size, _Transfer(source, end, tag, size), now_ns=self.clock.now())
+        self._model.post(source, target, size, _Transfer(source, target, tag, size), now_ns=self.clock.now())
 
     def flush(self) -> None:
         """Set an alarm for the next arrival."""
@@ -74,13 +70,14 @@ class ScaleUpDomain:
             self._alarm_ns = next_ns
             self.clock.call_at(next_ns, self._wake)
 
-    def carried_bytes(self, source: int) -> int:
-        """Payload of transfers of a rank that have not arrived as a whole."""
+    def carried_bytes(self, source: DomainEndpoint) -> int:
+        """Payload of transfers of an endpoint that have not arrived as a whole."""
         return self._model.under_way_bytes(source, now_ns=self.clock.now())
 
     def leave(self, end: DomainEndpoint) -> None:
         """Drop what is under way from and to an endpoint; those who send to it hear of it."""
-        for source in {transfer.source for transfer in self._model.drop(end.rank)} - {end}:
+        senders = dict.fromkeys(transfer.source for transfer in self._model.drop(end))
+        for source in (one for one in senders if one is not end):
             self.clock.call_at(self.clock.now(), partial(source.lose, end))
         self.flush()
 
@@ -98,19 +95,20 @@ class DomainEndpoint:
 
     Args:
         beside: the endpoint of the rank on the network.
-        domain: of the rank.
+        group: of the rank.
         message_bytes: payload of a message, at most: what counts as a message.
     """
 
-    def __init__(self, beside: Endpoint, domain: ScaleUpDomain, *, message_bytes: int) -> None:
-        self._beside, self._domain, self._message_bytes = beside, domain, message_bytes
-        self._inside: frozenset[int] | None = None  # ranks of the domain in the directory
+    def __init__(self, beside: Endpoint, group: DomainGroup, *, message_bytes: int) -> None:
+        self._beside, self._message_bytes = beside, message_bytes
+        self._domain, self._ends = group
+        self._inside: Mapping[int, DomainEndpoint] = {}  # those of the domain in the directory, once it is known
         self._events: EndpointEvents | None = None
         self._held: list[tuple[DomainEndpoint, int, int]] = []  # arrived before the directory: source, tag, size
         self._counters: dict[int, FlowCounters] = {}
         self._lost: set[int] = set()
         self.is_closed = self._is_reporting = False
-        domain.join(self)
+        self._ends[beside.rank] = self
 
     @property
     def rank(self) -> int:
@@ -124,17 +122,18 @@ class DomainEndpoint:
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
         """See Endpoint. The network learns nothing of the other ranks of the domain."""
-        inside = self._domain.members.intersection(directory)
+        inside = {rank: end for rank, end in self._ends.items() if rank in directory}
         self._beside.connect({rank: at for rank, at in directory.items() if rank not in inside}, events)
         self._inside = inside
         self._domain.clock.call_at(self._domain.clock.now(), partial(self._enter, events))
 
     def post(self, peer: int, tag: int, size: int) -> None:
         """See Endpoint."""
-        if self._inside is None or peer not in self._inside:
+        end = self._inside.get(peer)
+        if end is None:
             self._beside.post(peer, tag, size)
         elif not self.is_closed and peer not in self._lost:
-            self._domain.post(self, peer, tag, size)
+            self._domain.post(self, end, tag, size)
 
     def flush(self) -> None:
         """See Endpoint."""
@@ -150,7 +149,7 @@ class DomainEndpoint:
     def acknowledged_bytes(self) -> int:
         """See Endpoint."""
         own = sum(flow.bytes for flow in self._counters.values())
-        return self._beside.acknowledged_bytes + own + self._domain.carried_bytes(self.rank)
+        return self._beside.acknowledged_bytes + own + self._domain.carried_bytes(self)
 
     def counters(self) -> Sequence[FlowCounters]:
         """See Endpoint."""
@@ -185,7 +184,7 @@ class DomainEndpoint:
             source.lose(self)
         elif self._events is None:
             self._held.append((source, tag, size))
-        elif self._inside is not None and source.rank in self._inside:
+        elif source.rank in self._inside:
             self._is_reporting = True
             self._events.arrived(source.rank, tag, size, self._domain.clock.now())
             self._is_reporting = False
@@ -216,12 +215,12 @@ class DomainTransport:
 
     Args:
         beside: carries all that is not between ranks of one domain.
-        domain_of: rank → its domain.
+        group_of: rank → those it shares a domain with.
         message_bytes: payload of a message, at most.
     """
 
-    def __init__(self, beside: Transport, domain_of: Mapping[int, ScaleUpDomain], *, message_bytes: int) -> None:
-        self._beside, self._domain_of, self._message_bytes = beside, domain_of, message_bytes
+    def __init__(self, beside: Transport, group_of: Mapping[int, DomainGroup], *, message_bytes: int) -> None:
+        self._beside, self._group_of, self._message_bytes = beside, group_of, message_bytes
 
     @property
     def name(self) -> str:
@@ -243,8 +242,8 @@ class DomainTransport:
     async def open(self, rank: int, host: str) -> Endpoint:
         """See Transport."""
         beside = await self._beside.open(rank, host)
-        domain = self._domain_of.get(rank)
-        return beside if domain is None else DomainEndpoint(beside, domain, message_bytes=self._message_bytes)
+        group = self._group_of.get(rank)
+        return beside if group is None else DomainEndpoint(beside, group, message_bytes=self._message_bytes)
 
     async def __aenter__(self) -> DomainTransport:
         await self._beside.__aenter__()

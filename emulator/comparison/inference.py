@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ SIGNIFICANCE = 0.05
 MIN_RUNS = 2
 MAX_RUNS = 100
 """A class that needs more runs a side cannot be decided in practice."""
+POWER = 0.95
+"""Share of comparisons that find a difference said to be found."""
+_BOOTSTRAP_REACH = 1.05
+"""The interval of `ratio` reaches so much further than Student's t on means: simulated normal runs, 6 to 20 a side."""
 _MAX_PERMUTATIONS = 200_000
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -168,35 +173,59 @@ def pairs_to_decide(classes: int) -> int:
     return next(n for n in itertools.count(MIN_RUNS) if smallest_paired_p(n) * max(classes, 1) < SIGNIFICANCE)
 
 
-def pairs_to_narrow(ratios: Floats, *, half_width: float) -> int | None:
-    """As `runs_to_narrow`, for pairs."""
-    from scipy import stats  # takes half of the start-up time of a command
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much runs of one version differ, which limits what a comparison can find.
 
-    spread = math.sqrt(_log_variance(ratios))
-    for n in range(MIN_RUNS, MAX_RUNS + 1):
-        if float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread / math.sqrt(n) <= half_width:
-            return n
-    return None
-
-
-def runs_to_narrow(baseline: Floats, other: Floats, *, half_width: float) -> int | None:
-    """Runs a side that bring the half width of the interval down to a bound, if the spread between runs stays the same.
-
-    Args:
-        baseline: one number per run, at least two.
-        other: likewise.
-        half_width: bound, as a difference of natural logarithms.
-
-    Returns:
-        None for more than MAX_RUNS.
+    Attributes:
+        log_deviation: standard deviation of the logarithms: of the ratios of pairs, or of the runs of a group.
+        is_paired: it is that of pairs.
     """
-    from scipy import stats  # takes half of the start-up time of a command
 
-    spread = math.sqrt((_log_variance(baseline) + _log_variance(other)) / 2)
-    for n in range(MIN_RUNS, MAX_RUNS + 1):
-        if float(stats.t.ppf(0.5 + CONFIDENCE / 2, 2 * n - 2)) * spread * math.sqrt(2 / n) <= half_width:
-            return n
-    return None
+    log_deviation: float
+    is_paired: bool
+
+    def runs_to_narrow(self, half_width: float) -> int | None:
+        """Pairs, or runs a side, that bring the half width of the interval down to a bound; None: over MAX_RUNS.
+
+        Args:
+            half_width: bound, as a difference of natural logarithms.
+        """
+        return self._first(lambda n: self._reach(n, 0.0) <= half_width)
+
+    def smallest_found(self, runs: int, *, margin: float) -> float:
+        """The smallest ratio above 1 that POWER of such comparisons find: their whole interval is outside the margin.
+
+        Args:
+            runs: pairs, or runs a side.
+            margin: see verdicts.Rules.
+        """
+        return (1 + margin) * math.exp(_BOOTSTRAP_REACH * self._reach(runs, POWER))
+
+    def runs_to_find(self, ratio: float, *, margin: float) -> int | None:
+        """Pairs, or runs a side, with which POWER of comparisons find a ratio above 1 + margin; None: over MAX_RUNS."""
+        return self._first(lambda n: self.smallest_found(n, margin=margin) <= ratio)
+
+    def _first(self, is_enough: Callable[[int], bool]) -> int | None:
+        return next((n for n in range(MIN_RUNS, MAX_RUNS + 1) if is_enough(n)), None)
+
+    def _reach(self, runs: int, power: float) -> float:
+        """Half width of the interval, and how far beyond it the effect must be to be found that often."""
+        from scipy import stats  # takes half of the start-up time of a command
+
+        freedom, error = (runs - 1, 1 / runs) if self.is_paired else (2 * runs - 2, 2 / runs)
+        quantiles = (float(stats.t.ppf(share, freedom)) for share in (0.5 + CONFIDENCE / 2, max(power, 0.5)))
+        return sum(quantiles) * self.log_deviation * math.sqrt(error)
+
+
+def spread_of_pairs(ratios: Floats) -> Spread:
+    """The spread of the ratios of pairs, at least two."""
+    return Spread(math.sqrt(_log_variance(ratios)), is_paired=True)
+
+
+def spread_of_groups(baseline: Floats, other: Floats) -> Spread:
+    """The spread of runs within their group, at least two in each."""
+    return Spread(math.sqrt((_log_variance(baseline) + _log_variance(other)) / 2), is_paired=False)
 
 
 def _log_variance(values: Floats) -> float:

@@ -38,12 +38,14 @@ class Rules:
             1.03, both included.
         quantile: of the measurements of a run, the number that represents the run; 0.5 is the median.
         seed, resamples: of the bootstrap.
+        find: difference for which the number of runs is estimated, a fraction above `margin`; None: it is not.
     """
 
     margin: float = 0.03
     quantile: float = MEDIAN
     seed: int = 0
     resamples: int = RESAMPLES
+    find: float | None = None
 
     def contains(self, interval: Interval) -> bool:
         """The whole interval lies within the margin."""
@@ -108,6 +110,8 @@ class ClassComparison:
         why: what an inconclusive verdict lacks.
         ratios: of pairs, corrected for drift; empty if the runs are not compared in pairs.
         is_too_few: there are fewer runs than the rank test needs; `needs` is the smallest number that it can use.
+        finds: the smallest ratio above 1 that 95 of 100 comparisons with as many runs of this spread find.
+        needs_to_find: runs a side with which they find `Rules.find`; None if it is not given or over 100 are needed.
     """
 
     key: ClassKey
@@ -122,6 +126,8 @@ class ClassComparison:
     why: str = ""
     is_too_few: bool = False
     ratios: tuple[float, ...] = ()
+    finds: float | None = None
+    needs_to_find: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,8 @@ def compare_pair(baseline: RunGroup, other: RunGroup, rules: Rules) -> PairCompa
     """
     keys = sorted(key for key in _measured(baseline) & _measured(other) if key.takes_time)
     is_paired = take_turns(baseline.runs, other.runs) and len(baseline.runs) >= inference.pairs_to_decide(len(keys))
-    classes = [_compare_class(key, baseline, other, rules, is_paired=is_paired) for key in keys]
+    least = _runs_to_decide(len(keys), is_paired=is_paired)
+    classes = [_compare_class(key, baseline, other, rules, least=least, is_paired=is_paired) for key in keys]
     adjusted = iter(inference.holm([one.p for one in classes if one.p is not None]))
     classes = [one if one.p is None else replace(one, holm_p=next(adjusted)) for one in classes]
     tests = sum(one.p is not None for one in classes)
@@ -208,12 +215,13 @@ def _sort_key(one: ClassComparison) -> tuple[bool, float, ClassKey]:
 
 
 def _compare_class(
-    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, is_paired: bool
+    key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, *, least: int, is_paired: bool
 ) -> ClassComparison:
-    """Everything but the verdict, which depends on the number of classes."""
+    """Everything but the verdict, which depends on the number of classes; `least`: runs without which there is none."""
     compare_sides = _compare_pairs if is_paired else _compare_groups
     measured = compare_sides(key, baseline, other, rules, rules.quantile)
     tail = compare_sides(key, baseline, other, rules, TAIL)
+    finds, needs_to_find = _power(measured, rules, least=least, is_paired=is_paired)
     is_tail_whole = [side.runs for side in measured.sides] == [side.runs for side in tail.sides]
     return ClassComparison(
         key,
@@ -224,6 +232,8 @@ def _compare_class(
         tail.effect if is_tail_whole else None,
         Verdict.INCONCLUSIVE,
         ratios=measured.ratios,
+        finds=finds,
+        needs_to_find=needs_to_find,
     )
 
 
@@ -234,6 +244,22 @@ class _Measured(NamedTuple):
     effect: Effect | None
     p: float | None
     ratios: tuple[float, ...] = ()
+
+
+def _spread(sides: tuple[Side, Side], ratios: Sequence[float], *, is_paired: bool) -> inference.Spread:
+    if is_paired:
+        return inference.spread_of_pairs(np.array(ratios))
+    return inference.spread_of_groups(sides[0].array, sides[1].array)
+
+
+def _power(measured: _Measured, rules: Rules, *, least: int, is_paired: bool) -> tuple[float | None, int | None]:
+    """What comparisons with runs of this spread find, and how many find `rules.find`; None if nothing is known."""
+    runs = min(side.runs for side in measured.sides)
+    if runs < inference.MIN_RUNS:
+        return None, None
+    spread = _spread(measured.sides, measured.ratios, is_paired=is_paired)
+    needs = None if rules.find is None else spread.runs_to_find(1 + rules.find, margin=rules.margin)
+    return spread.smallest_found(runs, margin=rules.margin), needs and max(needs, least)
 
 
 def _compare_groups(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Rules, quantile: float) -> _Measured:
@@ -294,7 +320,7 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) 
     sides = one.baseline.runs, one.other.runs
     smallest = inference.smallest_paired_p(sides[0]) if is_paired else inference.smallest_p(*sides)
     if interval is None or smallest * tests >= inference.SIGNIFICANCE:
-        needs = inference.pairs_to_decide(tests) if is_paired else inference.runs_to_decide(tests)
+        needs = _runs_to_decide(tests, is_paired=is_paired)
         plural = f"{tests} classes" if tests != 1 else "1 class"
         return replace(one, needs=needs, why=f"too few runs to decide {plural}", is_too_few=True)
     is_significant = one.holm_p is not None and one.holm_p < inference.SIGNIFICANCE
@@ -309,11 +335,11 @@ def _decide(one: ClassComparison, rules: Rules, *, tests: int, is_paired: bool) 
 def _runs_needed(one: ClassComparison, effect: Effect, rules: Rules, *, tests: int, is_paired: bool) -> int | None:
     """Runs a side that would decide if the ratio and the spread between runs stayed the same."""
     gap = abs(abs(np.log(effect.ratio)) - np.log1p(rules.margin))
-    if is_paired:
-        narrow = inference.pairs_to_narrow(np.array(one.ratios), half_width=float(gap))
-    else:
-        narrow = inference.runs_to_narrow(one.baseline.array, one.other.array, half_width=float(gap))
+    narrow = _spread((one.baseline, one.other), one.ratios, is_paired=is_paired).runs_to_narrow(float(gap))
     if narrow is None:
         return None
-    decide = inference.pairs_to_decide(tests) if is_paired else inference.runs_to_decide(tests)
-    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, decide)
+    return max(narrow, min(one.baseline.runs, one.other.runs) + 1, _runs_to_decide(tests, is_paired=is_paired))
+
+
+def _runs_to_decide(classes: int, *, is_paired: bool) -> int:
+    return inference.pairs_to_decide(classes) if is_paired else inference.runs_to_decide(classes)

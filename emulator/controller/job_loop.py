@@ -288,6 +288,7 @@ def _setup(number: int, plan: RunPlan, agent: str) -> control.JobSetup:
         instances=max(1, plan.workload.instances),
         algorithms=plan.choice.names,
         algorithm_files=plan.choice.files,
+        layouts=plan.choice.layouts,
         groups=[group.ranks if own.intersection(group.ranks) else () for group in plan.workload.groups],
         record_steps=plan.record_steps,
     )

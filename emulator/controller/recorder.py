@@ -47,6 +47,7 @@ class Recorder:
         self._worst, self._wanted = worst, dict[int, list[int]]()
         self._steps = StepAssembly(catalogue.members)
         self._done: dict[int, list[RankSummary]] = {}
+        self._ended_ns = 0  # the newest iteration that all ranks completed
         self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
 
     def waiting_for(self, agents: Sequence[str]) -> None:
@@ -98,9 +99,10 @@ class Recorder:
         done = self._done[iteration]
         done += summaries
         if len(done) == self._catalogue.ranks:
-            start_ns, end_ns = min(one.start_ns for one in done), max(one.end_ns for one in done)
+            start_ns = max(self._ended_ns, min(one.start_ns for one in done))  # see emulator/statistics/iterations.py
+            self._ended_ns = max(one.end_ns for one in done)
             for observer in self._observers:
-                observer.iteration_done(iteration, end_ns - start_ns)
+                observer.iteration_done(iteration, max(0, self._ended_ns - start_ns))
 
     def moved(self, bytes_sent: int) -> None:
         """See SessionObserver."""

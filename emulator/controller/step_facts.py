@@ -13,6 +13,7 @@ import pyarrow as pa
 from emulator.control.observations import FlowCounters
 from emulator.controller.topology_description import describe_path
 from emulator.errors import PlanError
+from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.ecmp import linux_hash
 from emulator.planner.network.fluid_simulation import fluid_transfers
 from emulator.planner.network.header_overhead import WireOverhead
@@ -106,7 +107,7 @@ class StepFacts:
 
     @cached_property
     def _traffic(self) -> Traffic:
-        return traffic_of_workload(self._workload, name_of=self._algorithm_of)
+        return traffic_of_workload(self._workload, name_of=self._algorithm_of, layouts=layouts_on(self._topology))
 
     def _simulated(self, place: Place) -> _Times:
         operation = self._traffic.operations[place.operation]

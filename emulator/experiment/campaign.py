@@ -23,7 +23,6 @@ from emulator.run_folder.schema import Part
 from emulator.run_folder.store import is_run_folder
 from emulator.statistics.descriptive import median
 from emulator.statistics.iterations import iteration_durations
-from emulator.statistics.measured_rows import read_measured
 
 _ALLOWED_FAILURES = 2
 """In a row. More are not a coincidence, and end the campaign."""
@@ -166,7 +165,7 @@ def one_run(experiment: Experiment, profile: str | None) -> Experiment:
 
 def jct_ns(run: Run) -> float | None:
     """Median time of an iteration; None if none is complete."""
-    times = iteration_durations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    times = iteration_durations(run.table(Part.ITERATIONS), run.manifest)
     return median(np.fromiter(times.values(), np.int64))
 
 

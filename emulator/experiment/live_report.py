@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from emulator.errors import EmulatorError, HostError
+from emulator.errors import EmulatorError, HostError, RunInterrupted
 from emulator.experiment.live_address import LOCAL, LiveAddress
 from emulator.run_folder.layout import MANIFEST
 from emulator.run_folder.reader import read_run
@@ -28,7 +28,7 @@ def report_around(
         folder: run folder.
         live: address of the live page; None: no live page.
         report: write report.html.
-        notify: receives the URL of the live page.
+        notify: receives the URL of the live page, and that an interrupted run is writing its report.
 
     Raises:
         HostError: the page cannot be served, or the file cannot be written.
@@ -37,7 +37,9 @@ def report_around(
     with contextlib.nullcontext() if live is None else live_page(live, folder, notify=notify):
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RunInterrupted) and report and not is_used:
+                notify("traffic has stopped; writing the report")  # a second or two, for which the user waits
             with contextlib.suppress(EmulatorError):  # the error that ended the run is the one to report
                 _write(folder, is_wanted=report and not is_used)
             raise

@@ -16,6 +16,7 @@ from emulator.experiment.spec import Experiment
 from emulator.experiment.testbed import topology_without_host
 from emulator.experiment.workload import load_job
 from emulator.planner.algorithm_choice import AlgorithmChoice
+from emulator.planner.group_layout import Layouts, layouts_on
 from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
 from emulator.planner.network.packet_flows import Sending
@@ -91,10 +92,13 @@ def plan_experiment(
     overrides = overrides_of(experiment.job)
     if load is None:
         topology, workload = _place_job(experiment)
-        traffic = traffic_of_workload(workload, name_of=AlgorithmChoice(workload, overrides).name_of)
+        layouts = layouts_on(topology)
+        choice = AlgorithmChoice(workload, overrides, layouts)
+        traffic = traffic_of_workload(workload, name_of=choice.name_of, layouts=layouts)
     else:
-        traffic, workload = _traffic_of(load, overrides), None
-        topology = topology_without_host(experiment, ranks=traffic.ranks)
+        ranks = load.layout.ranks if isinstance(load, Transformer) else load.ranks
+        topology = topology_without_host(experiment, ranks=ranks)
+        traffic, workload = _traffic_of(load, overrides, layouts_on(topology)), None
     for note in topology.notes:
         notify(f"{topology.source}: {note}")
     resolved = resolve(experiment, topology)
@@ -119,12 +123,17 @@ def _place_job(experiment: Experiment) -> tuple[Topology, Workload]:
         )
 
 
-def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str]) -> Traffic:
+def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str], layouts: Layouts) -> Traffic:
     if isinstance(load, Transformer):
-        return traffic_of_transformer(load, overrides=overrides)
+        return traffic_of_transformer(load, overrides=overrides, layouts=layouts)
     size = 0 if load.kind is CommKind.BARRIER else load.size_bytes
     return traffic_of_collective(
-        load.kind, ranks=load.ranks, size_bytes=size, group_size=load.group_size, overrides=overrides
+        load.kind,
+        ranks=load.ranks,
+        size_bytes=size,
+        group_size=load.group_size,
+        overrides=overrides,
+        layouts=layouts,
     )
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from emulator.controller.dut_monitor import shared_monitors
 from emulator.controller.run_plan import RunOutcome
 from emulator.controller.session import Session
-from emulator.errors import AgentLost, EmulatorError, ResultError, RunInterrupted, RunTimeout, TransferFailed
+from emulator.errors import (
+    AgentLost,
+    EmulatorError,
+    InputError,
+    ResultError,
+    RunInterrupted,
+    RunTimeout,
+    TransferFailed,
+)
 from emulator.experiment.calibration import calibration_of
 from emulator.experiment.dut import watch_dut
 from emulator.experiment.live_address import LiveAddress
@@ -63,6 +71,8 @@ def play(
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something. What was measured stays in the folder.
     """
+    if len(experiment.jobs) > 1:
+        raise InputError(f"there are {len(experiment.jobs)} jobs: play them as a session (play_session)")
     with load_job(experiment.job) as job, prepare(experiment, job, notify=notify, command_line=command_line) as run:
         return run.play(folder or new_run_folder(name_of(experiment)), observers=observers, live=live)
 
@@ -254,9 +264,8 @@ def _play(
 
 
 def _forecast_of_job(settled: Settled) -> str:
-    line = describe_forecast(settled.forecast)
-    until = ", until the other jobs have ended" if settled.until_others else ""
-    return f"job {settled.experiment.job.name}: {line}{until}"
+    line = describe_forecast(settled.forecast, is_open_ended=settled.until_others)
+    return f"job {settled.experiment.job.name}: {line}"
 
 
 async def _play_interruptibly(session: Session) -> None:

@@ -21,6 +21,7 @@ from emulator.experiment.testbed import Testbed
 from emulator.experiment.workload import LoadedJob
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.forecast import Forecast, forecast
+from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.ideal_times import ideal_per_instance
 from emulator.roce.options import RoceOptions
 from emulator.topology.model import Topology, joined
@@ -127,7 +128,8 @@ def settle(
     )
     workload = _scale_compute(played, resolved.compute_factor)
     _require_residence(experiment, workload)
-    choice, address = AlgorithmChoice(workload, resolved.overrides), listening(experiment.agents)
+    layouts = layouts_on(topology)
+    choice, address = AlgorithmChoice(workload, resolved.overrides, layouts), listening(experiment.agents)
     specs = experiment.flows if flow_specs is None else flow_specs
     flows = planned_flows(experiment, specs, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
@@ -153,6 +155,7 @@ def settle(
             ideal_ns=ideal_ns,
             iterations=resolved.iterations,
             warmup=resolved.warmup,
+            layouts=layouts,
         ),
     )
 

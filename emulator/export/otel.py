@@ -6,15 +6,21 @@ and the device under test are attributes of the resource.
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from emulator.errors import HostError, RunError
 from emulator.run_folder.manifest import Manifest
 from emulator.run_folder.reader import Run
-from emulator.statistics.metrics import METRICS, Kind, Subject
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.metric import Kind, Subject
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.units import NS_PER_S
 
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricsData
 
 _PATH = "/v1/metrics"
+_PORTS = {"http": 80, "https": 443}
+_REACH_S = 2.0
 Attributes = Mapping[str, str | int | float | bool]
 
 
@@ -66,11 +74,13 @@ def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
         RunError: the collector did not take them.
     """
     require()
+    _reach(endpoint)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import MetricExportResult
 
     measured = list(measures(summarise(run)))
     exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + _PATH, timeout=timeout_s)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what it would say, the error says in one line
     try:
         outcome = exporter.export(_metrics_data(run.manifest, measured), timeout_millis=1000 * timeout_s)
     finally:
@@ -80,10 +90,30 @@ def send(run: Run, endpoint: str, *, timeout_s: float = 10) -> int:
     return sum(len(one.points) for one in measured)
 
 
+def _reach(endpoint: str) -> None:
+    """Look for a listener, which the exporter would ask again and again.
+
+    Raises:
+        RunError: there is none.
+    """
+    url = urlsplit(endpoint)
+    if url.scheme in getproxies():  # which is asked instead
+        return
+    try:
+        with socket.create_connection((url.hostname or "", url.port or _PORTS[url.scheme]), timeout=_REACH_S):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(
+            f"{endpoint}: no collector takes connections there ({reason}): start one, or mend --endpoint"
+        ) from error
+
+
 def measures(summary: RunSummary) -> Iterator[Measure]:
     """The metrics of a run; what was not measured has no point. Metrics of one family are points of one measure."""
     found: dict[str, Measure] = {}
-    for metric in METRICS.values():
+    # A point per flow or iteration would be a series of its own in the collector.
+    for metric in (one for one in METRICS.values() if not one.scope.is_many):
         statistic: Attributes = {"statistic": metric.statistic} if metric.statistic else {}
         for subject, value, _ in metric.read(summary):
             if value is not None:
@@ -95,10 +125,10 @@ def measures(summary: RunSummary) -> Iterator[Measure]:
 
 
 def _attributes(subject: Subject) -> dict[str, str | int]:
-    if subject is None:
-        return {}
     if isinstance(subject, str):
         return {"device": subject}
+    if not isinstance(subject, ClassKey):
+        return {}
     attributes: dict[str, str | int] = {
         "collective": subject.collective,
         "group_size": subject.members,

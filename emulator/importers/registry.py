@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,7 @@ from emulator.importers.nccl_inspector import is_nccl_inspector, read_nccl_inspe
 from emulator.importers.nccl_log import is_nccl_log, read_nccl_log
 from emulator.importers.pytorch.documents import is_pytorch
 from emulator.importers.pytorch.reading import read_pytorch
-from emulator.importers.text_files import file_heads
+from emulator.importers.text_files import HEADS, file_head, file_heads, source_files
 from emulator.suggestions import did_you_mean
 from emulator.wire.trace.files import has_et_files
 
@@ -101,8 +102,9 @@ def importer_named(name: str) -> Importer:
         InputError: there is none.
     """
     if name not in IMPORTERS:
-        advice = did_you_mean(name, IMPORTERS) or f"; there are {', '.join(IMPORTERS)}"
-        raise InputError(f"there is no importer {name!r}{advice}")
+        known = (CHAKRA, *IMPORTERS)
+        advice = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise InputError(f"there is no format {name!r}{advice}")
     return IMPORTERS[name]
 
 
@@ -131,9 +133,20 @@ def import_trace(
     if ranks is not None and ranks != world_size:
         raise TraceError(f"is of a job of {world_size} ranks, --ranks asks for {ranks}", path=path)
     check_agreement(trace)
+    _count_other_formats(trace, importer)
     if strict:
         _refuse_guesses(trace)
     return trace
+
+
+def _count_other_formats(trace: ImportedTrace, importer: Importer) -> None:
+    """Say of files in the same folder that another importer would read that they were left out."""
+    for file in source_files(trace.source)[:HEADS]:
+        with suppress(TraceError, OSError):
+            head = file_head(file)
+            found = next((one for one in IMPORTERS.values() if one.is_head(head)), importer)
+            if not importer.is_head(head) and found is not importer:
+                trace.losses.count(Fate.DROPPED, f"files of another format: --from {found.name} reads them", str(file))
 
 
 def check_complete(trace: ImportedTrace) -> None:

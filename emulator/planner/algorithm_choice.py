@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import POINT_TO_POINT, choose
+from emulator.planner.algorithms import POINT_TO_POINT, choose, depends_on_layout
+from emulator.planner.default_algorithms import PXN
+from emulator.planner.group_layout import Layouts
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.trace.model import CommKind, Communication, Workload
 
@@ -17,13 +19,19 @@ class AlgorithmChoice:
     Args:
         workload: the workload.
         overrides: collective (`all_reduce`) → algorithm, from `parse_overrides`.
+        layouts: of groups of its ranks.
+
+    Attributes:
+        layouts: for agents: those that the algorithms in use need to know.
 
     Raises:
-        PlanError: an algorithm from a file fits no collective of the workload.
+        PlanError: an algorithm that was asked for fits no collective of the workload.
     """
 
-    def __init__(self, workload: Workload, overrides: Mapping[str, str]) -> None:
+    def __init__(self, workload: Workload, overrides: Mapping[str, str], layouts: Layouts | None = None) -> None:
         self._workload = workload
+        self._layouts = layouts or Layouts()
+        self.layouts = Layouts()
         self._overrides = dict(overrides)
         self._names: list[str] = []
         self._choose = cache(self._choose_uncached)
@@ -31,6 +39,9 @@ class AlgorithmChoice:
         for program in workload.programs:
             for communication in program.communications.values():
                 self.index_of(communication)
+        if overrides.get(CommKind.ALL_TO_ALL.label) == PXN and self._uneven and PXN not in self._names:
+            problem = "is for even all-to-all, and all of this workload are uneven: use pairwise or parallel"
+            raise PlanError(f"--algorithm all_to_all={PXN}: {problem}")
         for collective, name in overrides.items():
             loaded = loaded_algorithms().get(name)
             if loaded is not None and name not in self._names:
@@ -50,18 +61,27 @@ class AlgorithmChoice:
 
     def index_of(self, communication: Communication) -> int:
         """Index into `names` of the algorithm of a communication."""
-        members = len(self._workload.groups[communication.group])
         size_bytes = self._uneven.get(communication.instance, communication.size_bytes)
-        return self._choose(communication.kind, members, size_bytes, communication.instance in self._uneven)
+        return self._choose(communication.kind, communication.group, size_bytes, communication.instance in self._uneven)
 
     def name_of(self, communication: Communication) -> str:
         """Name of the algorithm of a communication."""
         return self._names[self.index_of(communication)]
 
-    def _choose_uncached(self, kind: CommKind, members: int, size_bytes: int, is_uneven: bool) -> int:
+    def _choose_uncached(self, kind: CommKind, group: int, size_bytes: int, is_uneven: bool) -> int:
         name = POINT_TO_POINT
         if kind.is_collective:
-            name = choose(kind, members=members, size_bytes=size_bytes, overrides=self._overrides, is_uneven=is_uneven)
+            ranks = self._workload.groups[group].ranks
+            name = choose(
+                kind,
+                members=len(ranks),
+                size_bytes=size_bytes,
+                overrides=self._overrides,
+                is_uneven=is_uneven,
+                layout=self._layouts.in_domains(ranks),
+            )
+            if depends_on_layout(kind, name):
+                self.layouts = self._layouts
         if name not in self._names:
             self._names.append(name)
         return self._names.index(name)

@@ -7,15 +7,15 @@ read from files of MSCCL are in emulator.planner.msccl.loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import NamedTuple, TypeAlias, cast
+from typing import cast
 
 from emulator.errors import PlanError
-from emulator.planner.collectives import all_gather_reduce_scatter as ag_rs
-from emulator.planner.collectives import all_reduce, all_to_all, barrier, broadcast_reduce, gather_scatter
-from emulator.planner.default_algorithms import default_algorithm, default_table
+from emulator.planner.built_in import BUILT_IN, built_in
+from emulator.planner.default_algorithms import PXN, default_algorithm, default_table, on_scale_up_nodes
+from emulator.planner.group_layout import GroupLayout
 from emulator.planner.msccl.loaded import loaded_algorithms
 from emulator.planner.schedule import Algorithm, Collective, Lane
 from emulator.suggestions import did_you_mean
@@ -26,12 +26,12 @@ __all__ = [
     "BUILT_IN",
     "ENTRY_POINT_GROUP",
     "POINT_TO_POINT",
-    "BuiltIn",
     "algorithms_for",
     "bytes_per_member",
     "canonical_kind",
     "choose",
     "default_table",
+    "depends_on_layout",
     "installed_algorithms",
     "parse_overrides",
     "schedule",
@@ -39,76 +39,21 @@ __all__ = [
 ENTRY_POINT_GROUP = "charkha.collectives"
 POINT_TO_POINT = "direct"
 """The algorithm that sends and receives are listed with; there is no other."""
-ByteCount: TypeAlias = Callable[[Collective], tuple[int, int]]
-
-
-class BuiltIn(NamedTuple):
-    """A built-in algorithm, and its closed form of (bytes sent, bytes received) by a member."""
-
-    run: Algorithm
-    count_bytes: ByteCount
-
-
-BUILT_IN: Mapping[CommKind, Mapping[str, BuiltIn]] = {
-    CommKind.ALL_REDUCE: {
-        "ring": BuiltIn(all_reduce.ring, all_reduce.ring_bytes),
-        "bidirectional_ring": BuiltIn(all_reduce.bidirectional_ring, all_reduce.bidirectional_ring_bytes),
-        "halving_doubling": BuiltIn(all_reduce.halving_doubling, all_reduce.halving_doubling_bytes),
-        "recursive_doubling": BuiltIn(all_reduce.recursive_doubling, all_reduce.recursive_doubling_bytes),
-        "double_binary_tree": BuiltIn(all_reduce.double_binary_tree, all_reduce.double_binary_tree_bytes),
-        "direct": BuiltIn(all_reduce.direct, all_reduce.direct_bytes),
-    },
-    CommKind.ALL_GATHER: {
-        "ring": BuiltIn(ag_rs.all_gather_ring, ag_rs.all_gather_bytes),
-        "halving_doubling": BuiltIn(ag_rs.all_gather_halving_doubling, ag_rs.all_gather_bytes),
-        "direct": BuiltIn(ag_rs.all_gather_direct, ag_rs.all_gather_bytes),
-    },
-    CommKind.REDUCE_SCATTER: {
-        "ring": BuiltIn(ag_rs.reduce_scatter_ring, ag_rs.reduce_scatter_ring_bytes),
-        "halving_doubling": BuiltIn(ag_rs.reduce_scatter_halving_doubling, ag_rs.reduce_scatter_halving_doubling_bytes),
-        "direct": BuiltIn(ag_rs.reduce_scatter_direct, ag_rs.reduce_scatter_direct_bytes),
-    },
-    CommKind.ALL_TO_ALL: {
-        "pairwise": BuiltIn(all_to_all.pairwise, all_to_all.all_to_all_bytes),
-        "parallel": BuiltIn(all_to_all.parallel, all_to_all.all_to_all_bytes),
-    },
-    CommKind.BROADCAST: {
-        "tree": BuiltIn(broadcast_reduce.broadcast_tree, broadcast_reduce.broadcast_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.broadcast_ring, broadcast_reduce.broadcast_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.broadcast_parallel, broadcast_reduce.broadcast_parallel_bytes),
-    },
-    CommKind.REDUCE: {
-        "tree": BuiltIn(broadcast_reduce.reduce_tree, broadcast_reduce.reduce_tree_bytes),
-        "ring": BuiltIn(broadcast_reduce.reduce_ring, broadcast_reduce.reduce_ring_bytes),
-        "parallel": BuiltIn(broadcast_reduce.reduce_parallel, broadcast_reduce.reduce_parallel_bytes),
-    },
-    CommKind.GATHER: {
-        "tree": BuiltIn(gather_scatter.gather_tree, gather_scatter.gather_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.gather_parallel, gather_scatter.gather_parallel_bytes),
-    },
-    CommKind.SCATTER: {
-        "tree": BuiltIn(gather_scatter.scatter_tree, gather_scatter.scatter_tree_bytes),
-        "parallel": BuiltIn(gather_scatter.scatter_parallel, gather_scatter.scatter_parallel_bytes),
-    },
-    CommKind.BARRIER: {
-        "dissemination": BuiltIn(barrier.dissemination, barrier.dissemination_bytes),
-        "tree": BuiltIn(barrier.tree, barrier.tree_bytes),
-    },
-}
 
 
 class _Algorithms(Mapping[str, Algorithm]):
     """Algorithms of one kind by name. Installed ones are imported when they are looked up."""
 
     def __init__(self, kind: CommKind) -> None:
-        self._built_in = BUILT_IN[kind]
+        self._kind, self._built_in = kind, BUILT_IN[kind]
         self._loaded = {name: one.run for name, one in loaded_algorithms().items() if one.kind is kind}
         self._installed = installed_algorithms().get(kind, {})
 
     def __getitem__(self, name: str) -> Algorithm:
         if name in self._loaded:
             return self._loaded[name]
-        return self._built_in[name].run if name in self._built_in else _load(self._installed[name])
+        found = built_in(self._kind, name)
+        return found.run if found else _load(self._installed[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._built_in or name in self._installed or name in self._loaded
@@ -133,11 +78,18 @@ def algorithms_for(kind: CommKind) -> Mapping[str, Algorithm]:
 
 
 def choose(
-    kind: CommKind, *, members: int, size_bytes: int, overrides: Mapping[str, str], is_uneven: bool = False
+    kind: CommKind,
+    *,
+    members: int,
+    size_bytes: int,
+    overrides: Mapping[str, str],
+    is_uneven: bool = False,
+    layout: GroupLayout | None = None,
 ) -> str:
     """Name of the algorithm for a collective: the one that the user requested, else that of the default table.
 
-    One that was read from a file is for one size of group, and perhaps some sizes of array: others get the default.
+    One that was read from a file is for one size of group, and perhaps some sizes of array, and pxn is for even
+    all-to-all: others get the default.
 
     The numbers must be the same for all members: the largest size if sizes differ, as in an uneven all-to-all.
 
@@ -148,6 +100,7 @@ def choose(
         overrides: collective label → name, from `parse_overrides`; `reduce_scatter` also applies to
             reduce_scatter_block unless that has its own.
         is_uneven: an all-to-all with splits.
+        layout: of a group whose nodes all have a scale-up domain; None for all others.
 
     Raises:
         PlanError: the kind is not a collective.
@@ -157,7 +110,24 @@ def choose(
     loaded = loaded_algorithms().get(requested or "")
     if loaded is not None and (is_uneven or not loaded.fits(members=members, size_bytes=size_bytes)):
         requested = None
-    return requested or default_algorithm(canonical, members=members, size_bytes=size_bytes)
+    if is_uneven and requested == PXN:
+        requested = None
+    if requested:
+        return requested
+    name = default_algorithm(canonical, members=members, size_bytes=size_bytes)
+    return name if layout is None else on_scale_up_nodes(canonical, name, layout, is_uneven=is_uneven)
+
+
+def depends_on_layout(kind: CommKind, name: str) -> bool:
+    """Whether what an algorithm does depends on where the members are. Installed ones may, those from files do not.
+
+    Raises:
+        PlanError: the kind is not a collective, or the name has a parameter that the algorithm does not take.
+    """
+    if name in loaded_algorithms():
+        return False
+    found = built_in(canonical_kind(kind), name)
+    return found is None or found.by_layout
 
 
 def parse_overrides(items: Sequence[str]) -> dict[str, str]:
@@ -196,8 +166,8 @@ def schedule(name: str, collective: Collective) -> Sequence[Lane]:
     if collective.members == 1:
         _require(kind, name)
         return ()
-    built_in = BUILT_IN[kind].get(name)
-    return built_in.run(collective) if built_in else _installed(kind, name)(collective)
+    found = built_in(kind, name)
+    return found.run(collective) if found else _installed(kind, name)(collective)
 
 
 def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
@@ -206,14 +176,14 @@ def bytes_per_member(name: str, collective: Collective) -> tuple[int, int]:
     Raises:
         PlanError: as `schedule`.
     """
-    built_in = BUILT_IN[canonical_kind(collective.kind)].get(name)
-    if built_in is None:
+    found = built_in(canonical_kind(collective.kind), name)
+    if found is None:
         return _summed(schedule(name, collective))
     if collective.send_splits is not None or collective.recv_splits is not None:
         _check_splits(collective)
     if collective.members == 1:
         return 0, 0
-    return built_in.count_bytes(collective)
+    return found.count_bytes(collective)
 
 
 @cache
@@ -251,7 +221,7 @@ def _require(kind: CommKind, name: str) -> None:
     loaded = loaded_algorithms().get(name)
     if loaded is not None and loaded.kind is not kind:
         raise PlanError(f"{loaded.path}: computes {loaded.kind.label}, not {kind.label}")
-    if name in BUILT_IN[kind] or loaded is not None:  # avoids reading the entry points, which takes milliseconds
+    if loaded is not None or built_in(kind, name):  # avoids reading the entry points, which takes milliseconds
         return
     known = algorithms_for(kind)
     if name not in known:

@@ -2,6 +2,10 @@
 
 For small messages the number of steps decides, for large ones the bytes of the busiest member. The table follows
 Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005), with thresholds rounded for software endpoints.
+
+Where ranks of a node reach each other through a scale-up domain, all rails are used as NCCL uses them: rings in
+channels, each through another NIC, and PXN for all-to-all (NCCL's documentation, NCCL_P2P_PXN_LEVEL). Sizes from which
+a ring is used stay those of the table: NCCL computes its own from latencies of GPUs, which no rank here has.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from emulator.planner.built_in import MOST_CHANNELS
+from emulator.planner.group_layout import GroupLayout
 from emulator.trace.model import CommKind
 from emulator.units import format_size
 
@@ -120,6 +126,27 @@ _TABLE: Mapping[CommKind, Sequence[_Rule]] = {
 def default_algorithm(kind: CommKind, *, members: int, size_bytes: int) -> str:
     """The algorithm of the table for a collective; for REDUCE_SCATTER_BLOCK, pass REDUCE_SCATTER."""
     return next(rule.algorithm for rule in _TABLE[kind] if rule.applies(members, size_bytes))
+
+
+PXN = "pxn"
+
+
+def on_scale_up_nodes(kind: CommKind, name: str, layout: GroupLayout, *, is_uneven: bool) -> str:
+    """What replaces the algorithm of the table where all nodes of the group have a scale-up domain.
+
+    Args:
+        kind: REDUCE_SCATTER for REDUCE_SCATTER_BLOCK.
+        name: that of the table.
+        layout: of the group.
+        is_uneven: an all-to-all with splits.
+    """
+    rails = max(map(len, layout.nodes))
+    if len(layout.nodes) == 1 or rails == 1:
+        return name
+    if kind is CommKind.ALL_TO_ALL and not is_uneven:
+        return PXN
+    in_channels = kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)
+    return f"{name}:channels={min(rails, MOST_CHANNELS)}" if in_channels and name == "ring" else name
 
 
 def default_table() -> Sequence[Row]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emulator.planner.algorithms import bytes_per_member
+from emulator.planner.algorithms import bytes_per_member, depends_on_layout
+from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.planner.schedule import Collective
 from emulator.trace.critical_path import longest_path_ns
@@ -45,6 +46,7 @@ def forecast(
     ideal_ns: IntArray,
     iterations: int,
     warmup: int,
+    layouts: Layouts | None = None,
 ) -> Forecast:
     """The forecast of a run.
 
@@ -54,6 +56,7 @@ def forecast(
         ideal_ns: of each instance; UNKNOWN_NS if a port has no rate.
         iterations: measured ones.
         warmup: iterations before them.
+        layouts: of groups.
 
     Raises:
         PlanError: there is no such algorithm.
@@ -63,26 +66,31 @@ def forecast(
         iterations=warmup + iterations,
         warmup=warmup,
         communications=sum(len(program.communications) for program in workload.programs),
-        sent_bytes=sent_bytes(workload, algorithm_of=algorithm_of),
+        sent_bytes=sent_bytes(workload, algorithm_of=algorithm_of, layouts=layouts),
         least_ns=longest_path_ns(workload, communication_ns=np.where(unknown, 0, ideal_ns)),
         has_rates=not unknown.any(),
         read_bytes=sum(node.size_bytes for one in workload.storage for node in one.communications.values()),
     )
 
 
-def sent_bytes(workload: Workload, *, algorithm_of: Callable[[Communication], str]) -> list[int]:
+def sent_bytes(
+    workload: Workload, *, algorithm_of: Callable[[Communication], str], layouts: Layouts | None = None
+) -> list[int]:
     """Payload that each rank sends in one iteration, bytes; retransmissions do not count.
 
     Raises:
         PlanError: there is no such algorithm.
     """
     known: dict[object, int] = {}
+    layouts = layouts or Layouts()
 
     def of_collective(rank: int, node: Communication) -> int:
         ranks = workload.groups[node.group].ranks
         algorithm, number = algorithm_of(node), ranks.index(rank)
         root = ranks.index(node.root) if node.root in ranks else 0
-        key = algorithm, node.kind, len(ranks), number, node.size_bytes, root, node.send_splits, node.recv_splits
+        layout = layouts.of(ranks) if depends_on_layout(node.kind, algorithm) else None
+        splits = node.send_splits, node.recv_splits
+        key = algorithm, node.kind, len(ranks), number, node.size_bytes, root, splits, layout
         if key not in known:
             member = Collective(
                 node.kind,
@@ -92,6 +100,7 @@ def sent_bytes(workload: Workload, *, algorithm_of: Callable[[Communication], st
                 root,
                 send_splits=node.send_splits,
                 recv_splits=node.recv_splits,
+                layout=layout,
             )
             known[key] = bytes_per_member(algorithm, member)[0]
         return known[key]

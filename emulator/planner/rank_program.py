@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from emulator.planner.group_layout import Layouts
 from emulator.trace.model import CommKind
 
 NO_STEPS, WORST_STEPS = 0, -1
@@ -26,6 +27,7 @@ class PlaySettings:
         record_steps: record the steps of every Nth instance; NO_STEPS; or WORST_STEPS: of those that the controller
             asks for when they are done.
         algorithm_files: algorithms that are no part of Charkha → XML of MSCCL.
+        layouts: of groups; empty if no algorithm depends on them.
     """
 
     credits: bool
@@ -34,6 +36,7 @@ class PlaySettings:
     groups: Sequence[Sequence[int]]
     record_steps: int = NO_STEPS
     algorithm_files: Mapping[str, str] = field(default_factory=dict)
+    layouts: Layouts = field(default_factory=Layouts)
 
 
 @dataclass(frozen=True, slots=True)

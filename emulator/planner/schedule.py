@@ -13,10 +13,11 @@ use them to prove that algorithms are correct.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from emulator.planner.group_layout import GroupLayout
 from emulator.trace.model import CommKind
 
 
@@ -41,6 +42,7 @@ class Collective:
         size_bytes: s, at least 0.
         root: member number of the root if the kind has one, else 0.
         send_splits, recv_splits: for an uneven all-to-all, bytes to and from each member; both or neither.
+        layout: where the members are; None if that is not known, which counts as every member on a node of its own.
     """
 
     kind: CommKind
@@ -50,13 +52,18 @@ class Collective:
     root: int = 0
     send_splits: Sequence[int] | None = None
     recv_splits: Sequence[int] | None = None
+    layout: GroupLayout | None = None
+
+
+Pieces: TypeAlias = Iterable[tuple[int, int]]
+"""(offset, size) of each piece of a transfer that is not one range of the buffer; can be iterated again and again."""
 
 
 class Transfer(NamedTuple):
-    """Bytes [offset, offset + size) of the logical buffer, to or from another member, `peer`."""
+    """`size` bytes of the logical buffer, to or from another member, `peer`: those from `offset` on, or its pieces."""
 
     peer: int
-    offset: int
+    offset: int | Pieces
     size: int
 
 

@@ -23,7 +23,7 @@ class RunObserver:
         """The same nodes as rows of the samples, see `SAMPLES_SCHEMA`; all of one iteration."""
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
-        """All ranks completed the iteration, `jct_ns` after the first of them started."""
+        """All ranks completed the iteration, `jct_ns` after it began: see emulator/statistics/iterations.py."""
 
     def moved(self, bytes_sent: int) -> None:
         """Total payload sent since the start of the run, bytes."""

@@ -148,6 +148,8 @@ def stored_run(folder: Path) -> StoredRun:
     try:
         manifest = read_manifest(folder / (MANIFEST if is_closed else PARTIAL_MANIFEST))
     except ResultError as error:
+        if not is_closed and (folder / MANIFEST).exists():  # it has been closed meanwhile
+            return stored_run(folder)
         return StoredRun(folder, None, UNREADABLE, str(error))
     if is_closed:
         return StoredRun(folder, manifest, manifest.status, manifest.reason)
@@ -167,4 +169,8 @@ def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:
 
 
 def _written_at(folder: Path) -> float:
-    return max((entry.stat().st_mtime for entry in os.scandir(folder)), default=0.0)
+    newest = 0.0
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):  # the run is just closing, and has renamed it
+            newest = max(newest, entry.stat().st_mtime)
+    return newest

@@ -1,12 +1,20 @@
-"""How long the iterations of a run took (JCT), and how the slowest rank spent the median one."""
+"""How long the iterations of a run took (JCT), and how the slowest rank spent the median one.
+
+An iteration lasts from the start of its first rank, or from the end of the iteration before if that is later, to the
+end of its last rank. With the pace `barrier` the first start is always later. With `continuous` a rank begins before
+others have ended the iteration before: counted from the first start, neighbours would overlap, and their sum would be
+longer than the run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from emulator.control.observations import EVENTS
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.descriptive import median_index, variation
 from emulator.statistics.table_columns import to_ints
@@ -19,7 +27,7 @@ class IterationSummary:
 
     Attributes:
         count: iterations that all ranks completed.
-        jct_ns, jct_min_ns, jct_max_ns: first start to last end: lower median, smallest, largest.
+        jct_ns, jct_min_ns, jct_max_ns: duration, see above: lower median, smallest, largest.
         jct_variation: coefficient of variation.
         roofline_ratio, sequential_roofline_ratio: median JCT / roofline JCT.
         slowest_rank: the rank that ended last in the median iteration.
@@ -63,14 +71,14 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     """Summarise the iterations that all ranks completed; None if there is none.
 
     Args:
-        table: rows of the iterations table that count.
+        table: the whole iterations table, warm-up included.
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete = complete_iterations(columns["iteration"], ranks=manifest.trace.ranks)
+    complete, durations = _complete(columns, manifest)
     if not complete:
         return None
-    jct = np.array([_duration_ns(columns, rows) for rows in complete], np.int64)
+    jct = np.array(durations, np.int64)
     median_at = median_index(jct)
     rows = complete[median_at]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
@@ -88,11 +96,60 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
     )
 
 
-def iteration_durations(table: pa.Table, *, ranks: int) -> dict[int, int]:
-    """Iteration → JCT in ns, for the iterations that all ranks completed, ascending."""
+@dataclass(frozen=True, slots=True)
+class MeasuredIteration:
+    """An iteration that counts and that all ranks completed.
+
+    Attributes:
+        jct_ns: first start to last end.
+        events: counter of flows -> what all flows counted in it; None if that was not recorded.
+    """
+
+    number: int
+    jct_ns: int
+    events: Mapping[str, int | None]
+
+
+def measured_iterations(
+    table: pa.Table, flow_events: pa.Table, totals: Mapping[str, int], manifest: Manifest
+) -> tuple[MeasuredIteration, ...]:
+    """The iterations that count and that all ranks completed, ascending.
+
+    Args:
+        table: the whole iterations table, warm-up included.
+        flow_events: table of the run; empty if none happened, or if they were not recorded.
+        totals: counter -> its sum over all flows of the whole run; what is 0 there is 0 in every iteration.
+        manifest: of the run.
+    """
+    numbers, where = np.unique(to_ints(flow_events["iteration"]), return_inverse=True)
+    counted = {
+        name: dict(zip(numbers.tolist(), np.bincount(where, to_ints(flow_events[name], null=0)), strict=True))
+        for name in EVENTS
+    }
+
+    def count(name: str, number: int) -> int | None:
+        if totals.get(name) and len(numbers):
+            return int(counted[name].get(number, 0))
+        return 0 if totals.get(name) == 0 else None
+
+    durations = iteration_durations(table, manifest)
+    return tuple(
+        MeasuredIteration(number, jct_ns, {name: count(name, number) for name in EVENTS})
+        for number, jct_ns in durations.items()
+    )
+
+
+def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
+    """Iteration → JCT in ns, for the iterations that count and that all ranks completed, ascending.
+
+    Args:
+        table: the whole iterations table, warm-up included.
+        manifest: of the run.
+    """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete = complete_iterations(columns["iteration"], ranks=ranks)
-    return {int(columns["iteration"][rows[0]]): _duration_ns(columns, rows) for rows in complete}
+    complete, durations = _complete(columns, manifest)
+    numbers = [int(columns["iteration"][rows[0]]) for rows in complete]
+    return dict(zip(numbers, durations, strict=True))
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -102,9 +159,18 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _duration_ns(columns: dict[str, IntArray], rows: IntArray) -> int:
-    """First start to last end."""
-    return int(columns["end_ns"][rows].max() - columns["start_ns"][rows].min())
+def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
+    """Rows and duration of each iteration that counts and that all ranks completed."""
+    excluded = {one.iteration for one in manifest.trials.excluded}
+    found: list[tuple[IntArray, int]] = []
+    ended_ns = 0  # the iteration before
+    for rows in complete_iterations(columns["iteration"], ranks=manifest.trace.ranks):
+        begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
+        ended_ns = int(columns["end_ns"][rows].max())
+        number = int(columns["iteration"][rows[0]])
+        if number >= 0 and number not in excluded:
+            found.append((rows, max(0, ended_ns - begun_ns)))
+    return [rows for rows, _ in found], [duration for _, duration in found]
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:

@@ -58,7 +58,7 @@ def measurements(run: Run) -> Measurements:
     """
     merged = merge(read_measured(run, Part.SAMPLES, MERGE_COLUMNS), hosts_of_ranks(run.manifest))
     classes: dict[ClassKey, Times] = {}
-    durations = iteration_durations(read_measured(run, Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    durations = iteration_durations(run.table(Part.ITERATIONS), run.manifest)
     if durations:
         iterations, jct_ns = np.array(list(durations.items()), np.int64).T
         classes[ClassKey(JCT, run.manifest.trace.ranks)] = Times(iterations, jct_ns)

@@ -1,131 +1,15 @@
-"""The metrics of a run: one registry of names, units and meanings for rules, JSON, exports, comparisons and reports.
-
-A metric is read from the summary of a run. What was not measured has no value; it is never 0.
-"""
+"""The metrics of a run: one registry of names, units and meanings for rules, JSON, exports, comparisons and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from itertools import starmap
-from typing import NamedTuple, TypeAlias
 
-from emulator.statistics.classes import ClassKey
 from emulator.statistics.dut_counters import MARKS, dropped_frames
 from emulator.statistics.flow_counters import MAXIMA
+from emulator.statistics.flow_figures import GOODPUT, RTT
+from emulator.statistics.metric import IterationKey, Kind, Metric, Reading, Scope, Unit
 from emulator.statistics.summary import RunSummary
-from emulator.units import NS_PER_S
-
-
-class Unit(Enum):
-    """Unit of a metric; the value is its symbol as in UCUM."""
-
-    NS = "ns"
-    BYTES_PER_S = "By/s"
-    BYTES = "By"
-    RATIO = "1"
-    PERCENT = "%"
-    COUNT = "{count}"
-
-
-class Scope(Enum):
-    """What a value of a metric describes."""
-
-    RUN = "run"
-    CLASS = "class"
-    DEVICE = "device"
-
-
-class Kind(Enum):
-    """TIMING: a slow tester changes it. COUNTER: events of the whole run, which add up. LEVEL: neither."""
-
-    TIMING = "timing"
-    COUNTER = "counter"
-    LEVEL = "level"
-
-
-Subject: TypeAlias = ClassKey | str | None
-
-
-class Reading(NamedTuple):
-    """A value of a metric.
-
-    Attributes:
-        subject: the class, or the name of the device; None: the run.
-        value: in the unit of the metric; None: not measured.
-        is_tester_limited: the tester rather than the device set the value.
-    """
-
-    subject: Subject
-    value: float | None
-    is_tester_limited: bool = False
-
-
-Reader: TypeAlias = Callable[[RunSummary], Iterator[Reading]]
-_Value: TypeAlias = Callable[[RunSummary], int | None]
-STATISTICS = {"p50": "median", "p99": "99th percentile", "min": "smallest", "max": "largest"}
-_PUBLISHED_UNITS = {Unit.NS: ("s", "seconds"), Unit.BYTES_PER_S: ("By/s", "bytes_per_second"), Unit.COUNT: ("1", "")}
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric.
-
-    Attributes:
-        name: in rules, and in documents that list metrics by name.
-        title: for people, in tables and figures.
-        unit: of its values.
-        scope: what a value describes.
-        what: one line for people: what is measured.
-        key: where `--json` has it: `iteration.jct_ns`, `classes[].busbw_bytes_per_s`.
-        kind: of its values.
-        family: its name outside Charkha, without prefix; metrics of one family differ in their statistic.
-        statistic: a key of STATISTICS; "": the family has one metric.
-        read: its values in a run.
-    """
-
-    name: str
-    title: str
-    unit: Unit
-    scope: Scope
-    what: str
-    key: str
-    kind: Kind
-    family: str
-    statistic: str
-    read: Reader
-
-    @property
-    def meaning(self) -> str:
-        """One line for people, with the statistic."""
-        return f"{self.what}, {STATISTICS[self.statistic]}" if self.statistic else self.what
-
-    @property
-    def field(self) -> str:
-        """Last part of `key`: the attribute of a summary, or the counter."""
-        return self.key.rpartition(".")[2]
-
-    @property
-    def otel_name(self) -> str:
-        """Its name in OpenTelemetry: `charkha.cct`."""
-        return f"charkha.{self.family}"
-
-    @property
-    def published_unit(self) -> str:
-        """Unit outside Charkha: both OpenTelemetry and Prometheus have times in seconds."""
-        return _PUBLISHED_UNITS.get(self.unit, (self.unit.value, ""))[0]
-
-    @property
-    def prometheus_name(self) -> str:
-        """Its name in Prometheus: `charkha_cct_seconds`."""
-        parts = ("charkha", self.family.replace(".", "_"), _PUBLISHED_UNITS.get(self.unit, ("", ""))[1])
-        return "_".join(filter(None, parts))
-
-    def published(self, value: float) -> float:
-        """A value in the unit of `published_unit`."""
-        return value / NS_PER_S if self.unit is Unit.NS else value
-
 
 _NS, _RATE, _RATIO, _PERCENT = Unit.NS, Unit.BYTES_PER_S, Unit.RATIO, Unit.PERCENT
 _JCT, _CCT = "job completion time of an iteration", "collective completion time: last done - last post"
@@ -178,6 +62,19 @@ _FLOWS = (  # name, counter, title, what
     ("icrc_errors", "dropped_icrc", "ICRC errors", "packets refused because of a wrong ICRC"),
     ("payload_errors", "dropped_payload", "", "packets refused because of other bytes than were sent"),
 )
+_OF_ITERATION_AND_FLOW = (
+    "retransmissions",
+    "spurious_retransmissions",
+    "timeouts",
+    "naks",
+    "out_of_order",
+    "ecn_marks",
+)
+"""Those of _FLOWS that every iteration, and every flow, has too."""
+_EACH_FLOW = (  # name, unit, column or figure of FlowFigures, kind, what
+    ("flow_goodput", _RATE, GOODPUT, Kind.TIMING, "payload of a flow / time in which its sender was communicating"),
+    ("flow_rtt", _NS, RTT, Kind.TIMING, "smoothed time from a packet of a flow to its acknowledgement"),
+)
 _DEVICES = (  # name, attribute of DeviceFrames, what
     ("frames_in", "frames_in", "frames that the device received"),
     ("frames_lost", "lost", "frames that came into the device and did not leave it"),
@@ -215,6 +112,40 @@ def _of_flows(name: str, counter: str, title: str, what: str) -> Metric:
 
     kind, key, family = _KINDS.get(counter, Kind.COUNTER), f"totals.counters.{counter}", f"flow.{counter}"
     return Metric(name, title or _plain(name), Unit.COUNT, Scope.RUN, what, key, kind, family, "", read)
+
+
+def _of_each_iteration(name: str, counter: str, title: str, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        for one in summary.iterations:
+            yield Reading(IterationKey(one.number), one.events[counter])
+
+    title, key = f"{title or _plain(name)} of an iteration", f"iterations[].events.{counter}"
+    return Metric(
+        f"iteration_{name}",
+        title,
+        Unit.COUNT,
+        Scope.ITERATION,
+        f"{what}, in one iteration",
+        key,
+        Kind.COUNTER,
+        f"iteration.{counter}",
+        "",
+        read,
+    )
+
+
+def _of_each_flow(name: str, unit: Unit, field: str, kind: Kind, what: str) -> Metric:
+    def read(summary: RunSummary) -> Iterator[Reading]:
+        if summary.flows is not None:
+            yield from starmap(Reading, summary.flows.readings(field))
+
+    key = f"flows.parquet {field}"
+    return Metric(name, _plain(name), unit, Scope.FLOW, what, key, kind, f"each_flow.{field}", "", read)
+
+
+def _jct_of_each_iteration(summary: RunSummary) -> Iterator[Reading]:
+    for one in summary.iterations:
+        yield Reading(IterationKey(one.number), one.jct_ns)
 
 
 def _of_device(name: str, field: str, what: str) -> Metric:
@@ -283,6 +214,28 @@ _INCOMPLETE = _total(
 )
 _TIMED = (_of_transfers(times, statistic) for times in _TRANSFERS for statistic in ("p50", "p99", "max"))
 _READ = (*starmap(_of_iteration, _ITERATIONS), *starmap(_of_class, _CLASSES), *_TIMED, *starmap(_of_flows, _FLOWS))
-_ALL = (*_READ, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE)
+_ITERATION_JCT = Metric(
+    "iteration_jct",
+    "JCT of an iteration",
+    Unit.NS,
+    Scope.ITERATION,
+    _JCT,
+    "iterations[].jct_ns",
+    Kind.TIMING,
+    "jct",
+    "",
+    _jct_of_each_iteration,
+)
+_REPEATED = [one for one in _FLOWS if one[0] in _OF_ITERATION_AND_FLOW]
+_EACH = (
+    _ITERATION_JCT,
+    *starmap(_of_each_iteration, _REPEATED),
+    *starmap(_of_each_flow, _EACH_FLOW),
+    *(
+        _of_each_flow(f"flow_{name}", Unit.COUNT, counter, Kind.COUNTER, f"{what}, of one flow")
+        for name, counter, _, what in _REPEATED
+    ),
+)
+_ALL = (*_READ, *_EACH, _DROPS, *starmap(_of_device, _DEVICES), _MARKS, _UNEXPLAINED, _INCOMPLETE)
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
 """Every metric by name, in the order of documents."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.table_columns import to_ints
-from emulator.trace.model import IntArray
+from emulator.trace.model import BoolArray, IntArray
 from emulator.units import BITS_PER_BYTE, NS_PER_S
 
 
@@ -66,6 +66,21 @@ def hosts_of_ranks(manifest: Manifest) -> Sequence[int]:
     return hosts
 
 
+def crosses_network(src: IntArray, dst: IntArray, manifest: Manifest) -> BoolArray | None:
+    """Whether flows left their host; None if the run does not say where its ranks were.
+
+    Args:
+        src, dst: ranks and storage endpoints, shape (flows,).
+        manifest: of the run.
+    """
+    places = len(manifest.topology.get("host_index") or ())
+    if max(src.max(initial=-1), dst.max(initial=-1)) >= places:
+        return None
+    hosts = np.asarray(hosts_of_ranks(manifest) or [0] * places, np.int64)
+    crosses: BoolArray = hosts[src] != hosts[dst]
+    return crosses
+
+
 def network_traffic(
     flows: pa.Table, manifest: Manifest, *, payload_bytes: int, jct_ns: float | None
 ) -> NetworkTraffic | None:
@@ -77,12 +92,10 @@ def network_traffic(
         payload_bytes: of an iteration, each byte once.
         jct_ns: median.
     """
-    hosts = np.asarray(hosts_of_ranks(manifest), np.int64)
-    sizes = to_ints(flows["bytes"], null=0)
-    if not len(hosts) or not sizes.sum():
+    src, dst, sizes = to_ints(flows["src"]), to_ints(flows["dst"]), to_ints(flows["bytes"], null=0)
+    between = crosses_network(src, dst, manifest)
+    if between is None or not hosts_of_ranks(manifest) or not sizes.sum():
         return None
-    src, dst = to_ints(flows["src"]), to_ints(flows["dst"])
-    between = hosts[src] != hosts[dst]
     share = float(sizes[between].sum() / sizes.sum())
     crossing = round(share * payload_bytes)
     seconds = jct_ns / NS_PER_S if jct_ns else None

@@ -17,8 +17,15 @@ from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
+from emulator.statistics.flow_figures import FlowFigures, flow_figures
 from emulator.statistics.flow_results import FlowResult, flow_results
-from emulator.statistics.iterations import IterationSummary, summarise_iterations
+from emulator.statistics.group_layouts import InstanceLayouts
+from emulator.statistics.iterations import (
+    IterationSummary,
+    MeasuredIteration,
+    measured_iterations,
+    summarise_iterations,
+)
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
 from emulator.statistics.payload import moved_bytes
@@ -103,6 +110,8 @@ class RunSummary:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
         flow_results: flows beside the job.
         worst_steps: of the recorded ones, see worst_steps.py.
+        iterations: those that count.
+        flows: of the whole run, those on the wire; None in a summary made by hand.
     """
 
     run_id: str
@@ -122,6 +131,8 @@ class RunSummary:
     transfers: TransferSummary = NO_TRANSFERS
     flow_results: tuple[FlowResult, ...] = ()
     worst_steps: tuple[WorstStep, ...] = ()
+    iterations: tuple[MeasuredIteration, ...] = ()
+    flows: FlowFigures | None = field(default=None, compare=False, repr=False)
 
 
 def summarise(run: Run) -> RunSummary:
@@ -134,9 +145,14 @@ def summarise(run: Run) -> RunSummary:
     on_the_wire = wire_flows(flows)
     samples = read_measured(run, Part.SAMPLES, [*MERGE_COLUMNS, "name", "bytes_sent", "read_delay_ns"])
     merged = merge(samples, hosts_of_ranks(manifest))
-    iteration = summarise_iterations(read_measured(run, Part.ITERATIONS), manifest)
+    usage, flow_events = run.table(Part.ITERATIONS), run.table(Part.FLOW_EVENTS)
+    iteration = summarise_iterations(usage, manifest)
+    counters = run.table(Part.COUNTERS)
     model = TesterModel.from_manifest(manifest.calibration)
-    tester = None if model is None else TesterShare.of(model, samples, merged, domain_share=domain_share(flows))
+    tester = None
+    if model is not None:
+        layouts = InstanceLayouts(samples, manifest.topology)
+        tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=domain_share(flows))
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -150,17 +166,13 @@ def summarise(run: Run) -> RunSummary:
         totals=_totals(run, flows, samples, merged, iteration),
         tester=_tester_facts(manifest, samples),
         warnings=manifest.warnings,
-        worst_flows=worst_flows(
-            on_the_wire,
-            run.table(Part.COUNTERS),
-            manifest,
-            most=WORST_FLOWS,
-            flow_events=run.table(Part.FLOW_EVENTS),
-        ),
-        loss_foci=loss_foci(on_the_wire, run.table(Part.COUNTERS), manifest),
+        worst_flows=worst_flows(on_the_wire, counters, manifest, most=WORST_FLOWS, flow_events=flow_events),
+        loss_foci=loss_foci(on_the_wire, counters, manifest),
         transfers=summarise_transfers(samples, merged),
         flow_results=flow_results(run),
         worst_steps=worst_steps_of(run),
+        iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
+        flows=flow_figures(on_the_wire, usage, manifest),
     )
 
 

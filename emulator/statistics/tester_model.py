@@ -16,10 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import schedule
+from emulator.planner.algorithms import depends_on_layout, schedule
+from emulator.planner.group_layout import GroupLayout
 from emulator.planner.schedule import Collective
 from emulator.statistics.collectives import MergedSamples
 from emulator.statistics.descriptive import median
+from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.table_columns import block_starts, to_ints
 from emulator.trace.model import CommKind, IntArray
@@ -93,15 +95,23 @@ class TesterShare:
         model: of the tester.
         merged: the measurements.
         machine_bytes: for each of them, see `bytes_in_flight`.
+        layouts: of their groups; None: not known.
     """
 
     model: TesterModel
     merged: MergedSamples
     machine_bytes: FloatArray
+    layouts: InstanceLayouts | None = None
 
     @classmethod
     def of(
-        cls, model: TesterModel, samples: pa.Table, merged: MergedSamples, *, domain_share: float = 0.0
+        cls,
+        model: TesterModel,
+        samples: pa.Table,
+        merged: MergedSamples,
+        *,
+        layouts: InstanceLayouts | None = None,
+        domain_share: float = 0.0,
     ) -> TesterShare:
         """The share of a tester in these measurements.
 
@@ -114,7 +124,7 @@ class TesterShare:
             local = float(sent[inside].sum() / max(sent.sum(), 1.0))
             wire = min(1.0, (1 - domain_share) / max(1 - local, 1e-9))
             sent = np.where(inside, 0.0, sent * wire)
-        return cls(model, merged, sent)
+        return cls(model, merged, sent, layouts)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:
         """100 x time that the tester needs by itself / measured time, at the median of the rows of one class.
@@ -122,7 +132,11 @@ class TesterShare:
         None if the algorithm is unknown here, the group is too large, or no time is above zero.
         """
         merged, model = self.merged, self.model
-        steps, step_bytes = _steps(kind, int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]]), algorithm)
+        layout = None
+        if self.layouts is not None and kind.is_collective and depends_on_layout(kind, algorithm):
+            layout = self.layouts.of(int(merged.instance[rows[0]]))
+        members, size_bytes = int(merged.members[rows[0]]), int(merged.size_bytes[rows[0]])
+        steps, step_bytes = _steps(kind, members, size_bytes, algorithm, layout)
         cct_ns = merged.cct_ns[rows]
         valid = cct_ns > 0
         if not steps or not np.any(valid):
@@ -133,14 +147,17 @@ class TesterShare:
 
 
 @cache
-def _steps(kind: CommKind, members: int, size_bytes: int, algorithm: str) -> tuple[int, float]:
+def _steps(
+    kind: CommKind, members: int, size_bytes: int, algorithm: str, layout: GroupLayout | None
+) -> tuple[int, float]:
     """Steps of the longest lane of a member, and bytes that it sends in each; 0 steps if unknown."""
     if not kind.is_collective:
         return 1, size_bytes
     if members > _MAX_SCHEDULED_MEMBERS:
         return 0, 0
     try:
-        lanes = [list(lane) for lane in schedule(algorithm, Collective(kind, members, members - 1, size_bytes))]
+        view = Collective(kind, members, members - 1, size_bytes, layout=layout)
+        lanes = [list(lane) for lane in schedule(algorithm, view)]
     except PlanError:  # a user's algorithm that is not installed here, or uneven splits
         return 0, 0
     steps = max(map(len, lanes), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emulator.statistics.metrics import Unit
+from emulator.statistics.metric import Unit
 from emulator.suite.conformance import conformance
 from emulator.suite.document import ClauseSection
 from emulator.suite.record import CaseRecord, Check, RunRecord, SuiteRecord

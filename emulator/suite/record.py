@@ -20,7 +20,7 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.store import firmware_of
 from emulator.run_folder.stream import write_text
 from emulator.schema import SchemaProblem, decode
-from emulator.statistics.metrics import Kind
+from emulator.statistics.metric import Kind
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.suite.document import Case, Suite
 from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge

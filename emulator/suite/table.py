@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from emulator.statistics.metrics import Unit
+from emulator.statistics.metric import Unit
 from emulator.suite.record import CaseRecord, SuiteRecord
 from emulator.units import format_size
 from emulator.views.columns import Column, bold

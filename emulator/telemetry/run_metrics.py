@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emulator.run_folder.observer import RunObserver
-from emulator.statistics.metrics import METRICS, Scope
+from emulator.statistics.metric import Scope
+from emulator.statistics.metrics import METRICS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from emulator.statistics.class_summary import ClassSummary
     from emulator.telemetry.reporter import RunFacts
 
-LIVE = ("jct", "cct_p50", "busbw")
+LIVE = ("iteration_jct", "cct_p50", "busbw")
 """The metrics of the registry that a run publishes while it is played."""
 _OF_CLASSES = [name for name in LIVE if METRICS[name].scope is Scope.CLASS]
 _CLASS = ("collective", "group_size", "size_bytes", "algorithm")
@@ -72,7 +73,7 @@ class RunMetrics(RunObserver):
 
     def iteration_done(self, iteration: int, jct_ns: int) -> None:
         """See RunObserver."""
-        self._metrics["jct"].set(METRICS["jct"].published(jct_ns))
+        self._metrics["iteration_jct"].set(METRICS["iteration_jct"].published(jct_ns))
 
     def summed_up(self, iteration: int, classes: Sequence[ClassSummary]) -> None:
         """See ClassObserver."""

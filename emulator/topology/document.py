@@ -41,8 +41,8 @@ class Document:
             return TopologyError(problem + where, path=self.path)
         return TopologyError(problem, path=self.path, key=format_path(tuple(key)) or None, line=self._line(key))
 
-    def parse(self, parser: Callable[[str], int], text: str | None, key: KeyPath) -> int | None:
-        """A quantity with its unit as a number; None if it is left out.
+    def parse(self, parser: Callable[[str], int], text: str | int | None, key: KeyPath) -> int | None:
+        """A quantity with its unit as a number, or a bare one that YAML took for a number; None if it is left out.
 
         Raises:
             TopologyError: the parser refuses the text.
@@ -50,7 +50,7 @@ class Document:
         if text is None:
             return None
         try:
-            return parser(text)
+            return parser(str(text))
         except ValueError as error:
             raise self.error(str(error), key) from error
 

@@ -74,7 +74,7 @@ class SwitchSection(Section, frozen=True, kw_only=True):
 
     name: Name
     kind: Literal["bridge", "ovs", "router", "physical"] = "bridge"
-    queue: Annotated[str, Meta(description="depth of each port's queue in a lab: 1M; default: 8 ms")] | None = None
+    queue: Annotated[str | int, Meta(description="of each port in a lab: 1M; default: 8 ms")] | None = None
 
 
 class LinkSection(Section, frozen=True, kw_only=True):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from emulator import exit_codes
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.classes import ClassKey
-from emulator.statistics.metrics import Kind, Reading, Subject
+from emulator.statistics.metric import Kind, Reading, Subject
 from emulator.statistics.summary import RunSummary
 from emulator.verdict.rules import Rule, Rules
 from emulator.verdict.tester import TesterState, judge_tester
@@ -45,9 +45,11 @@ class Finding:
     """One rule applied to one value.
 
     Attributes:
-        subject: the class, or the name of the device; None: the run.
+        subject: the class, the iteration, the flow, or the name of the device; None: the run. Of iterations and flows
+            it is the worst.
         value: in the unit of the metric; None: not measured.
         reason: why the outcome is not that of the comparison alone; "" if it is.
+        broken, of: how many of how many iterations or flows do not meet the bound; 0 of 0 for other metrics.
     """
 
     rule: Rule
@@ -55,6 +57,8 @@ class Finding:
     value: float | None
     outcome: Outcome
     reason: str = ""
+    broken: int = 0
+    of: int = 0
 
     @property
     def distance(self) -> float:
@@ -135,10 +139,26 @@ def _apply(rule: Rule, summary: RunSummary, state: TesterState) -> Iterator[Find
         for one in rule.metric.read(summary)
         if not isinstance(one.subject, ClassKey) or rule.where.takes(one.subject)
     ]
-    if not readings:
+    if rule.metric.scope.is_many:
+        yield _judge_worst(rule, readings, state)
+    elif not readings:
         yield Finding(rule, None, None, Outcome.UNDECIDED, "no class of the run matches")
-    for one in readings:
-        yield _compare(rule, one, state)
+    else:
+        yield from (_compare(rule, one, state) for one in readings)
+
+
+def _judge_worst(rule: Rule, readings: Sequence[Reading], state: TesterState) -> Finding:
+    """The worst iteration or flow stands for all: if it meets the bound, all do, unless one was not measured."""
+    known = [(one.value, one) for one in readings if one.value is not None]
+    if not known:
+        return Finding(rule, None, None, Outcome.UNDECIDED, "not measured")
+    _, worst = (min if rule.bound.is_lower else max)(known, key=lambda one: one[0])
+    broken = sum(not rule.bound.holds(value) for value, _ in known)
+    found = replace(_compare(rule, worst, state), broken=broken, of=len(readings))
+    if found.outcome is Outcome.PASS and len(known) < len(readings):
+        missing = f"{len(readings) - len(known):,} of {len(readings):,} were not measured"
+        return replace(found, outcome=Outcome.UNDECIDED, reason=missing)
+    return found
 
 
 def _compare(rule: Rule, reading: Reading, state: TesterState) -> Finding:

@@ -14,7 +14,8 @@ from msgspec import Meta
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, Section, decode, json_schema
 from emulator.statistics.classes import ClassKey
-from emulator.statistics.metrics import METRICS, Metric, Scope, Unit
+from emulator.statistics.metric import Metric, Scope, Unit
+from emulator.statistics.metrics import METRICS
 from emulator.suggestions import did_you_mean
 from emulator.topology.document import Document, read_document
 from emulator.trace.collective_names import parse_class_name
@@ -203,9 +204,18 @@ def _rule(section: RuleSection, document: Document, place: tuple[str | int, ...]
     except ValueError as error:
         raise document.error(str(error), (*place, kind)) from error
     where = _selection(section.where, document, place)
-    if metric.scope is Scope.RUN and where != Selection():
-        raise document.error(f"{metric.name} describes the whole run: it has no `where`", (*place, "where"))
+    if metric.scope is not Scope.CLASS and where != Selection():
+        problem = f"{metric.name} is a metric of {_SCOPES[metric.scope]}: only those of classes have a `where`"
+        raise document.error(problem, (*place, "where"))
     return Rule(metric, Bound(kind.replace("_", " "), limit, str(text)), where)  # type: ignore[arg-type]
+
+
+_SCOPES = {
+    Scope.RUN: "the whole run",
+    Scope.ITERATION: "every iteration",
+    Scope.FLOW: "every flow",
+    Scope.DEVICE: "every device",
+}
 
 
 def _unknown_metric(name: str) -> str:

@@ -28,8 +28,8 @@ COLUMNS: tuple[Column[Finding], ...] = (
         is_number=False,
     ),
     Column(
-        "class",
-        "collective, ranks, size and algorithm; a dash for the whole run",
+        "of",
+        "class (collective, ranks, size and algorithm), device, or the worst iteration or flow; a dash: the whole run",
         cell=lambda one: describe_subject(one.subject).removeprefix(" of ") or NONE,
         is_number=False,
         folds=30,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.statistics.metrics import Subject, Unit
+from emulator.statistics.flow_figures import FlowKey
+from emulator.statistics.metric import IterationKey, Subject, Unit
 from emulator.units import format_duration, format_size
 from emulator.verdict.judge import Finding, Outcome, Verdict
 from emulator.views.figures import NONE, count_of, number_cell, rate_cell
+from emulator.views.worst_flow_columns import place_cell
 
 _WITHOUT_RULES = "no rules were given (--expect FILE), so nothing was decided"
 
@@ -38,15 +40,23 @@ def describe_finding(one: Finding) -> str:
     if one.value is None:
         return f"{about}: {one.reason} ({one.rule.bound})"
     text = f"{about} is {metric_cell(one.value, one.rule.metric.unit)} ({one.rule.bound})"
+    if one.broken > 1:
+        text += f", as {one.broken:,} of {one.of:,} {one.rule.metric.scope.value}s do not meet"
     return f"{text}: {one.reason}" if one.reason else text
 
 
 def describe_subject(subject: Subject) -> str:
-    """` of all_reduce 8 ranks 64 MiB ring`, ` of sw0`; "" for the run."""
+    """` of all_reduce 8 ranks 64 MiB ring`, ` of sw0`, ` of iteration 3`, ` of flow 0 → 4 QP 17`; "" for the run."""
     if subject is None:
         return ""
     if isinstance(subject, str):
         return f" of {subject}"
+    if isinstance(subject, IterationKey):
+        return f" of iteration {subject.number}"
+    if isinstance(subject, FlowKey):
+        ends = place_cell(subject.src, subject.source), place_cell(subject.dst, subject.destination)
+        queue_pair = "" if subject.qpn is None else f" QP {subject.qpn}"
+        return f" of flow {' → '.join(ends)}{queue_pair}"
     size = format_size(subject.size_bytes)
     words = [subject.collective, f"{subject.members} ranks", size, subject.algorithm, subject.where]
     return f" of {' '.join(filter(None, words))}"

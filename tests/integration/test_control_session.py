@@ -62,6 +62,7 @@ class Open:
     hello: control.Hello
     playing: asyncio.Task[None]
     watching: Watching
+    session: Session
 
     async def dial(self, *values: control.AgentValue) -> Any:
         """What the controller first answers to an agent that says this."""
@@ -115,17 +116,17 @@ def _plan(folder: Path, *, silence_timeout_s: float) -> RunPlan:
 
 
 @contextlib.asynccontextmanager
-async def _open(folder: Path, *, silence_timeout_s: float) -> AsyncIterator[Open]:
+async def _open(folder: Path, *, silence_timeout_s: float, jobs: int) -> AsyncIterator[Open]:
     watching = Watching()
     plan = _plan(folder / "trace", silence_timeout_s=silence_timeout_s)
-    session = Session(SessionPlan("run", [plan], silence_timeout_s), [watching])  # type: ignore[list-item]
+    session = Session(SessionPlan("run", [plan] * jobs, silence_timeout_s), [watching] * jobs)  # type: ignore[list-item]
     playing = asyncio.create_task(session.play())
     try:
         async with asyncio.timeout(10):
             while not (folder / "agent-0").exists():  # noqa: ASYNC110 (a process writes it)
                 await asyncio.sleep(0.01)
         target, token = (folder / "agent-0").read_text().splitlines()
-        yield Open(target, replace(HELLO, token=token), playing, watching)
+        yield Open(target, replace(HELLO, token=token), playing, watching, session)
     finally:
         session.abort(RunAborted("the test is over"))
         await asyncio.wait([playing])
@@ -138,7 +139,7 @@ Check = Callable[[Open], Awaitable[None]]
 class RunCheck(Protocol):
     """Runs a check; nothing happening for so long ends the session."""
 
-    def __call__(self, check: Check, silence_timeout_s: float = ...) -> None: ...
+    def __call__(self, check: Check, silence_timeout_s: float = ..., jobs: int = ...) -> None: ...
 
 
 @pytest.fixture
@@ -150,11 +151,11 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
     monkeypatch.setattr("sys.executable", str(impostor))
     monkeypatch.setattr(local_agents, "TERM_GRACE_S", 0.05)
 
-    async def checked(check: Check, silence_timeout_s: float) -> None:
-        async with _open(tmp_path, silence_timeout_s=silence_timeout_s) as opened:
+    async def checked(check: Check, silence_timeout_s: float, jobs: int) -> None:
+        async with _open(tmp_path, silence_timeout_s=silence_timeout_s, jobs=jobs) as opened:
             await check(opened)
 
-    return lambda check, silence_timeout_s=10.0: asyncio.run(checked(check, silence_timeout_s))
+    return lambda check, silence_timeout_s=10.0, jobs=1: asyncio.run(checked(check, silence_timeout_s, jobs))
 
 
 def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
@@ -294,6 +295,90 @@ def test_a_standstill_names_the_two_ranks_that_were_silent_for_longest(run_check
         assert str(error).endswith("; rank 0 has not answered rank 1 for 2.0 s")
 
     run_check(check, silence_timeout_s=0.3)
+
+
+async def _heard(link: ControlLink, kind: type[Any], *, times: int = 1) -> list[control.Message[Any]]:
+    """The next values of a kind; others between them are passed over."""
+    found: list[control.Message[Any]] = []
+    async with asyncio.timeout(10):
+        while len(found) < times:
+            message = await link.receive()
+            found += [message] if isinstance(message.value, kind) else []
+    return found
+
+
+async def _started(link: ControlLink, jobs: int) -> list[control.Message[Any]]:
+    """Begin and Start of every job. All agents must listen meanwhile: the controller asks for their clocks."""
+    return [*await _heard(link, control.Begin), *await _heard(link, control.Start, times=jobs)]
+
+
+@contextlib.asynccontextmanager
+async def _playing(opened: Open, jobs: int) -> AsyncIterator[dict[str, ControlLink]]:
+    """Both agents, told to begin the first iteration of each job."""
+    async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
+        links = {"agent-0": first, "agent-1": second}
+        for name, link in links.items():
+            link.send(replace(opened.hello, agent=name))
+        for name, link in links.items():
+            (setup,) = await _heard(link, control.Setup)
+            assert [job.number for job in setup.value.jobs] == list(range(jobs))
+            for job in range(jobs):
+                link.send(control.Bound(dict.fromkeys(AGENTS[name], ("127.0.0.1", 9))), job)
+        for link in links.values():
+            for prepare in await _heard(link, control.Prepare, times=jobs):
+                link.send(control.Ready(), prepare.job)
+        for begun, *starts in await asyncio.gather(*(_started(link, jobs) for link in links.values())):
+            assert [(one.job, one.value.at_ns) for one in starts] == [(job, begun.value.at_ns) for job in range(jobs)]
+        yield links
+
+
+def test_a_job_that_hangs_ends_the_session_although_another_moves(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with _playing(opened, 2) as links:
+            for events in range(1000):
+                links["agent-0"].send(control.Progress(0, 0, False, "rank 0: waits"), 0)
+                links["agent-0"].send(control.Progress(0, events, False, "rank 0: plays"), 1)
+                await asyncio.wait([opened.playing], timeout=0.05)
+                if opened.playing.done():
+                    break
+            error = await opened.ended()
+        assert isinstance(error, RunTimeout)
+        assert error.waiting_on == "rank 0: waits"
+        assert opened.session.failed_job == 0
+
+    run_check(check, silence_timeout_s=1.0, jobs=2)
+
+
+def test_agents_leave_when_all_jobs_are_over(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with _playing(opened, 2) as links:
+            for job in (1, 0):
+                for link in links.values():
+                    link.send(control.IterationDone(0, ()), job)
+                for finish in await asyncio.gather(*(_heard(link, control.Finish) for link in links.values())):
+                    assert [one.job for one in finish] == [job]
+                for link in links.values():
+                    link.send(control.Farewell([], 0, 0), job)
+            for link in links.values():
+                await _heard(link, control.Leave)
+            assert not opened.playing.done()
+            for link in links.values():
+                link.send(control.Left())
+            await asyncio.wait_for(opened.playing, 10)
+
+    run_check(check, jobs=2)
+
+
+def test_a_value_about_a_job_that_there_is_not_ends_the_session(run_check: RunCheck) -> None:
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as link:
+            link.send(opened.hello)
+            link.send(control.Ready(), 7)
+            error = await opened.ended()
+        assert isinstance(error, RemoteProtocolError)
+        assert str(error) == "agent agent-0 sent Ready about a job it does not play"
+
+    run_check(check)
 
 
 def test_an_abort_reaches_the_agents_with_its_reason(run_check: RunCheck) -> None:

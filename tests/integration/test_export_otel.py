@@ -81,7 +81,15 @@ def test_a_collector_that_refuses_is_named(run: Path, collector: Collector, tmp_
     collector.status = 400
     done = charkha("export", run, "--to", "otel", "--endpoint", collector.url, cwd=tmp_path)
     assert done.code == 1
-    assert f"charkha: {collector.url}: the collector did not take the metrics" in done.stderr
+    assert done.error.startswith(f"charkha: {collector.url}: the collector did not take the metrics")
+
+
+def test_without_a_collector_the_answer_is_one_line(run: Path, tmp_path: Path) -> None:
+    done = charkha("export", run, "--to", "otel", "--endpoint", "http://127.0.0.1:1", cwd=tmp_path)
+    assert done.code == 1
+    assert done.error.startswith(
+        "charkha: http://127.0.0.1:1: no collector takes connections there (Connection refused)"
+    )
 
 
 def test_options_that_do_not_go_together_are_refused(run: Path, tmp_path: Path) -> None:

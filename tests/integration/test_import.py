@@ -143,7 +143,8 @@ def test_strict_refuses_a_guess_and_a_missing_rank(job: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--from", "pytorhc"], "there is no importer 'pytorhc'; did you mean 'pytorch'?"),
+        (["--from", "pytorhc"], "there is no format 'pytorhc'; did you mean 'pytorch'?"),
+        (["--from", "unknown"], "there is no format 'unknown'; there are chakra, pytorch, flight-recorder,"),
         (["--groups", "groups.json"], "--groups is for traces of Chakra"),
         (["--ranks", "3"], "is of a job of 2 ranks, --ranks asks for 3"),
         (["--from", "chakra"], "holds"),

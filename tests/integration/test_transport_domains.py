@@ -7,6 +7,7 @@ from functools import partial
 from typing import Self
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from agents.transports.base import Transport
 from agents.transports.catalogue import make_transport
@@ -59,15 +60,18 @@ class DomainBed(SocketBed[Transport]):
 run = partial(play, DomainBed)
 
 
-@pytest.mark.parametrize(
-    "name", ["zmq", *(pytest.param(one, marks=pytest.mark.slow) for one in TRANSPORTS if one != "zmq")]
-)
+def few(first: str) -> list[str | ParameterSet]:
+    """All transports; all but one only in a full run."""
+    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in TRANSPORTS if one != first)]
+
+
+@pytest.mark.parametrize("name", few("zmq"))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_conformance_with_all_ranks_in_one_domain(case: Case, name: str) -> None:
     run(case, agents=1, name=name)
 
 
-@pytest.mark.parametrize("name", ["zmq", "roce", pytest.param("verbs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", few("roce"))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_conformance_with_half_of_the_ranks_in_a_domain(case: Case, name: str) -> None:
     run(case, agents=2, name=name)

@@ -13,11 +13,9 @@ import json
 import random
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
@@ -25,7 +23,8 @@ from emulator.statistics.summary import summarise
 from emulator.statistics.worst_flows import LossFocus, loss_foci
 from emulator.verdict.judge import Outcome, judge
 from emulator.verdict.rules import EXAMPLE, load_rules
-from tests.support.star_lab import Lab, star
+from tests.lab.trials import star_lab, timed
+from tests.support.star_lab import Lab
 
 HOSTS = 4
 _RARE, _FREQUENT = ("first", "last"), ("middle", "data")
@@ -108,17 +107,6 @@ def draws(seed: int) -> Iterator[Fault]:
         )
 
 
-@contextmanager
-def raised(folder: Path) -> Iterator[Lab]:
-    """The lab, up."""
-    lab = Lab(folder, star(HOSTS, rate="200Mbit", mtu=1500))
-    try:
-        lab.up()
-        yield lab
-    finally:
-        lab.down()
-
-
 def play(lab: Lab, fault: Fault) -> Found:
     """Plant a fault, play, and read what the run says."""
     (lab.folder / "planted.yaml").write_text(fault.profile)
@@ -146,19 +134,14 @@ def judged(run: Run, fault: Fault) -> Found:
     )
 
 
-def measure(count: int, seed: int, told: Callable[[Fault, Found], None]) -> list[tuple[Fault, Found]]:
-    """Play faults until `count` were planted.
-
-    Args:
-        told: is called after each.
-    """
+def measure(count: int, seed: int) -> list[tuple[Fault, Found]]:
+    """Play faults until `count` were planted, and tell each."""
     results: list[tuple[Fault, Found]] = []
-    with tempfile.TemporaryDirectory() as name, raised(Path(name)) as lab:
-        for fault in draws(seed):
+    with star_lab(HOSTS) as lab:
+        for number, fault in enumerate(draws(seed)):
             if len(results) == count:
                 break
-            found = play(lab, fault)
-            told(fault, found)
+            found = timed(number, partial(play, lab, fault), partial(_describe, fault))
             if found.planted:
                 results.append((fault, found))
     return results
@@ -175,11 +158,11 @@ def summary_text(results: list[tuple[Fault, Found]]) -> str:
     return f"{n} faults: verdict {verdicts}, port {ports}, both {both} ({share}); port by flows alone {flows}"
 
 
-def _tell(fault: Fault, found: Found) -> None:
+def _describe(fault: Fault, found: Found) -> str:
     what = "right" if found.is_right else "WRONG" if found.planted else "not planted"
     named = f"{'named' if found.is_named else 'NOT named'}, by flows {'named' if found.is_named_by_flows else 'not'}"
     counts = f"{found.planted:4} planted, {found.other} others"
-    print(f"{what:11} {fault}: {found.outcome}, {named}; {counts}", file=sys.stderr, flush=True)
+    return f"{what:11} {fault}: {found.outcome}, {named}; {counts}"
 
 
 def main() -> int:
@@ -189,7 +172,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results = measure(options.draws, options.seed, _tell)
+    results = measure(options.draws, options.seed)
     if options.json:
         print(json.dumps([asdict(fault) | asdict(found) for fault, found in results]))
     else:

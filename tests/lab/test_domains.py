@@ -45,7 +45,7 @@ def check(folder: Path) -> None:
     assert summarise(run).totals.domain_bytes * 3 == summarise(run).totals.payload_bytes
 
 
-@pytest.mark.parametrize("transport", ["zmq", "roce"])
+@pytest.mark.parametrize("transport", [pytest.param("zmq", marks=pytest.mark.slow), "roce"])
 def test_no_frame_leaves_a_domain(place: Namespace, tmp_path: Path, transport: str) -> None:
     for address in OWN:
         place.run("ip", "address", "add", f"{address}/32", "dev", "lo")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.support.command import charkha
 from tests.support.full import measures
+from tests.support.star_lab import sent_bytes
 
 pytestmark = [pytest.mark.usefixtures("lab_host"), pytest.mark.slow, measures]
 LEAF_SPINE = (Path(__file__).parents[2] / "topologies" / "leaf-spine-2x2.yaml").read_text()
@@ -46,15 +47,6 @@ def planned(folder: Path, *options: object) -> dict[str, Any]:
     assert finished.code == 0, finished.stderr
     found: dict[str, Any] = json.loads(finished.stdout)
     return found
-
-
-def sent_bytes(run: Run) -> dict[str, int]:
-    """`leaf0:u0` → what it sent while the run was watched."""
-    series: dict[str, list[int]] = {}
-    for row in run.table(Part.COUNTERS).to_pylist():
-        if row["counter"] == "tx_bytes":
-            series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
-    return {port: values[-1] - values[0] for port, values in series.items()}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
 from emulator.planner.collectives.pipeline import CHUNK_BYTES
 from emulator.planner.collectives.trees import Place, two_trees
+from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective, Lane, Step
 from emulator.trace.model import CommKind
 from tests.support.collective_simulator import members_of, play, rounds, uneven_all_to_all, unroll
@@ -25,9 +26,18 @@ EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
 GROUPS = [*range(1, 10), 12, 13, 16, 17]
 
 
-def prove(kind: CommKind, name: str, *, members: int, size_bytes: int, root: int = 0, seed: int = 0) -> None:
-    views = members_of(Collective(kind, members=members, member=0, size_bytes=size_bytes, root=root))
-    prove_views(name, views, seed=seed)
+def prove(
+    kind: CommKind,
+    name: str,
+    *,
+    members: int,
+    size_bytes: int,
+    root: int = 0,
+    seed: int = 0,
+    layout: GroupLayout | None = None,
+) -> None:
+    view = Collective(kind, members=members, member=0, size_bytes=size_bytes, root=root, layout=layout)
+    prove_views(name, members_of(view), seed=seed)
 
 
 def prove_views(name: str, views: Sequence[Collective], *, seed: int = 0) -> None:
@@ -46,6 +56,29 @@ def test_keeps_its_promise_for_every_small_group_size_and_root(kind: CommKind, n
         for size_bytes in sizes if kind is not CommKind.BARRIER else {0}:
             for root in roots_to_try(kind, members):
                 prove(kind, name, members=members, size_bytes=size_bytes, root=root, seed=members + size_bytes)
+
+
+RINGS = [
+    (kind, f"ring:channels={channels}")
+    for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)
+    for channels in (1, 3)
+]
+BY_LAYOUT = [(kind, name) for kind, names in BUILT_IN.items() for name, one in names.items() if one.by_layout] + RINGS
+
+
+@pytest.mark.parametrize(("kind", "name"), BY_LAYOUT, ids=ident)
+@settings(max_examples=examples(40), deadline=None)
+@given(data=st.data())
+def test_keeps_its_promise_on_any_layout(kind: CommKind, name: str, data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=16), label="at")
+    prove(
+        kind,
+        name,
+        members=len(places),
+        size_bytes=data.draw(st.integers(0, 300) | st.integers(0, 1 << 24), label="size_bytes"),
+        seed=data.draw(st.integers(0, 2**32), label="seed"),
+        layout=layout_of([node for node, _ in places], [rail for _, rail in places]),
+    )
 
 
 def roots_to_try(kind: CommKind, members: int) -> Sequence[int]:
@@ -142,6 +175,7 @@ def test_logarithmic_algorithms_take_logarithmically_many_rounds(members: int) -
     size_bytes = 64 * members
     for kind in (CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER):
         assert rounds_of(kind, "halving_doubling", members=members, size_bytes=size_bytes) == log
+        assert rounds_of(kind, "pat", members=members, size_bytes=size_bytes) == log
     for kind in (CommKind.BROADCAST, CommKind.REDUCE, CommKind.GATHER, CommKind.SCATTER):
         assert rounds_of(kind, "tree", members=members, size_bytes=size_bytes) <= log
     assert rounds_of(CommKind.BARRIER, "dissemination", members=members, size_bytes=0) == log
@@ -211,7 +245,10 @@ def depth(shape: Sequence[Place], member: int) -> int:
     ids=ident,
 )
 def test_a_member_of_a_huge_group_computes_only_the_steps_it_plays(kind: CommKind, name: str) -> None:
-    view = Collective(kind, members=100_000, member=77_777, size_bytes=1 << 30)
+    layout = layout_of([rank // 8 for rank in range(100_000)], [rank % 8 for rank in range(100_000)])
+    view = Collective(kind, members=100_000, member=77_777, size_bytes=1 << 30, layout=layout)
+    if BUILT_IN[kind][name].by_layout:  # what members of a process share
+        _ = [step for lane in schedule(name, view) for step in islice(lane, 50)]
     tracemalloc.start()
     lanes = schedule(name, view)
     started = [step for lane in lanes for step in islice(lane, 50)]

@@ -26,6 +26,7 @@ from emulator.control.observations import (
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire.control.codec import decode_agent, decode_controller, encode_agent, encode_controller
@@ -63,6 +64,7 @@ play_settings = st.builds(
     groups=st.lists(ranks.map(tuple), max_size=3).map(tuple),
     record_steps=st.integers(-1, 2**31 - 1),
     algorithm_files=st.dictionaries(texts, texts, max_size=2),
+    layouts=st.builds(Layouts, ranks, ranks),
 )
 job_setups = st.builds(
     control.JobSetup,

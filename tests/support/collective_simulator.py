@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emulator.planner.schedule import BARRIER_BYTES, Collective, Lane, Step, Transfer, block
 from emulator.trace.model import CommKind
@@ -19,8 +19,8 @@ REDUCTIONS = frozenset({CommKind.ALL_REDUCE, CommKind.REDUCE, CommKind.REDUCE_SC
 HERE = 1
 Range = tuple[int, int, int]
 """(begin, end, mask)."""
-Packet = tuple[int, int, list[int]]
-"""(offset, size, masks of its segments)."""
+Packet = list[tuple[int, int, list[int]]]
+"""Pieces: (offset, size, masks of its segments)."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,7 @@ Lanes = Sequence[Sequence[Sequence[Step]]]
 
 def members_of(view: Collective) -> list[Collective]:
     """The same even collective seen from each member."""
-    return [
-        Collective(view.kind, members=view.members, member=member, size_bytes=view.size_bytes, root=view.root)
-        for member in range(view.members)
-    ]
+    return [replace(view, member=member) for member in range(view.members)]
 
 
 def uneven_all_to_all(matrix: Sequence[Sequence[int]]) -> list[Collective]:
@@ -175,15 +172,27 @@ class _Simulation:
 
     def _send(self, member: int, at: int, send: Transfer) -> None:
         self._check(send, member)
-        offset = send.offset + (self.row_starts[member] if self.is_uneven else 0)
-        begin, end = self.index[offset], self.index[offset + send.size]
-        masks = self.state[member][begin:end]
-        assert all(masks), f"member {member} sends bytes {offset} … that it does not have"
+        packet = [self._piece(member, offset, size) for offset, size in self._pieces(send, member)]
         sent, received = self.moved[member]
         self.moved[member] = (sent + send.size, received)
         channel = self.channels.setdefault((member, send.peer, at), deque())
-        channel.append((offset, send.size, masks))
+        channel.append(packet)
         self.actions.append((member, send.peer, at))
+
+    def _piece(self, member: int, offset: int, size: int) -> tuple[int, int, list[int]]:
+        masks = self.state[member][self.index[offset] : self.index[offset + size]]
+        assert all(masks), f"member {member} sends bytes {offset} … that it does not have"
+        return offset, size, masks
+
+    def _pieces(self, transfer: Transfer, member: int) -> list[tuple[int, int]]:
+        """(offset, size) of the pieces of a transfer in the buffer of all members."""
+        base = self.row_starts[member] if self.is_uneven else 0
+        if isinstance(transfer.offset, int):
+            return [(base + transfer.offset, transfer.size)]
+        found = list(transfer.offset)
+        assert all(size for _, size in found), "an empty piece"
+        assert sum(size for _, size in found) == transfer.size, "pieces that are not the transfer"
+        return found
 
     def _deliver(self, sender: int, receiver: int, at: int) -> None:
         packet = self.channels[sender, receiver, at].popleft()
@@ -197,17 +206,23 @@ class _Simulation:
     def _apply(self, member: int, lane: _LanePlay, sender: int, packet: Packet) -> None:
         recv = lane.expected[sender].popleft()
         lane.awaited -= 1
-        offset, size, masks = packet
+        size = sum(size for _, size, _ in packet)
         assert recv.size == size, f"member {member} expects {recv.size} bytes from {sender}, gets {size}"
-        assert recv.offset == (-1 if self.is_uneven else offset), f"member {member} puts bytes from {sender} elsewhere"
+        places = [(offset, size) for offset, size, _ in packet]
+        is_there = recv.offset == -1 if self.is_uneven else self._pieces(recv, member) == places
+        assert is_there, f"member {member} puts bytes from {sender} elsewhere"
         sent, received = self.moved[member]
         self.moved[member] = (sent, received + size)
-        begin, state = self.index[offset], self.state[member]
+        for offset, _, masks in packet:
+            self._store(member, self.index[offset], masks, adds=lane.adds)
+
+    def _store(self, member: int, begin: int, masks: Sequence[int], *, adds: bool) -> None:
+        state = self.state[member]
         for at, mask in enumerate(masks, begin):
             if self.kind is CommKind.BARRIER:
                 state[at] |= mask
                 continue
-            if lane.adds:
+            if adds:
                 assert not state[at] & mask, f"member {member} adds contributions {state[at] & mask:b} twice"
                 mask |= state[at]
             state[at] = mask
@@ -231,9 +246,8 @@ class _Simulation:
     def _cuts(self, lanes: Lanes, ranges: Sequence[Sequence[Range]]) -> list[int]:
         cuts = {0, self._total()} | {edge for own in ranges for begin, end, _ in own for edge in (begin, end)}
         for member, own in enumerate(lanes):
-            base = self.row_starts[member] if self.is_uneven else 0
             for send in (send for steps in own for step in steps for send in step.sends):
-                cuts |= {base + send.offset, base + send.offset + send.size}
+                cuts |= {edge for offset, size in self._pieces(send, member) for edge in (offset, offset + size)}
         assert min(cuts) == 0, "a negative offset"
         assert max(cuts) == self._total(), "a transfer beyond the buffer"
         return sorted(cuts)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -20,12 +21,13 @@ from agents.play.recording_player import RecordingPlayer
 from agents.play.step_keeper import StepKeeper
 from agents.play.storage import StorageEndpoint
 from agents.transports.base import Endpoint, EndpointEvents
-from agents.transports.domains import DomainEndpoint, ScaleUpDomain
+from agents.transports.domains import DomainEndpoint, DomainGroup, ScaleUpDomain
 from emulator.control.observations import Completion, RankSteps, RankSummary
 from emulator.controller.program_stream import ProgramStream
 from emulator.host.clock import Clock
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import bytes_per_member, parse_overrides
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import NO_STEPS, PlaySettings
 from emulator.planner.schedule import Collective
 from emulator.planner.workloads.synthetic import FileCall, SyntheticWorkload, WorkNode
@@ -147,6 +149,7 @@ class _Stage:
         self.players: list[RankPlayer] = []
         self.streams: list[ProgramStream] = []
         self.windows: list[int] = []
+        self.following: dict[int, int] = {}  # iteration → the one that a rank begins after it by itself
         self._held: dict[int, int] = {}
 
     def prepare(self) -> None:
@@ -176,6 +179,9 @@ class _Stage:
     def iteration_done(self, iteration: int, summary: RankSummary) -> None:
         assert (iteration, summary.rank) not in self.played.summaries
         self.played.summaries[iteration, summary.rank] = summary
+        if iteration in self.following:
+            self.players[summary.rank].rewind()
+            self.players[summary.rank].begin(self.following[iteration], self._clock.now())
 
     def computed(self, rank: int, iteration: int, spans: Sequence[tuple[int, int]]) -> None:
         self.played.spans.setdefault((iteration, rank), []).extend(spans)
@@ -199,6 +205,8 @@ def play(
     head_start_ns: Mapping[int, int] | None = None,
     seed: int = 0,
     record_steps: int = NO_STEPS,
+    is_continuous: bool = False,
+    layouts: Layouts | None = None,
     domain: Domain | None = None,
     **network: Any,
 ) -> Played:
@@ -212,6 +220,8 @@ def play(
         lateness_ns: alarms of players come late by so much, least and most.
         head_start_ns: rank → how much later than the others it begins.
         record_steps: see PlaySettings.
+        is_continuous: ranks begin all iterations but the first by themselves; takes no window.
+        layouts: of groups.
         domain: the scale-up domain of all ranks; None: everything crosses the network.
         network: of MemoryNetwork.
 
@@ -219,7 +229,7 @@ def play(
         LocalProtocolError: the ranks wait for each other.
     """
     workload = workload or build_workload(traces, groups=groups)
-    choice = AlgorithmChoice(workload, parse_overrides(algorithms))
+    choice = AlgorithmChoice(workload, parse_overrides(algorithms), layouts)
     clock = VirtualClock()
     stage = _Stage(Played(workload, choice), clock, feed_ns)
     settings = PlaySettings(
@@ -227,11 +237,12 @@ def play(
         instances=max(1, workload.instances),
         algorithms=choice.names,
         groups=[group.ranks for group in workload.groups],
+        layouts=choice.layouts,
     )
     memory = MemoryNetwork(clock, seed=seed, **network)
     endpoints: list[Endpoint] = [memory.attach(program.rank) for program in workload.programs]
     if domain is not None:
-        shared = ScaleUpDomain(domain, clock)
+        shared = DomainGroup(ScaleUpDomain(domain, clock), {})
         endpoints = [DomainEndpoint(one, shared, message_bytes=memory.message_bytes) for one in endpoints]
     storage: dict[int, Endpoint] = {program.rank: memory.attach(program.rank) for program in workload.storage}
     everyone: list[Endpoint] = [*endpoints, *storage.values()]
@@ -247,7 +258,13 @@ def play(
     for program, endpoint in zip(workload.programs, endpoints, strict=True):
         held = len(program) if window is None else window
         player = make_player(
-            endpoint, player_clock, stage, settings=settings, nodes=len(program), retire_batch=retire_batch
+            endpoint,
+            player_clock,
+            stage,
+            settings=settings,
+            nodes=len(program),
+            is_resident=is_continuous,
+            retire_batch=retire_batch,
         )
         stage.players.append(player)
         stage.windows.append(held)
@@ -268,7 +285,9 @@ def play(
         assert server.is_ready
         spy = _Spy(program.rank, server, instances=settings.instances, seen=stage.played.arrivals)
         endpoint.connect(directory, spy)
-    for iteration in iterations:
+    if is_continuous:
+        stage.following = dict(pairwise(iterations))
+    for iteration in iterations[:1] if is_continuous else iterations:
         _play_iteration(stage, clock, iteration, head_start_ns or {})
     clock.run()
     if record_steps:
@@ -283,7 +302,7 @@ def _refuse(endpoint: int, peer: int, reason: str) -> None:
 def _play_iteration(stage: _Stage, clock: VirtualClock, iteration: int, head_start_ns: Mapping[int, int]) -> None:
     stage.prepare()
     clock.run_until(stage.is_prefetched)
-    done = len(stage.played.summaries) + len(stage.players)
+    done = len(stage.played.summaries) + len(stage.players) * (1 + len(stage.following))
     begin = clock.now() + BEGIN_LEAD_NS
     for player in stage.players:
         player.begin(iteration, begin + head_start_ns.get(player.rank, 0))
@@ -328,6 +347,7 @@ def check_bytes(played: Played) -> None:
                     root=max(0, ranks.index(communication.root) if communication.root >= 0 else 0),
                     send_splits=communication.send_splits,
                     recv_splits=communication.recv_splits,
+                    layout=played.choice.layouts.of(ranks),
                 ),
             )
         assert (one.bytes_sent, one.bytes_received) == expected, communication

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 from pathlib import Path
 
 from emulator.run_folder.reader import Run, read_run
-from tests.support.command import Finished, charkha
+from emulator.run_folder.schema import Part
+from tests.support.command import COMMAND, Finished, charkha
 
 
-def star(hosts: int, *, rate: str, mtu: int) -> str:
-    """Hosts at one bridge."""
+def star(hosts: int, *, rate: str, mtu: int, kind: str = "bridge") -> str:
+    """Hosts at one switch."""
     lines = [f"  - {{name: h{n}, per_rank: 198.18.{n + 1}.0/24}}" for n in range(hosts)]
     links = [f'  - {{endpoints: ["h{n}:eth0", "sw0:p{n}"], rate: {rate}, mtu: {mtu}}}' for n in range(hosts)]
     top = ["name: star", "dut: {kind: switch, nodes: [sw0], vendor: Linux, model: bridge}", "transport: {name: roce}"]
-    return "\n".join([*top, "hosts:", *lines, "switches:", "  - {name: sw0}", "links:", *links, ""])
+    return "\n".join([*top, "hosts:", *lines, "switches:", f"  - {{name: sw0, kind: {kind}}}", "links:", *links, ""])
 
 
 class Lab:
@@ -25,8 +27,10 @@ class Lab:
         (folder / "lab.yaml").write_text(topology)
 
     def up(self) -> None:
-        raised = charkha("lab", "up", "lab.yaml", "--id", self.id, "--force", cwd=self.folder)
-        assert raised.code == 0, raised.stderr
+        # Not by `charkha`, which leaves no process behind: the daemons of Open vSwitch stay.
+        command = [*COMMAND, "lab", "up", "lab.yaml", "--id", self.id, "--force"]
+        raised = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        assert raised.returncode == 0, raised.stderr
 
     def bench(self, collective: str, *options: object, out: str, timeout_s: float = 100) -> Finished:
         return self.play("bench", collective, *options, out=out, timeout_s=timeout_s)
@@ -42,3 +46,12 @@ class Lab:
 
     def down(self) -> None:
         charkha("lab", "down", self.id, cwd=self.folder)
+
+
+def sent_bytes(run: Run) -> dict[str, int]:
+    """Device and interface, `leaf0:u0` → bytes that it sent while the run was watched."""
+    series: dict[str, list[int]] = {}
+    for row in run.table(Part.COUNTERS).to_pylist():
+        if row["counter"] == "tx_bytes":
+            series.setdefault(f"{row['device']}:{row['interface']}", []).append(row["value"])
+    return {port: values[-1] - values[0] for port, values in series.items()}

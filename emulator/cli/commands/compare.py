@@ -21,7 +21,7 @@ from emulator.views.comparison_text import undecided_text
 from emulator.views.terminal.comparison_table import render
 from emulator.views.terminal.trend_table import render_trend
 
-_STATISTICS = {"p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
+_STATISTICS = {"p25": 0.25, "p50": MEDIAN, "p90": 0.9, "p95": 0.95, "p99": TAIL}
 _EPILOG = """example:
   charkha compare runs/fw-a runs/fw-b --gate --junit compare.xml
 
@@ -68,6 +68,9 @@ def add_parser(subparsers: Subparsers) -> None:
     rules.add_argument(
         "--on", choices=_STATISTICS, default="p50", help="statistic of a run that is compared (default: p50)"
     )
+    rules.add_argument(
+        "--find", metavar="F", type=argument(parse_fraction), help="say how many runs find a difference of F, as 5%%"
+    )
     rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, with a note")
     rules.add_argument("--trend", action="store_true", help="one table over all versions; splits a GROUP by firmware")
     rules.add_argument(
@@ -90,11 +93,15 @@ def _run(args: argparse.Namespace) -> int:
     for path, option, mark in ((args.html, "--html", HTML_MARK), (args.junit, "--junit", JUNIT_MARK)):
         if path is not None:
             check_file(path, option, mark=mark)
+    if args.find is not None and args.find <= args.margin:
+        raise InputError(
+            f"--find: differences up to --margin {100 * args.margin:g}% are ignored: name a smaller margin"
+        )
     groups = groups_to_compare(args.groups, by_firmware=args.trend)
     comparability = check_comparability(groups)
     if comparability.refused and not args.force:
         raise InputError(comparability.refusal)
-    rules = Rules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed)
+    rules = Rules(margin=args.margin, quantile=_STATISTICS[args.on], seed=args.seed, find=args.find)
     comparison = compare(groups, comparability, rules)
     write_comparison(comparison, html=args.html, junit=args.junit, is_strict=args.gate == "strict")
     if args.json:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from emulator.errors import PlanError
 from emulator.export.astra_sim.fit import Observation
-from emulator.planner.algorithms import bytes_per_member
+from emulator.planner.algorithms import BUILT_IN, bytes_per_member
 from emulator.planner.message_depth import message_depth
 from emulator.planner.schedule import Collective
 from emulator.run_folder.reader import Run
@@ -25,6 +25,8 @@ from emulator.trace.model import CommKind, IntArray
 
 _LARGEST_GROUP = 512
 """Larger groups get no observation: following the chains of messages takes too long (512 in a ring: 500,000 steps)."""
+
+_BY_LAYOUT = frozenset(name for named in BUILT_IN.values() for name, one in named.items() if one.by_layout)
 
 
 class LinkClass(Enum):
@@ -105,6 +107,8 @@ def _observation(key: ClassKey, merged: MergedSamples, rows: IntArray) -> Observ
         return "without a time (groups of one, size 0, or payload before the post)"
     if key.members > _LARGEST_GROUP:
         return f"of more than {_LARGEST_GROUP} ranks"
+    if key.algorithm in _BY_LAYOUT:
+        return f"played with {key.algorithm}, whose bytes differ within hosts and between them; ASTRA-sim's do not"
     try:
         messages, port_bytes = _cost(kind, key.members, size_bytes, key.algorithm)
     except PlanError:

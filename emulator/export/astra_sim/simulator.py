@@ -59,8 +59,7 @@ class SimulatedPoint:
     @property
     def is_played_alike(self) -> bool:
         """Whether the simulator uses the algorithm that was played."""
-        played = self.fitted.observation.algorithm
-        return not self.algorithm or _NAMES.get(played) == self.algorithm
+        return not self.algorithm or _name_of(self.fitted.observation) == self.algorithm
 
 
 def is_replayed(kind: CommKind, members: int, size: int) -> bool:
@@ -118,7 +117,7 @@ def choose_algorithms(fits: Sequence[Fit]) -> Mapping[CommKind, str]:
 
 def _best(kind: CommKind, points: Sequence[tuple[Fit, Observation]]) -> str:
     usual = ONE_AT_A_TIME if kind is CommKind.ALL_TO_ALL else "ring"
-    played = [_NAMES[one.algorithm] for _, one in points if one.algorithm in _NAMES]
+    played = [name for _, one in points if (name := _name_of(one)) is not None]
     found, least = usual, math.inf
     for algorithm in dict.fromkeys([*played, usual, *_NAMES.values()]):
         factors = [_factor(algorithm, fitted, one) for fitted, one in points]
@@ -126,6 +125,11 @@ def _best(kind: CommKind, points: Sequence[tuple[Fit, Observation]]) -> str:
         if worst < least * (1 - 1e-9):
             found, least = algorithm, worst
     return found
+
+
+def _name_of(played: Observation) -> str | None:
+    """ASTRA-sim's algorithm; None if it has none. A ring in channels is a ring: its chains are those of a ring."""
+    return _NAMES.get(played.algorithm.partition(":")[0])
 
 
 def _factor(algorithm: str, fitted: Fit, one: Observation) -> float:

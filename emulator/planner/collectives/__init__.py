@@ -2,5 +2,5 @@
 
 Building blocks: `blocks` (cutting an array), `ring`, `direct`, `halving_doubling`, `trees` and `pipeline`. Next to each
 algorithm is its closed form, `<name>_bytes`: (bytes sent, bytes received) by one member. The registry is
-emulator.planner.algorithms.
+emulator.planner.built_in.
 """

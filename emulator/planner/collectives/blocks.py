@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from emulator.planner.schedule import Collective, Transfer, block
 
@@ -12,18 +14,19 @@ class Blocks:
 
     Attributes:
         parts: number of blocks; indices are 0 … parts - 1.
+        longer: how many blocks, the first ones, are a byte longer than the others.
     """
 
-    __slots__ = ("_base", "_longer", "_start", "parts")
+    __slots__ = ("_base", "_start", "longer", "parts")
 
     def __init__(self, size_bytes: int, parts: int, *, start: int = 0) -> None:
         self.parts = parts
         self._start = start
-        self._base, self._longer = divmod(size_bytes, parts)
+        self._base, self.longer = divmod(size_bytes, parts)
 
     def locate(self, index: int) -> tuple[int, int]:
         """(offset, size) of one block."""
-        base, longer = self._base, self._longer
+        base, longer = self._base, self.longer
         if index < longer:
             return self._start + index * (base + 1), base + 1
         return self._start + index * base + longer, base
@@ -34,7 +37,11 @@ class Blocks:
 
     def size(self, index: int) -> int:
         """Bytes of one block; the index wraps around, so -1 is the last block."""
-        return self._base + (index % self.parts < self._longer)
+        return self._base + (index % self.parts < self.longer)
+
+    def bytes_of(self, indices: Sequence[int]) -> int:
+        """Bytes of several blocks together; indices ascend."""
+        return len(indices) * self._base + bisect_left(indices, self.longer)
 
     def span(self, first: int, count: int) -> tuple[int, int]:
         """(offset, size) of `count` blocks starting at `first`, without wrapping around."""
@@ -53,7 +60,7 @@ class Blocks:
         return sum(size for _, size in self.arc(first, count))
 
     def _offset(self, index: int) -> int:
-        return self._start + index * self._base + min(index, self._longer)
+        return self._start + index * self._base + min(index, self.longer)
 
 
 class BlockSlices:
@@ -71,6 +78,23 @@ class BlockSlices:
         offset, part = block(size, self._slices, self._index)
         return start + offset, part
 
+    def bytes_of(self, indices: Sequence[int]) -> int:
+        """Bytes of the slices of several blocks together; indices ascend."""
+        longer = bisect_left(indices, self._blocks.longer)
+        sizes = [block(self._blocks.size(index), self._slices, self._index)[1] for index in (0, -1)]
+        return longer * sizes[0] + (len(indices) - longer) * sizes[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """Pieces of a transfer: the non-empty blocks with these indices."""
+
+    locate: Callable[[int], tuple[int, int]]
+    indices: Sequence[int]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return (where for index in self.indices if (where := self.locate(index))[1])
+
 
 def array_of(collective: Collective) -> Blocks:
     """One array of size_bytes, with a block per member."""
@@ -85,6 +109,14 @@ def shards_of(collective: Collective) -> Blocks:
 def transfer(peer: int, where: tuple[int, int]) -> tuple[Transfer, ...]:
     """The transfer of one (offset, size); none if it is empty."""
     return (Transfer(peer, where[0], where[1]),) if where[1] else ()
+
+
+def scattered(peer: int, blocks: Blocks | BlockSlices, indices: Sequence[int]) -> tuple[Transfer, ...]:
+    """One transfer of several blocks, indices ascending; none if they are empty."""
+    if len(indices) == 1:
+        return transfer(peer, blocks.locate(indices[0]))
+    size = blocks.bytes_of(indices)
+    return (Transfer(peer, Scattered(blocks.locate, indices), size),) if size else ()
 
 
 def transfers(peer: int, spans: Iterable[tuple[int, int]]) -> tuple[Transfer, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from emulator.planner.collectives.blocks import Blocks, BlockSlices
 from emulator.planner.schedule import Lane, Step, Transfer
@@ -10,6 +11,19 @@ from emulator.planner.schedule import Lane, Step, Transfer
 SLICES = 2
 SLICE_BYTES = 256 << 10
 """Smaller slices cost more in messages than they save in time."""
+
+
+class Parts(Protocol):
+    """Blocks by index."""
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        ...
+
+    def locate(self, index: int, /) -> tuple[int, int]:
+        """(offset, size) of one."""
+        ...
 
 
 def in_slices(blocks: Blocks) -> Sequence[Blocks | BlockSlices]:
@@ -24,7 +38,7 @@ def in_slices(blocks: Blocks) -> Sequence[Blocks | BlockSlices]:
     return [blocks.cut(SLICES, index) for index in range(SLICES)]
 
 
-def ring_pass(blocks: Blocks | BlockSlices, *, first: int, to: int, source: int, reduces: bool) -> Lane:
+def ring_pass(blocks: Parts, *, first: int, to: int, source: int, reduces: bool) -> Lane:
     """parts - 1 steps: send block `first` to member `to`, then the block received from `source` in the previous step.
 
     Blocks arrive in descending order, so with `reduces` the last one received, `first` + 1, is complete.

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emulator.planner.algorithms import bytes_per_member, schedule
+from emulator.planner.algorithms import bytes_per_member, depends_on_layout, schedule
+from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.header_overhead import NO_HEADERS, TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
 from emulator.topology.model import Domain, Topology
@@ -53,10 +54,14 @@ class IdealTimes:
     Args:
         topology: the topology with all ranks placed.
         overhead: header overhead of the transport.
+
+    Attributes:
+        layouts: of groups on the topology.
     """
 
     def __init__(self, topology: Topology, overhead: WireOverhead = TCP_1500) -> None:
         self._topology, self._overhead = topology, overhead
+        self.layouts = layouts_on(topology)
         self._known: dict[object, int | None] = {}
 
     def pair_ns(self, *, size_bytes: int, src: int, dst: int) -> int | None:
@@ -94,7 +99,7 @@ class IdealTimes:
         ports = _renumbered([self._topology.port_of(rank) for rank in ranks])
         first = members[0]
         splits = tuple(one.send_splits for one in members) if first.send_splits is not None else None
-        places = tuple(hosts), tuple(ports), tuple(rates), tuple(domains)
+        places = tuple(hosts), tuple(ports), tuple(rates), tuple(domains), first.layout
         key = (algorithm, first.kind, first.size_bytes, first.root, splits, places)
         if key not in self._known:
             loads = _port_loads(algorithm, members, hosts, ports)
@@ -201,6 +206,7 @@ class _WorkloadTimes:
 
     def __init__(self, workload: Workload, times: IdealTimes, algorithm_of: Callable[[Communication], str]) -> None:
         self._workload, self._times, self._algorithm_of = workload, times, algorithm_of
+        self._layouts = times.layouts
         self._known: dict[object, int | None] = {}
 
     def even_ns(self, rank: int, node: Communication) -> int | None:
@@ -211,8 +217,13 @@ class _WorkloadTimes:
         if key not in self._known:
             ranks = self._workload.groups[node.group].ranks
             root = ranks.index(node.root) if node.root in ranks else 0
-            members = [Collective(node.kind, len(ranks), number, node.size_bytes, root) for number in range(len(ranks))]
-            self._known[key] = self._times.collective_ns(self._algorithm_of(node), members, ranks=ranks)
+            name = self._algorithm_of(node)
+            layout = self._layouts.of(ranks) if depends_on_layout(node.kind, name) else None
+            members = [
+                Collective(node.kind, len(ranks), number, node.size_bytes, root, layout=layout)
+                for number in range(len(ranks))
+            ]
+            self._known[key] = self._times.collective_ns(name, members, ranks=ranks)
         return self._known[key]
 
     def uneven_ns(self, nodes: Mapping[int, Communication]) -> int | None:

@@ -47,5 +47,7 @@ def lanes_of(operation: Operation, member: int) -> Sequence[Iterator[Step]]:
     if not operation.kind.is_collective:
         transfer = (Transfer(1 - member, 0, operation.size_bytes),) if operation.size_bytes else ()
         return [iter([Step(sends=transfer) if member == 0 else Step(recvs=transfer)])]
-    view = Collective(operation.kind, operation.members, member, operation.size_bytes, operation.root)
+    view = Collective(
+        operation.kind, operation.members, member, operation.size_bytes, operation.root, layout=operation.layout
+    )
     return schedule(operation.algorithm, view)

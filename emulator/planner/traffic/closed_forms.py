@@ -7,14 +7,17 @@ algorithm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
+from emulator.planner.built_in import channels_of
 from emulator.planner.collectives.halving_doubling import powers_below
 from emulator.planner.collectives.pipeline import in_chunks
 from emulator.planner.collectives.trees import Place, chain, two_trees
 from emulator.planner.schedule import BARRIER_BYTES, Collective, block
+from emulator.planner.traffic import closed_forms_by_layout as by_layout
 from emulator.planner.traffic.phase import Phase
 from emulator.trace.model import CommKind, IntArray
 
@@ -244,7 +247,7 @@ def _to_children(place: Place) -> list[int]:
     return list(place.children)
 
 
-CLOSED_FORMS: Mapping[tuple[CommKind, str], ClosedForm] = {
+_CLOSED_FORMS: Mapping[tuple[CommKind, str], ClosedForm] = {
     (CommKind.ALL_REDUCE, "ring"): _ring_all_reduce,
     (CommKind.ALL_REDUCE, "bidirectional_ring"): _bidirectional_ring,
     (CommKind.ALL_REDUCE, "halving_doubling"): _halving_doubling_all_reduce,
@@ -262,4 +265,15 @@ CLOSED_FORMS: Mapping[tuple[CommKind, str], ClosedForm] = {
     (CommKind.BROADCAST, "ring"): _chain_down,
     (CommKind.REDUCE, "ring"): _chain_up,
     (CommKind.BARRIER, "dissemination"): _dissemination,
+    (CommKind.ALL_REDUCE, "hierarchical"): by_layout.hierarchical_all_reduce,
+    (CommKind.ALL_GATHER, "hierarchical"): by_layout.hierarchical_all_gather,
+    (CommKind.ALL_GATHER, "pat"): by_layout.pat_all_gather,
+    (CommKind.REDUCE_SCATTER, "hierarchical"): by_layout.hierarchical_reduce_scatter,
+    (CommKind.REDUCE_SCATTER, "pat"): by_layout.pat_reduce_scatter,
+    (CommKind.ALL_TO_ALL, "pxn"): by_layout.pxn,
 }
+
+
+def closed_form_of(kind: CommKind, name: str) -> ClosedForm | None:
+    """The closed form of an algorithm; None if it has none."""
+    return partial(by_layout.in_channels, name) if channels_of(name) else _CLOSED_FORMS.get((kind, name))

@@ -8,19 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emulator.planner.algorithms import POINT_TO_POINT
+from emulator.planner.algorithms import POINT_TO_POINT, depends_on_layout
+from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.traffic.operation import Operation, Place, Traffic
 from emulator.planner.traffic.phase import Phase
 from emulator.trace.model import CommKind, Communication, Workload
 
 
-def traffic_of_workload(workload: Workload, *, name_of: Callable[[Communication], str]) -> Traffic:
-    """The traffic of a trace; `name_of` returns the algorithm of a collective.
+def traffic_of_workload(
+    workload: Workload, *, name_of: Callable[[Communication], str], layouts: Layouts | None = None
+) -> Traffic:
+    """The traffic of a trace; `name_of` returns the algorithm of a collective, `layouts` are those of its groups.
 
     Raises:
         PlanError: there is no such algorithm.
     """
-    return _WorkloadTraffic(workload, name_of).traffic()
+    return _WorkloadTraffic(workload, name_of, layouts or Layouts()).traffic()
 
 
 class _Shape(NamedTuple):
@@ -29,13 +32,14 @@ class _Shape(NamedTuple):
     size_bytes: int
     members: int
     root: int
+    layout: GroupLayout | None = None
 
 
 class _WorkloadTraffic:
     """Collects the instances of a workload by shape."""
 
-    def __init__(self, workload: Workload, name_of: Callable[[Communication], str]) -> None:
-        self._workload, self._name_of = workload, name_of
+    def __init__(self, workload: Workload, name_of: Callable[[Communication], str], layouts: Layouts) -> None:
+        self._workload, self._name_of, self._layouts = workload, name_of, layouts
         self._groups: dict[_Shape, dict[tuple[int, ...], int]] = defaultdict(dict)
         self._counts: dict[_Shape, Counter[int]] = defaultdict(Counter)
         self._place_of: dict[int, tuple[_Shape, int]] = {}
@@ -61,7 +65,9 @@ class _WorkloadTraffic:
         if node.kind.is_collective:
             ranks = self._workload.groups[node.group].ranks
             root = ranks.index(node.root) if node.root in ranks else 0
-            shape = _Shape(node.kind, self._name_of(node), node.size_bytes, len(ranks), root)
+            name = self._name_of(node)
+            layout = self._layouts.of(ranks) if depends_on_layout(node.kind, name) else None
+            shape = _Shape(node.kind, name, node.size_bytes, len(ranks), root, layout)
         else:
             ranks = node.ends(rank)
             kind = node.kind if node.kind.is_storage else CommKind.SEND
@@ -73,7 +79,9 @@ class _WorkloadTraffic:
     def _operation(self, shape: _Shape) -> Operation:
         ranks = np.array(list(self._groups[shape]), dtype=np.int64)
         counts = np.array([self._counts[shape][group] for group in range(len(ranks))], dtype=np.int64)
-        return Operation("", shape.kind, shape.algorithm, shape.size_bytes, ranks, counts, shape.root)
+        return Operation(
+            "", shape.kind, shape.algorithm, shape.size_bytes, ranks, counts, shape.root, layout=shape.layout
+        )
 
     def _uneven_operation(self, nodes: Mapping[int, Communication]) -> Operation:
         first = next(iter(nodes.values()))

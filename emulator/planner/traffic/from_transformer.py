@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from emulator.planner.algorithms import POINT_TO_POINT, choose
-from emulator.planner.traffic.operation import Operation, Traffic
+from emulator.planner.algorithms import POINT_TO_POINT
+from emulator.planner.group_layout import GroupLayout, Layouts
+from emulator.planner.traffic.operation import Operation, Traffic, by_algorithm
 from emulator.planner.workloads.layout import Coordinates
 from emulator.planner.workloads.synthetic import GroupRole, WorkNode
 from emulator.planner.workloads.transformer import Transformer
@@ -18,13 +19,17 @@ from emulator.trace.model import CommKind, IntArray
 from emulator.units import NS_PER_US
 
 
-def traffic_of_transformer(model: Transformer, *, overrides: Mapping[str, str]) -> Traffic:
+def traffic_of_transformer(
+    model: Transformer, *, overrides: Mapping[str, str], layouts: Layouts | None = None
+) -> Traffic:
     """One training iteration of a transformer. Nodes are generated for one rank of each pipeline stage only.
+
+    Groups of one role can be laid out differently; a rank counts with the first of its stage.
 
     Raises:
         PlanError: as `choose`.
     """
-    return _TransformerTraffic(model, overrides).traffic()
+    return _TransformerTraffic(model, overrides, layouts or Layouts()).traffic()
 
 
 class _Use(NamedTuple):
@@ -36,8 +41,8 @@ class _Use(NamedTuple):
 class _TransformerTraffic:
     """All ranks of a stage do the same with groups of the same role, so one rank represents its stage."""
 
-    def __init__(self, model: Transformer, overrides: Mapping[str, str]) -> None:
-        self._model, self._overrides, self._layout = model, overrides, model.layout
+    def __init__(self, model: Transformer, overrides: Mapping[str, str], layouts: Layouts) -> None:
+        self._model, self._overrides, self._layout, self._layouts = model, overrides, model.layout, layouts
 
     def traffic(self) -> Traffic:
         stages = [self._stage(stage) for stage in range(self._model.pipeline)]
@@ -45,8 +50,15 @@ class _TransformerTraffic:
         for stage, (_, used) in enumerate(stages):
             for use, count in used.items():
                 uses[use][stage] = count
-        operations = [self._operation(use, counts) for use, counts in uses.items()]
-        members = [{n: c[stage] for n, c in enumerate(uses.values()) if stage in c} for stage in range(len(stages))]
+        operations: list[Operation] = []
+        members: list[dict[int, int]] = [{} for _ in stages]
+        for use, counts in uses.items():
+            pending = set(counts)
+            for operation, of_stages in self._operations(use, counts):
+                for stage in pending & of_stages:
+                    members[stage][len(operations)] = counts[stage]
+                pending -= of_stages
+                operations.append(operation)
         return Traffic(self._layout.ranks, operations, [compute_ns for compute_ns, _ in stages], members)
 
     def _stage(self, stage: int) -> tuple[int, Counter[_Use]]:
@@ -67,14 +79,16 @@ class _TransformerTraffic:
             return GroupRole.CONTEXT.value
         return node.name.partition(".")[0]  # forward or backward
 
-    def _operation(self, use: _Use, counts: Mapping[int, int]) -> Operation:
-        """The groups of a role, of all stages that take part."""
+    def _operations(self, use: _Use, counts: Mapping[int, int]) -> Iterator[tuple[Operation, set[int]]]:
+        """The groups of a role, of all stages that take part: those that play alike, and their stages."""
         ranks, stage_of = (self._groups if use.kind.is_collective else self._pairs)(use.role, sorted(counts))
         repeated = np.array([counts[stage] for stage in stage_of], dtype=np.int64)
-        name = POINT_TO_POINT
+        alike: Sequence[tuple[str, GroupLayout | None, list[int]]] = [(POINT_TO_POINT, None, [*range(len(ranks))])]
         if use.kind.is_collective:
-            name = choose(use.kind, members=ranks.shape[1], size_bytes=use.size_bytes, overrides=self._overrides)
-        return Operation(use.role, use.kind, name, use.size_bytes, ranks, repeated)
+            alike = by_algorithm(ranks, use.kind, use.size_bytes, self._overrides, self._layouts)
+        for name, layout, rows in alike:
+            one = Operation(use.role, use.kind, name, use.size_bytes, ranks[rows], repeated[rows], layout=layout)
+            yield one, {stage_of[row] for row in rows}
 
     def _groups(self, role: str, stages: Sequence[int]) -> tuple[IntArray, Sequence[int]]:
         """(ranks by group, stage of each group); groups of several stages count with the first one."""

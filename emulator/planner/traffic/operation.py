@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.errors import PlanError
-from emulator.planner.algorithms import choose
+from emulator.planner.algorithms import choose, depends_on_layout
+from emulator.planner.group_layout import GroupLayout, Layouts
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
@@ -33,6 +34,7 @@ class Operation:
         counts: int64, shape (g,), how often each group performs it.
         root: member number of the root.
         splits: for an uneven all-to-all: all its transfers; g is then 1.
+        layout: of all these groups, if the algorithm depends on it.
     """
 
     role: str
@@ -43,6 +45,7 @@ class Operation:
     counts: IntArray
     root: int = 0
     splits: Phase | None = None
+    layout: GroupLayout | None = None
 
     @property
     def groups(self) -> int:
@@ -83,7 +86,7 @@ class Operation:
 
     @property
     def _collective(self) -> Collective:
-        return Collective(self.kind, self.members, 0, self.size_bytes, self.root)
+        return Collective(self.kind, self.members, 0, self.size_bytes, self.root, layout=self.layout)
 
 
 class Place(NamedTuple):
@@ -113,7 +116,13 @@ class Traffic:
 
 
 def traffic_of_collective(
-    kind: CommKind, *, ranks: int, size_bytes: int, group_size: int, overrides: Mapping[str, str]
+    kind: CommKind,
+    *,
+    ranks: int,
+    size_bytes: int,
+    group_size: int,
+    overrides: Mapping[str, str],
+    layouts: Layouts | None = None,
 ) -> Traffic:
     """One collective in groups of consecutive ranks; the last group is smaller if the ranks do not divide evenly.
 
@@ -123,6 +132,7 @@ def traffic_of_collective(
         size_bytes: size for one group, as nccl-tests counts it.
         group_size: ranks of a group.
         overrides: collective → algorithm.
+        layouts: of groups.
 
     Raises:
         PlanError: the size does not divide evenly among the ranks of a group.
@@ -133,9 +143,27 @@ def traffic_of_collective(
     for members in (each for each in (groups, rest) if each.size):
         count = members.shape[1]
         size = CollectiveLoop(kind=kind, ranks=count, size_bytes=size_bytes).comm_size
-        name = choose(kind, members=count, size_bytes=size, overrides=overrides)
-        operations.append(Operation("", kind, name, size, members, np.ones(len(members), dtype=np.int64)))
+        for name, layout, chosen in by_algorithm(members, kind, size, overrides, layouts or Layouts()):
+            once = np.ones(len(chosen), dtype=np.int64)
+            operations.append(Operation("", kind, name, size, members[chosen], once, layout=layout))
     return Traffic(ranks, operations)
+
+
+def by_algorithm(
+    ranks: IntArray, kind: CommKind, size_bytes: int, overrides: Mapping[str, str], layouts: Layouts
+) -> Sequence[tuple[str, GroupLayout | None, list[int]]]:
+    """Groups that play alike: (algorithm, layout if it depends on that, rows of `ranks`).
+
+    Raises:
+        PlanError: as `choose`.
+    """
+    found: dict[tuple[str, GroupLayout | None], list[int]] = {}
+    for row, group in enumerate(ranks.tolist()):
+        domains = layouts.in_domains(group)
+        name = choose(kind, members=len(group), size_bytes=size_bytes, overrides=overrides, layout=domains)
+        layout = layouts.of(group) if depends_on_layout(kind, name) else None
+        found.setdefault((name, layout), []).append(row)
+    return [(name, layout, rows) for (name, layout), rows in found.items()]
 
 
 def check_size(traffic: Traffic, *, most: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from emulator.planner.algorithms import canonical_kind, schedule
 from emulator.planner.schedule import Collective
-from emulator.planner.traffic.closed_forms import CLOSED_FORMS, Phases
+from emulator.planner.traffic.closed_forms import Phases, closed_form_of
 from emulator.planner.traffic.phase import Phase
 from emulator.trace.model import BoolArray, CommKind, IntArray
 
@@ -36,7 +36,7 @@ def phases(name: str, collective: Collective, senders: IntArray | None = None) -
     schedule(name, collective)  # raises if there is no such algorithm
     if not _moves_anything(collective):
         return
-    closed_form = CLOSED_FORMS.get((canonical_kind(collective.kind), name))
+    closed_form = closed_form_of(canonical_kind(collective.kind), name)
     for phase in closed_form(collective, senders) if closed_form else _walked(name, collective, senders):
         kept = phase.sizes > 0
         if kept.any():
@@ -61,7 +61,7 @@ def peer_totals(name: str, collective: Collective, senders: IntArray | None = No
 
 def transfers_per_group(name: str, kind: CommKind, members: int) -> int:
     """Estimate of the transfers in `peer_totals`: n(n - 1) if all members exchange, else a few per member."""
-    is_full_exchange = name in ("direct", "parallel", "pairwise") and canonical_kind(kind) not in _ROOTED
+    is_full_exchange = name in ("direct", "parallel", "pairwise", "pxn") and canonical_kind(kind) not in _ROOTED
     return members * (members - 1) if is_full_exchange else members * 2 * members.bit_length()
 
 

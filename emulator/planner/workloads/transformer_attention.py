@@ -25,6 +25,10 @@ class Attention:
         self._rank, self._ranks = rank, rank.model.context
         self._size_bytes = rank.model.key_value_bytes
         self._is_ring = rank.model.context_exchange is ContextExchange.RING
+        self._next, self._before = (
+            rank.layout.rank(rank.at._replace(context=(rank.at.context + distance) % self._ranks))
+            for distance in (1, -1)
+        )
 
     def forward(self, name: str, ready: int) -> Emission:
         """Queries, keys and values; scores; projection."""
@@ -89,12 +93,7 @@ class Attention:
         return (yield from self._receive(name, tag, held))
 
     def _send(self, name: str, tag: int, *after: int) -> Emission:
-        return (yield from self._message(name, CommKind.SEND, 1, tag, *after))
+        return (yield from self._rank.message(name, CommKind.SEND, self._next, tag, self._size_bytes, *after))
 
     def _receive(self, name: str, tag: int, *after: int) -> Emission:
-        return (yield from self._message(name, CommKind.RECV, -1, tag, *after))
-
-    def _message(self, name: str, kind: CommKind, distance: int, tag: int, *after: int) -> Emission:
-        at = self._rank.at
-        peer = self._rank.layout.rank(at._replace(context=(at.context + distance) % self._ranks))
-        return (yield from self._rank.message(name, kind, peer, tag, self._size_bytes, *after))
+        return (yield from self._rank.message(name, CommKind.RECV, self._before, tag, self._size_bytes, *after))

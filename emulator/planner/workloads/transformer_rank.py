@@ -24,12 +24,13 @@ class TransformerRank(NodeChain):
         self.layout = model.layout
         self.at = self.layout.coordinates(rank)
         self.times = compute_times(model)
+        self._groups: dict[GroupRole, int | None] = {}
 
     def collective(self, name: str, role: GroupRole, kind: CommKind, size_bytes: int, *after: int) -> Emission:
         """A collective of the rank's group of this role, named after its kind; nothing if the rank is alone in it."""
-        if self.layout.group_size(role) == 1:
+        group = self._group(role)
+        if group is None:
             return max(after)
-        group = self.layout.group(role, self.at)
         return (
             yield from self.communicate(f"{name}.{kind.label}", *after, kind=kind, size_bytes=size_bytes, group=group)
         )
@@ -38,3 +39,10 @@ class TransformerRank(NodeChain):
         """A send or a receive, named after its kind."""
         text = f"{name}.{kind.label}"
         return (yield from self.communicate(text, *after, kind=kind, size_bytes=size_bytes, peer=peer, tag=tag))
+
+    def _group(self, role: GroupRole) -> int | None:
+        """Number of the rank's group of this role; None if the rank is alone in it."""
+        if role not in self._groups:  # to count the groups before it takes longer than to make a node
+            is_alone = self.layout.group_size(role) == 1
+            self._groups[role] = None if is_alone else self.layout.group(role, self.at)
+        return self._groups[role]

@@ -17,6 +17,7 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
         "margin": comparison.rules.margin,
         "quantile": comparison.rules.quantile,
         "seed": comparison.rules.seed,
+        "find": comparison.rules.find,
         "forced": comparison.is_forced,
         "differences": [dataclasses.asdict(one) for one in comparison.comparability.refused],
         "notes": list(comparison.comparability.notes),
@@ -60,6 +61,8 @@ def _class(one: ClassComparison) -> dict[str, Any]:
         **_effect("p99_", one.tail),
         "verdict": one.verdict.value,
         "needs_runs": one.needs,
+        "finds_ratio": one.finds,
+        "needs_runs_to_find": one.needs_to_find,
         "why": one.why or None,
     }
 

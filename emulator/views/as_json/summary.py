@@ -10,7 +10,8 @@ from emulator.statistics.summary import RunSummary
 
 def summary_to_json(summary: RunSummary) -> dict[str, Any]:
     """The summary of a run: units in the key names, unrounded, null for an unknown value."""
-    document = dataclasses.asdict(summary)
+    document = dataclasses.asdict(dataclasses.replace(summary, flows=None))
+    del document["flows"]  # there can be a million: they are in flows.parquet
     scaling = document.pop("scaling")
     document["scaling"] = {"bytes_factor": scaling["bytes"], **{k: v for k, v in scaling.items() if k != "bytes"}}
     for row, one in zip(document["classes"], summary.classes, strict=True):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+from emulator.statistics.classes import ClassKey
+from emulator.statistics.flow_figures import FlowKey
+from emulator.statistics.metric import IterationKey
 from emulator.verdict.judge import Finding, Verdict
 from emulator.views.verdict_text import headline
 
@@ -27,17 +31,13 @@ def _check(one: Finding) -> dict[str, Any]:
         "metric": metric.name,
         "unit": metric.unit.value,
         "device": subject if isinstance(subject, str) else None,
-        "class": None
-        if subject is None or isinstance(subject, str)
-        else {
-            "collective": subject.collective,
-            "members": subject.members,
-            "size_bytes": subject.size_bytes,
-            "algorithm": subject.algorithm,
-            "where": subject.where,
-        },
+        "iteration": subject.number if isinstance(subject, IterationKey) else None,
+        "flow": subject._asdict() if isinstance(subject, FlowKey) else None,
+        "class": asdict(subject) if isinstance(subject, ClassKey) else None,
         "value": one.value,
         "bound": bound.kind,
         "limit": bound.limit,
         "reason": one.reason,
+        "broken": one.broken,
+        "of": one.of,
     }

@@ -37,7 +37,8 @@ def _totals(totals: Totals) -> dict[str, Any]:
             {
                 "role": entry.role.value,
                 "operation": entry.kind.label,
-                "size_bytes": entry.size_bytes,
+                "size_bytes": entry.size_bytes if entry.uneven_bytes is None else None,
+                "mean_size_bytes": entry.total_bytes / entry.nodes if entry.nodes else None,
                 "group_size": entry.group_size,
                 "operations": entry.operations,
                 "nodes": entry.nodes,

@@ -75,7 +75,8 @@ def facts_to_json(facts: RunFacts) -> dict[str, Any]:
 
 def _pairs(facts: RunFacts) -> Iterator[dict[str, Any]]:
     pairs = pairs_of(facts)
-    columns = (column.tolist() for column in (pairs.src, pairs.dst, pairs.bytes, pairs.goodput))
-    for src, dst, size, goodput in zip(*columns, strict=True):
+    columns = (column.tolist() for column in (pairs.grid.src, pairs.grid.dst, pairs.grid.bytes, pairs.goodput))
+    for at, (src, dst, size, goodput) in enumerate(zip(*columns, strict=True)):
         known = None if math.isnan(goodput) else goodput
-        yield {"src": src, "dst": dst, "bytes": size, "goodput_bytes_per_s": known}
+        where = pairs.grid.where(at) or None
+        yield {"src": src, "dst": dst, "where": where, "bytes": size, "goodput_bytes_per_s": known}

@@ -37,5 +37,5 @@ def metrics_table() -> str:
     """Every metric with its unit, scope and meaning, as plain text."""
     width = max(map(len, METRICS))
     return "\n".join(
-        f"  {one.name:<{width}}  {one.scope.value:<5}  {one.unit.value:<7}  {one.meaning}" for one in METRICS.values()
+        f"  {one.name:<{width}}  {one.scope.value:<9}  {one.unit.value:<7}  {one.meaning}" for one in METRICS.values()
     )

@@ -150,7 +150,7 @@ class Setup(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobSetup, _Mapping]]] = ..., networks: _Optional[_Iterable[str]] = ..., flows: _Optional[_Iterable[_Union[FlowTask, _Mapping]]] = ...) -> None: ...
 
 class JobSetup(_message.Message):
-    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps", "domains")
+    __slots__ = ("number", "run_id", "ranks", "groups", "transport", "message_bytes", "credits", "instances", "algorithms", "seed", "transport_options", "algorithm_files", "record_steps", "domains", "nodes", "rails")
     class TransportOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +179,8 @@ class JobSetup(_message.Message):
     ALGORITHM_FILES_FIELD_NUMBER: _ClassVar[int]
     RECORD_STEPS_FIELD_NUMBER: _ClassVar[int]
     DOMAINS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RAILS_FIELD_NUMBER: _ClassVar[int]
     number: int
     run_id: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
@@ -193,7 +195,9 @@ class JobSetup(_message.Message):
     algorithm_files: _containers.ScalarMap[str, str]
     record_steps: int
     domains: _containers.RepeatedCompositeFieldContainer[Domain]
-    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., domains: _Optional[_Iterable[_Union[Domain, _Mapping]]] = ...) -> None: ...
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    rails: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, number: _Optional[int] = ..., run_id: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., transport: _Optional[str] = ..., message_bytes: _Optional[int] = ..., credits: _Optional[bool] = ..., instances: _Optional[int] = ..., algorithms: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., transport_options: _Optional[_Mapping[str, str]] = ..., algorithm_files: _Optional[_Mapping[str, str]] = ..., record_steps: _Optional[int] = ..., domains: _Optional[_Iterable[_Union[Domain, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ..., rails: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Domain(_message.Message):
     __slots__ = ("ranks", "rate_bps", "latency_ns")

@@ -58,6 +58,7 @@ from emulator.control.observations import (
 from emulator.control.parameter import Parameter
 from emulator.errors import RemoteProtocolError
 from emulator.host.nic import NicFacts
+from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
 from emulator.trace.model import CommKind, Resource
 from emulator.wire._pb import control_pb2 as pb
@@ -196,6 +197,8 @@ def _encode_job_setup(target: Any, value: JobSetup) -> None:
     target.credits, target.instances = settings.credits, settings.instances
     target.algorithms.extend(settings.algorithms)
     target.algorithm_files.update(settings.algorithm_files)
+    target.nodes.extend(settings.layouts.nodes)
+    target.rails.extend(settings.layouts.rails)
     target.transport_options.update(value.transport_options)
     target.record_steps = settings.record_steps
     for domain in value.domains:
@@ -215,6 +218,7 @@ def _decode_job_setup(message: Any) -> JobSetup:
         groups=tuple(tuple(group.ranks) for group in message.groups),
         record_steps=message.record_steps,
         algorithm_files=dict(message.algorithm_files),
+        layouts=Layouts(message.nodes, message.rails),
     )
     return JobSetup(
         message.number,

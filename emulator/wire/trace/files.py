@@ -54,6 +54,8 @@ def find_trace(path: Path, *, ranks: int | None = None) -> TraceSet:
     try:
         if path.is_dir():
             return _from_folder(path, ranks)
+        if path.exists() and not path.is_file():
+            raise TraceError("is neither a regular file nor a folder", path=path)
         if path.exists() or path.is_symlink():
             return _from_file(path, ranks)
         return _from_prefix(path, ranks)

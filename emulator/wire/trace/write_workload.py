@@ -86,8 +86,9 @@ def encode_node(node: WorkNode, *, rank: int) -> et_pb2.Node:
     )
     if node.file is not None:
         encoded.storage.CopyFrom(_storage_info(node.file))
-    encoded.attr.append(et_pb2.Attribute(name="is_cpu_op", bool_val=node.on_cpu))
-    encoded.attr.extend(_communication_attributes(node, rank))
+    encoded.attr.add(name="is_cpu_op", bool_val=node.on_cpu)  # `add` takes half the time of appending a message
+    if node.kind is not None:
+        _add_communication(encoded, node, node.kind, rank)
     encoded.attr.extend(make_attribute(name, value) for name, value in node.attributes.items())
     return encoded
 
@@ -107,23 +108,22 @@ def _node_type(node: WorkNode) -> et_pb2.NodeType:
     return et_pb2.COMM_SEND_NODE if node.kind is CommKind.SEND else et_pb2.COMM_RECV_NODE
 
 
-def _communication_attributes(node: WorkNode, rank: int) -> Iterator[et_pb2.Attribute]:
-    if node.kind is None:
+def _add_communication(encoded: et_pb2.Node, node: WorkNode, kind: CommKind, rank: int) -> None:
+    add = encoded.attr.add
+    add(name="comm_size", int64_val=node.size_bytes)
+    if not kind.is_collective:
+        src, dst = (rank, node.peer) if kind is CommKind.SEND else (node.peer, rank)
+        for name, value in (("comm_src", src), ("comm_dst", dst), ("comm_tag", node.tag)):
+            add(name=name, int32_val=value)
         return
-    yield et_pb2.Attribute(name="comm_size", int64_val=node.size_bytes)
-    if node.kind.is_collective:
-        yield et_pb2.Attribute(name="comm_type", int64_val=node.kind)
-        if node.group != WORLD_GROUP:
-            yield et_pb2.Attribute(name="pg_name", string_val=str(node.group))
-        if node.root >= 0:
-            yield et_pb2.Attribute(name="root_rank", int64_val=node.root)
-        for name, splits in ((IN_SPLIT_NAMES[0], node.send_splits), (OUT_SPLIT_NAMES[0], node.recv_splits)):
-            if splits is not None:
-                yield make_attribute(name, splits)
-        return
-    src, dst = (rank, node.peer) if node.kind is CommKind.SEND else (node.peer, rank)
-    for name, value in (("comm_src", src), ("comm_dst", dst), ("comm_tag", node.tag)):
-        yield et_pb2.Attribute(name=name, int32_val=value)
+    add(name="comm_type", int64_val=kind)
+    if node.group != WORLD_GROUP:
+        add(name="pg_name", string_val=str(node.group))
+    if node.root >= 0:
+        add(name="root_rank", int64_val=node.root)
+    for name, splits in ((IN_SPLIT_NAMES[0], node.send_splits), (OUT_SPLIT_NAMES[0], node.recv_splits)):
+        if splits is not None:
+            encoded.attr.append(make_attribute(name, splits))
 
 
 @contextmanager

@@ -85,6 +85,25 @@ def test_an_iteration_is_done_when_all_ranks_are_after_all_its_completions() -> 
     assert len(desk.sent) == 4
 
 
+def test_ranks_may_be_in_several_iterations() -> None:
+    desk = Desk()
+    desk.complete(1)
+    desk.reporter.computed(0, 0, [(5, 6)])
+    desk.reporter.iteration_done(0, summary(0))
+    desk.complete(2, iteration=1)
+    desk.complete(3, rank=1)
+    desk.reporter.computed(0, 1, [(7, 8)])
+    desk.reporter.iteration_done(1, summary(0))
+    assert desk.sent == []
+    desk.reporter.iteration_done(0, summary(1))
+    first, second, spans, done = desk.sent
+    assert [(one.iteration, one.node_id.tolist()) for one in (first, second)] == [(0, [1, 3]), (1, [2])]
+    assert (spans.iteration, spans.start_ns.tolist()) == (0, [5])
+    assert done == IterationDone(0, [summary(0), summary(1)])
+    desk.reporter.iteration_done(1, summary(1))
+    assert desk.sent[-1] == IterationDone(1, [summary(0), summary(1)])
+
+
 def test_only_streamed_ranks_give_room_back_and_all_count() -> None:
     desk = Desk()
     desk.reporter.retired(0, 5)

@@ -10,20 +10,21 @@ from scipy import stats
 from emulator.comparison.inference import (
     MAX_RUNS,
     MIN_RUNS,
+    Spread,
     holm,
     pair_ratios,
     paired_interval,
     paired_ratio,
     pairs_to_decide,
-    pairs_to_narrow,
     rank_test_p,
     ratio,
     ratio_interval,
     runs_to_decide,
-    runs_to_narrow,
     signed_rank_p,
     smallest_p,
     smallest_paired_p,
+    spread_of_groups,
+    spread_of_pairs,
 )
 from tests.support.full import IS_FULL
 
@@ -108,13 +109,13 @@ def test_how_many_runs_decide_so_many_classes(classes: int, runs: int) -> None:
 
 def test_runs_needed_grow_with_the_square_of_the_spread() -> None:
     few, many = (
-        runs_to_narrow(np.exp(spread * np.arange(6)), np.exp(spread * np.arange(6)), half_width=0.012)
+        spread_of_groups(np.exp(spread * np.arange(6)), np.exp(spread * np.arange(6))).runs_to_narrow(0.012)
         for spread in (0.01, 0.02)
     )
     assert few is not None
     assert many is not None
     assert many / few == pytest.approx(4, rel=0.1)
-    assert runs_to_narrow(np.exp(0.1 * np.arange(6)), np.exp(0.1 * np.arange(6)), half_width=0.001) is None
+    assert spread_of_groups(np.exp(0.1 * np.arange(6)), np.exp(0.1 * np.arange(6))).runs_to_narrow(0.001) is None
     deviation = float(np.std(0.01 * np.arange(6), ddof=1))
     assert stats.t.ppf(0.975, 2 * few - 2) * deviation * math.sqrt(2 / few) <= 0.012
 
@@ -188,7 +189,7 @@ def _half_width(runs: int, deviation: float) -> float:
 
 def test_runs_to_narrow_is_the_smallest_number_that_suffices() -> None:
     values, deviation = np.exp(0.02 * np.arange(4)), float(np.std(0.02 * np.arange(4), ddof=1))
-    needed = runs_to_narrow(values, values, half_width=0.03)
+    needed = spread_of_groups(values, values).runs_to_narrow(0.03)
     assert needed is not None
     assert _half_width(needed, deviation) <= 0.03 < _half_width(needed - 1, deviation)
 
@@ -197,20 +198,20 @@ def test_both_groups_contribute_their_variance() -> None:
     steady, noisy = np.full(4, 7.0), np.exp(0.02 * np.arange(4))
     deviation = float(np.std(0.02 * np.arange(4), ddof=1)) / math.sqrt(2)
     for groups in ((steady, noisy), (noisy, steady)):
-        needed = runs_to_narrow(*groups, half_width=0.02)
+        needed = spread_of_groups(*groups).runs_to_narrow(0.02)
         assert needed is not None
         assert _half_width(needed, deviation) <= 0.02 < _half_width(needed - 1, deviation)
 
 
 def test_runs_without_spread_need_only_the_minimum() -> None:
-    assert runs_to_narrow(np.full(3, 7.0), np.full(3, 7.0), half_width=0.0) == MIN_RUNS
+    assert spread_of_groups(np.full(3, 7.0), np.full(3, 7.0)).runs_to_narrow(0.0) == MIN_RUNS
 
 
 def test_a_hundred_runs_are_the_most_that_are_recommended() -> None:
     values, deviation = np.exp(0.1 * np.arange(6)), float(np.std(0.1 * np.arange(6), ddof=1))
     limit = _half_width(MAX_RUNS, deviation)
-    assert runs_to_narrow(values, values, half_width=limit * 1.0001) == MAX_RUNS == 100
-    assert runs_to_narrow(values, values, half_width=limit * 0.999) is None
+    assert spread_of_groups(values, values).runs_to_narrow(limit * 1.0001) == MAX_RUNS == 100
+    assert spread_of_groups(values, values).runs_to_narrow(limit * 0.999) is None
 
 
 @pytest.mark.parametrize(("baseline", "other", "p"), [(0, 5, 1), (5, 0, 1), (1, 1, 1), (1, 3, 0.5), (2, 2, 1 / 3)])
@@ -250,5 +251,30 @@ def test_a_steady_drift_within_pairs_is_taken_out() -> None:
 
 def test_pairs_to_decide_and_to_narrow() -> None:
     assert [pairs_to_decide(classes) for classes in (1, 2, 25)] == [6, 7, 10]
-    assert pairs_to_narrow(np.exp([0.01, -0.01] * 3), half_width=0.02) == 4
-    assert pairs_to_narrow(np.exp([1, -1] * 3), half_width=1e-3) is None
+    assert spread_of_pairs(np.exp([0.01, -0.01] * 3)).runs_to_narrow(0.02) == 4
+    assert spread_of_pairs(np.exp([1, -1] * 3)).runs_to_narrow(1e-3) is None
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_what_is_said_to_be_found_is_found_in_95_of_100_comparisons(is_paired: bool) -> None:
+    """Runs without a tail, 10 a side; allowed are two standard errors of 60 comparisons."""
+    deviation, margin, n = 0.02, 0.01, 10
+    spread = Spread(deviation * (math.sqrt(2) if is_paired else 1), is_paired)
+    found, random = spread.smallest_found(n, margin=margin), np.random.default_rng(7)
+    seen = 0
+    for _ in range(60):
+        a, b = np.exp(deviation * random.standard_normal((2, n)))
+        other = found * b
+        interval = paired_interval(other / a, resamples=299) if is_paired else ratio_interval(a, other, resamples=299)
+        assert interval is not None
+        seen += interval.low > 1 + margin
+    assert seen >= 60 * 0.95 - 2 * math.sqrt(60 * 0.95 * 0.05)
+    assert seen < 60  # it is not far more than is needed
+
+
+def test_so_many_runs_find_a_difference() -> None:
+    spread = Spread(0.05, is_paired=True)
+    needed = spread.runs_to_find(1.05, margin=0.01)
+    assert needed is not None
+    assert spread.smallest_found(needed, margin=0.01) <= 1.05 < spread.smallest_found(needed - 1, margin=0.01)
+    assert spread.runs_to_find(1.011, margin=0.01) is None

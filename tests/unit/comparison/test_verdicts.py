@@ -353,6 +353,33 @@ def test_the_same_runs_taken_one_after_the_other_decide_nothing() -> None:
     assert (pair.is_paired, pair.classes[0].verdict) == (False, Verdict.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize(("quantile", "steady"), [(0.5, {16, 32}), (0.25, {0, 16, 32})])
+def test_three_percent_is_found_with_ten_pairs_where_runs_are_steady(quantile: float, steady: set[int]) -> None:
+    """Of recorded runs on a busy host; in 100 draws 8 KiB is found 95 (p25: 97) times, JCT 65 (p25: 100) times."""
+    known, rules = recorded("paced"), replace(RULES, margin=0.01, quantile=quantile, find=0.03)
+    for seed in range(100 if IS_FULL else 4):
+        chosen = [known[at] for at in np.random.default_rng(seed).permutation(len(known))[:20]]
+        runs = [
+            replace(run, manifest=replace(run.manifest, created=f"2026-01-02T00:{minute:02}:00+00:00"))
+            for minute, run in enumerate(chosen)
+        ]
+        pair = compare_pair(group("a", runs[::2]), group("b", [slowed(run, 1.03) for run in runs[1::2]]), rules)
+        assert pair.is_paired
+        for one in pair.classes:
+            if one.key.size_bytes >> 10 in steady:
+                assert one.verdict is Verdict.SLOWER, (seed, one)
+            if one.key.size_bytes == 4 << 10:  # a single message: pairs differ by 5 %
+                assert one.finds is not None
+                assert one.finds > 1.06
+                assert one.needs_to_find is None or one.needs_to_find > 50
+
+
+def test_so_many_runs_find_a_difference_but_never_fewer_than_the_test_needs() -> None:
+    pair = compare_pair(*in_turns(SPREAD[:6]), replace(RULES, margin=0.0, find=0.5))
+    assert pair.classes[0].needs_to_find == 6  # of the exact signed-rank test
+    assert only(timed("a", 1000), timed("b", 1500)).finds is None
+
+
 def test_fewer_pairs_than_the_signed_rank_test_needs_are_compared_as_groups() -> None:
     assert compare_pair(*in_turns(SPREAD[:6]), RULES).is_paired
     assert not compare_pair(*in_turns(SPREAD[:5]), RULES).is_paired

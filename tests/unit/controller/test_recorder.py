@@ -99,6 +99,16 @@ def test_an_iteration_is_done_with_its_last_rank_and_lasts_from_the_first_start(
     assert log.seen[-1] == ("done", 0, 210)
 
 
+def test_an_iteration_that_began_before_the_one_before_was_over_is_counted_from_its_end(
+    recorder: Recorder, log: Log
+) -> None:
+    for iteration in (0, 1):
+        recorder.iteration_started(iteration)
+    recorder.iteration_done(0, [summary(0, 100, 200), summary(1, 100, 300)])
+    recorder.iteration_done(1, [summary(0, 200, 380), summary(1, 300, 400)])
+    assert [one for one in log.seen if one[0] == "done"] == [("done", 0, 200), ("done", 1, 100)]
+
+
 def test_the_device_begins_once_before_the_first_iteration(recorder: Recorder, log: Log) -> None:
     recorder.iteration_started(-1)
     recorder.iteration_started(0)

@@ -11,6 +11,8 @@ from emulator.experiment.spec import Experiment, Network, Trace, Transport
 from emulator.trace.model import CommKind
 
 ROOT = Path(__file__).parents[3]
+RAILS = ROOT / "topologies" / "rail-4x4.yaml"
+DOMAIN = "{rate: 450GB/s, latency: 2us}"
 LEAF_SPINE = str(ROOT / "topologies" / "leaf-spine-2x2.yaml")
 ALL_TO_ALL = CollectiveLoad(CommKind.ALL_TO_ALL, ranks=8, size_bytes=1 << 20, group_size=8)
 
@@ -32,6 +34,34 @@ def test_a_trace_has_a_shortest_iteration() -> None:
     assert made.jct_ns is not None
     assert made.jct_ns > 0
     assert made.jct_note == "longest path of compute and ideal times by links"
+
+
+def test_rails_of_hosts_with_domains_are_all_used_by_default(tmp_path: Path) -> None:
+    with_domains = RAILS.read_text()
+    for host in range(4):
+        with_domains = with_domains.replace(f"- name: h{host}\n", f"- name: h{host}\n    domain: {DOMAIN}\n")
+    (tmp_path / "domains.yaml").write_text(with_domains)
+    chosen = {}
+    for file in (str(RAILS), str(tmp_path / "domains.yaml")):
+        for kind in (CommKind.ALL_REDUCE, CommKind.ALL_TO_ALL):
+            load = CollectiveLoad(kind, ranks=16, size_bytes=16 << 20, group_size=16)
+            (one,) = plan_experiment(experiment(topology=file), load).plan.operations
+            chosen[Path(file).stem, kind.label] = one.operation.algorithm
+    assert chosen == {
+        ("rail-4x4", "all_reduce"): "ring",
+        ("rail-4x4", "all_to_all"): "pairwise",
+        ("domains", "all_reduce"): "ring:channels=4",
+        ("domains", "all_to_all"): "pxn",
+    }
+
+
+def test_groups_that_are_laid_out_differently_are_planned_apart() -> None:
+    load = CollectiveLoad(CommKind.ALL_REDUCE, ranks=12, size_bytes=1 << 20, group_size=6)
+    network = Network(topology=str(RAILS))
+    asked = Experiment.of_trace("", network=network, algorithms={"all_reduce": "hierarchical"})
+    found = plan_experiment(asked, load).plan.operations
+    assert [(one.operation.ranks.tolist()[0][0], one.operation.groups) for one in found] == [(0, 1), (6, 1)]
+    assert found[0].network_bytes == found[1].network_bytes > 0
 
 
 def test_a_barrier_has_no_size() -> None:

@@ -8,6 +8,7 @@ from emulator.errors import PlanError
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.algorithms import POINT_TO_POINT, parse_overrides
 from emulator.planner.default_algorithms import PARALLEL_BLOCK_BYTES, PARALLEL_GROUP, default_algorithm
+from emulator.planner.group_layout import Layouts
 from emulator.planner.msccl.loaded import load_algorithm
 from emulator.trace.model import CommKind, Workload
 from emulator.trace.workload import build_workload
@@ -89,3 +90,39 @@ def test_an_algorithm_from_a_file_that_fits_nothing_is_refused() -> None:
     uneven = [rank_trace(0, [coll(1, "all_to_all", 8, **splits)]), rank_trace(1, [coll(1, "all_to_all", 6, **other)])]
     with pytest.raises(PlanError, match=r"--algorithm all_to_all=pairs.xml: is for all_to_all of 2 ranks"):
         AlgorithmChoice(build_workload(uneven), {"all_to_all": name})
+
+
+def test_pxn_is_for_even_all_to_all() -> None:
+    asked = parse_overrides(["all_to_all=pxn"])
+    even = everyone(2, [coll(2, "all_to_all", 8)])
+    assert AlgorithmChoice(build_workload(even), asked).names == ["pxn"]
+    splits = [{"in_splits": (5, 3), "out_splits": (5, 5)}, {"in_splits": (5, 1), "out_splits": (3, 1)}]
+    uneven = [coll(1, "all_to_all", 8 - 2 * rank, **splits[rank]) for rank in range(2)]
+    both = [rank_trace(rank, [uneven[rank], coll(2, "all_to_all", 8)]) for rank in range(2)]
+    assert AlgorithmChoice(build_workload(both), asked).names == ["parallel", "pxn"]
+    alone = build_workload([rank_trace(rank, [uneven[rank]]) for rank in range(2)])
+    with pytest.raises(PlanError, match="all of this workload are uneven: use pairwise or parallel"):
+        AlgorithmChoice(alone, asked)
+
+
+def test_agents_are_told_layouts_only_where_an_algorithm_depends_on_them() -> None:
+    layouts = Layouts([0, 0, 1, 1], [0, 1, 0, 1])
+    workload = build_workload(everyone(4, [coll(1, "all_reduce", 8)]))
+    assert AlgorithmChoice(workload, {}, layouts).layouts == Layouts()
+    assert AlgorithmChoice(workload, {"all_reduce": "hierarchical"}, layouts).layouts is layouts
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ((0, 0, 1, 1), ["ring:channels=2", "pxn", "ring"]),
+        ((0, 0, 0, 0), ["ring", "parallel"]),
+        ((0, 1, 2, 3), ["ring", "parallel"]),
+    ],
+)
+def test_in_scale_up_domains_all_rails_are_used(hosts: tuple[int, ...], names: list[str]) -> None:
+    kinds = ("all_reduce", "all_gather", "reduce_scatter_block", "all_to_all", "broadcast")
+    workload = build_workload(everyone(4, [coll(at, kind, 1 << 22) for at, kind in enumerate(kinds, 1)]))
+    layouts = Layouts(hosts, [0, 1, 0, 1], domains=hosts)
+    assert AlgorithmChoice(workload, {}, layouts).names == names
+    assert AlgorithmChoice(workload, {}, Layouts(hosts, layouts.rails)).names == ["ring", "parallel"]

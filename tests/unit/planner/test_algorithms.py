@@ -224,7 +224,7 @@ def test_two_entry_points_of_one_name_are_refused(tmp_path: Path, monkeypatch: p
 
 def test_closed_forms_cost_nothing_in_huge_groups() -> None:
     for kind, named in BUILT_IN.items():
-        for name in named:
+        for name in (name for name, one in named.items() if not one.by_layout):
             view = Collective(kind, members=1 << 60, member=(1 << 59) + 12345, size_bytes=1 << 62, root=3)
             sent, received = bytes_per_member(name, view)
             assert sent + received > 0

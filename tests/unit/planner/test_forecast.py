@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from emulator.planner.forecast import Forecast, forecast, sent_bytes
+from emulator.planner.group_layout import Layouts
 from emulator.planner.network.ideal_times import UNKNOWN_NS
 from emulator.trace.model import Communication, Workload
 from emulator.trace.workload import build_workload
@@ -22,6 +23,14 @@ def test_a_ring_sends_two_times_all_but_one_block(ranks: int) -> None:
     size = 840 * ranks
     workload = build_workload(everyone(ranks, [coll(1, "all_reduce", size), coll(2, "all_reduce", size)]))
     assert sent_bytes(workload, algorithm_of=ring) == [2 * 2 * (ranks - 1) * 840] * ranks
+
+
+def test_what_is_sent_depends_on_the_layout() -> None:
+    workload = build_workload(everyone(3, [coll(1, "all_gather", 100)]))
+    layouts = Layouts([0, 0, 1], [0, 1, 0])
+    # Everybody sends a shard to the other node; on its node, rank 0 gives rank 1 that of rank 2 besides its own.
+    assert sent_bytes(workload, algorithm_of=lambda _: "hierarchical", layouts=layouts) == [300, 200, 100]
+    assert sent_bytes(workload, algorithm_of=lambda _: "hierarchical") == [200, 200, 200]
 
 
 def test_a_send_counts_for_its_sender() -> None:

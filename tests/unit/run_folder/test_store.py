@@ -50,6 +50,12 @@ def test_nothing_is_looked_for_inside_a_run_or_behind_a_link(tmp_path: Path) -> 
     assert [path.name for path in find_runs(tmp_path / "store")] == ["one"]
 
 
+def test_a_file_that_a_closing_run_has_just_renamed_is_no_error(tmp_path: Path) -> None:
+    folder = unfinished(tmp_path / "run", seconds_ago=0)
+    (folder / "samples.parquet.tmp").symlink_to("gone")
+    assert stored_run(folder).status == "running"
+
+
 def test_a_root_that_is_no_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere: cannot be read \(No such file"):
         list_runs(tmp_path / "nowhere", RunFilter())

@@ -46,7 +46,7 @@ def test_warm_up_and_excluded_iterations_do_not_count(tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "run",
         rows,
-        iterations={n: ranks((0, 10 * n + 300), (5, 10 * n + 310)) for n in (-1, 0, 1, 2)},
+        iterations={n: ranks((1000 * n, 1010 * n + 300), (1000 * n + 5, 1010 * n + 310)) for n in (-1, 0, 1, 2)},
         trials=Trials(attempted=4, warmup=1, included=2, excluded=(Exclusion(1, "a rank was late"),)),
     )
     found = {one.key: one for one in distributions(measurements(run))}

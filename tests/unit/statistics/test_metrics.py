@@ -7,7 +7,9 @@ import pytest
 
 from emulator.control.observations import FlowCounters
 from emulator.statistics.dut_counters import DeviceFrames
-from emulator.statistics.metrics import METRICS, Metric, Scope, Unit
+from emulator.statistics.flow_figures import FlowKey
+from emulator.statistics.metric import IterationKey, Metric, Scope, Unit
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.views.as_json.summary import summary_to_json
 from tests.support.runs import collective, ranks, write_run
@@ -34,7 +36,8 @@ def in_json(document: Any, key: str) -> list[Any]:
 
 
 _OF_DEVICES = [one for one in METRICS.values() if one.scope is Scope.DEVICE]
-_SIMPLE = [one for one in METRICS.values() if one.key != "totals.dut" and one not in _OF_DEVICES]
+_OF_FLOWS = [one for one in METRICS.values() if one.scope is Scope.FLOW]
+_SIMPLE = [one for one in METRICS.values() if one.key != "totals.dut" and one not in (*_OF_DEVICES, *_OF_FLOWS)]
 
 
 @pytest.mark.parametrize("metric", _SIMPLE, ids=lambda one: one.name)
@@ -50,9 +53,22 @@ def test_units_of_metrics_are_those_of_their_keys() -> None:
 
 
 def test_metrics_of_classes_name_their_class(summary: RunSummary) -> None:
+    named = {
+        Scope.CLASS: [one.key for one in summary.classes],
+        Scope.ITERATION: [IterationKey(0), IterationKey(1)],
+        Scope.FLOW: [FlowKey(0, 1, None, "", "")],
+    }
     for metric in METRICS.values():
-        subjects = [one.subject for one in metric.read(summary)]
-        assert subjects == ([one.key for one in summary.classes] if metric.scope is Scope.CLASS else [None])
+        assert [one.subject for one in metric.read(summary)] == named.get(metric.scope, [None]), metric.name
+
+
+def test_metrics_of_flows_are_columns_of_their_file(summary: RunSummary) -> None:
+    assert summary.flows is not None
+    for metric in _OF_FLOWS:
+        place, _, column = metric.key.partition(" ")
+        values = [one.value for one in metric.read(summary)]
+        assert place == "flows.parquet"
+        assert column == "goodput_bytes_per_s" or values == summary.flows.table[column].to_pylist()
 
 
 def test_counters_of_an_unmonitored_device_have_no_value(summary: RunSummary) -> None:

@@ -23,7 +23,7 @@ def test_warm_up_and_excluded_iterations_do_not_count(tmp_path: Path) -> None:
         for n, cct in ((-1, 9000), (0, 100), (1, 7000), (2, 200))
         for one in collective([0, 0], [cct] * 2, iteration=n)
     ]
-    spans = {n: ranks((0, 10**6 * (n + 3)), (0, 50)) for n in (-1, 0, 1, 2)}
+    spans = {n: ranks((10**7 * n, 10**7 * n + 10**6 * (n + 3)), (10**7 * n, 10**7 * n + 50)) for n in (-1, 0, 1, 2)}
     trials = Trials(attempted=4, warmup=1, included=2, excluded=(Exclusion(1, "a rank was late"),))
     summary = summarise(write_run(tmp_path / "run", rows, iterations=spans, trials=trials))
     assert [(one.samples, one.cct_max_ns) for one in summary.classes] == [(2, 200)]
@@ -36,7 +36,7 @@ def test_payload_is_per_iteration_and_unknown_counters_are_absent(tmp_path: Path
     rows = [*timed(100, 100), *pair(0, 9, instance=1, early=True), *collective([0], [1], group_size=2, instance=2)]
     rows[0]["early"] = True
     flows = [FlowCounters(0, 1, bytes=5, retransmits=2), FlowCounters(1, 0, bytes=5, retransmits=3)]
-    spans = {n: ranks((0, 500), (0, 400)) for n in (0, 1)}
+    spans = {n: ranks((900 * n, 900 * n + 500), (900 * n, 900 * n + 400)) for n in (0, 1)}
     totals = summarise(write_run(tmp_path / "run", rows, iterations=spans, flows=flows)).totals
     assert totals.payload_bytes == 3500
     assert totals.payload_bytes_per_s == pytest.approx(3500 / 500e-9)

@@ -115,6 +115,13 @@ def test_a_ceiling_is_what_its_own_measurements_are_a_hundred_percent_of() -> No
     assert ceiling.rates[0][1] < ceiling.rate_bytes_per_s(10_000) < ceiling.rates[1][1]
 
 
+def test_steps_are_those_of_the_layout(tmp_path: Path) -> None:
+    samples = collective((0,) * 4, (1000,) * 4, size_bytes=1000, bytes_sent=0, algorithm="hierarchical")
+    for name, hosts, steps in (("two", [0, 0, 1, 1], 4), ("one", [0, 0, 0, 0], 2), ("four", [0, 1, 2, 3], 6)):
+        run = write_run(tmp_path / name, samples, calibration=CEILING, topology={"host_index": hosts})
+        assert summarise(run).classes[0].tester_percent == pytest.approx(steps * 100 / 1000 * 100)
+
+
 def test_bytes_through_domains_cost_the_tester_nothing() -> None:
     one_host = collective((0, 0), (100, 100), bytes_sent=500, instance=0)
     between = [row | {"rank": 2 * row["rank"]} for row in collective((200, 200), (300, 300), instance=1)]

@@ -52,6 +52,7 @@ def test_after_conversion_an_error_names_the_key_without_a_line(tmp_path: Path) 
 def test_quantities_are_parsed_and_may_be_left_out(tmp_path: Path) -> None:
     found = document(tmp_path, "queue: 1M\n")
     assert found.parse(parse_size, "1M", ("queue",)) == 1 << 20
+    assert found.parse(parse_size, 1000, ("queue",)) == 1000  # YAML takes it for a number
     assert found.parse(parse_size, None, ("queue",)) is None
     with pytest.raises(TopologyError, match=r"t.yaml:1, queue: 'deep' is not a size"):
         found.parse(parse_size, "deep", ("queue",))

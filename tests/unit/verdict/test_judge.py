@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from emulator import exit_codes
 from emulator.run_folder.manifest import ABORTED
+from emulator.statistics.iterations import MeasuredIteration
+from emulator.statistics.metric import IterationKey
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.verdict.judge import Outcome, Verdict, judge
@@ -103,6 +105,41 @@ def test_a_tester_limited_value_passes_no_lower_bound_and_fails_no_upper_one(
         ("above", 50): Outcome.TESTER_LIMITED,
         ("above", 200): Outcome.TESTER_LIMITED,
     }
+
+
+def with_iterations(summary: RunSummary, *events: int | None) -> RunSummary:
+    """The same, with an iteration for each number of retransmissions; the n-th took (n + 1) · 100 ns."""
+    found = [MeasuredIteration(n, 100 * (n + 1), {"retransmits": count}) for n, count in enumerate(events)]
+    return replace(summary, iterations=tuple(found))
+
+
+def test_a_rule_on_iterations_holds_for_every_one_and_the_worst_is_named(summary: RunSummary) -> None:
+    run = with_iterations(summary, 0, 2, 7, 1)
+    (broken,) = judged(run, rule("iteration_retransmissions", "at most", 1)).findings
+    assert (broken.outcome, broken.subject, broken.value) == (Outcome.FAIL, IterationKey(2), 7)
+    assert (broken.broken, broken.of) == (2, 4)
+    (slowest,) = judged(run, rule("iteration_jct", "at most", 400)).findings
+    assert (slowest.outcome, slowest.subject, slowest.broken) == (Outcome.PASS, IterationKey(3), 0)
+    (fastest,) = judged(run, rule("iteration_jct", "at least", 101)).findings
+    assert (fastest.outcome, fastest.subject) == (Outcome.FAIL, IterationKey(0))
+
+
+def test_a_rule_on_iterations_does_not_pass_if_one_was_not_measured(summary: RunSummary) -> None:
+    some = judged(with_iterations(summary, 0, None), rule("iteration_retransmissions", "at most", 1)).findings[0]
+    assert (some.outcome, some.reason) == (Outcome.UNDECIDED, "1 of 2 were not measured")
+    none = judged(with_iterations(summary), rule("iteration_retransmissions", "at most", 1)).findings[0]
+    assert (none.outcome, none.reason) == (Outcome.UNDECIDED, "not measured")
+    worse = judged(with_iterations(summary, 5, None), rule("iteration_retransmissions", "at most", 1)).findings[0]
+    assert worse.outcome is Outcome.FAIL
+
+
+def test_a_starved_tester_limits_iterations_too_but_not_their_counters(summary: RunSummary) -> None:
+    run = starved(with_iterations(summary, 3))
+    outcomes = [
+        judged(run, one).outcome
+        for one in (rule("iteration_jct", "at most", 1), rule("iteration_retransmissions", "at most", 1))
+    ]
+    assert outcomes == [Outcome.TESTER_LIMITED, Outcome.FAIL]
 
 
 def test_counters_are_judged_even_if_the_tester_is_slow(summary: RunSummary) -> None:

@@ -8,7 +8,8 @@ import yaml
 
 from emulator.errors import InputError
 from emulator.statistics.classes import ClassKey
-from emulator.statistics.metrics import METRICS, Unit
+from emulator.statistics.metric import Unit
+from emulator.statistics.metrics import METRICS
 from emulator.verdict.rules import EXAMPLE, RULES_FILE, Rules, load_rules, rules_file, rules_of, rules_schema
 from tests.support.runs import collective, write_run
 
@@ -50,7 +51,12 @@ def test_a_limit_is_read_in_the_unit_of_its_metric(text: str, limit: float, tmp_
         ("metric: jct_to_ideal, at_most: nan", "'nan' is not a number from 0 on"),
         ("metric: jct", "a rule has exactly one of at_most, at_least, below and above"),
         ("metric: jct, at_most: 1 s, below: 1 s", "a rule has exactly one of"),
-        ("metric: jct, at_most: 1 s, where: {ranks: 8}", "jct describes the whole run: it has no `where`"),
+        (
+            "metric: jct, at_most: 1 s, where: {ranks: 8}",
+            "the whole run: only those of classes have a `where`",
+        ),
+        ("metric: frames_lost, at_most: 0, where: {ranks: 8}", "frames_lost is a metric of every device"),
+        ("metric: flow_rtt, at_most: 1 ms, where: {ranks: 8}", "flow_rtt is a metric of every flow"),
         ("metric: busbw, at_least: 1 GB/s, where: {min_size: big}", "'big' is not a size"),
         ("metric: busbw, at_leest: 1 GB/s", "unknown key 'at_leest'; did you mean 'at_least'?"),
     ],

@@ -25,13 +25,13 @@ def test_a_check_of_a_class_shows_value_bound_and_class(tmp_path: Path) -> None:
         "100 ns",
         "at most 10",
     )
-    assert found["class"].startswith("all_reduce 2 ranks 1000 B")
+    assert found["of"].startswith("all_reduce 2 ranks 1000 B")
 
 
 def test_a_check_of_the_run_has_a_dash_for_the_class_and_for_no_reason(tmp_path: Path) -> None:
     [finding] = verdict(tmp_path, rule("jct", 900)).findings
     found = cells(finding)
-    assert found["class"] == found["reason"] == NONE
+    assert found["of"] == found["reason"] == NONE
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -7,11 +7,13 @@ import pytest
 
 from emulator.run_folder.manifest import ABORTED
 from emulator.statistics.classes import ClassKey
-from emulator.statistics.metrics import METRICS, Unit
+from emulator.statistics.flow_figures import FlowKey
+from emulator.statistics.metric import IterationKey, Unit
+from emulator.statistics.metrics import METRICS
 from emulator.statistics.summary import RunSummary, summarise
-from emulator.verdict.judge import judge
+from emulator.verdict.judge import Finding, Outcome, judge
 from emulator.verdict.rules import Bound, Rule, Rules, Selection
-from emulator.views.verdict_text import describe_subject, headline, metric_cell
+from emulator.views.verdict_text import describe_finding, describe_subject, headline, metric_cell
 from tests.support.runs import collective, ranks, write_run
 
 
@@ -85,3 +87,10 @@ def test_values_carry_their_unit(value: float, unit: Unit, text: str) -> None:
 def test_the_run_as_a_subject_needs_no_words() -> None:
     assert describe_subject(None) == ""
     assert describe_subject(ClassKey("send_recv", 2, 1024, "")) == " of send_recv 2 ranks 1 KiB"
+    assert describe_subject(IterationKey(3)) == " of iteration 3"
+    flow = FlowKey(0, 4, 17, "h0:eth0", "")
+    assert describe_subject(flow) == " of flow 0 (h0:eth0) → 4 QP 17"
+    worst = Finding(Rule(METRICS["iteration_jct"], AT_MOST_1_MS.bound, Selection()), IterationKey(3), 2e6, Outcome.FAIL)
+    assert describe_finding(worst) == "iteration_jct of iteration 3 is 2 ms (at most 1 ms)"
+    more = replace(worst, broken=2, of=9)
+    assert describe_finding(more).endswith("is 2 ms (at most 1 ms), as 2 of 9 iterations do not meet")

@@ -52,7 +52,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a bar: `share` of the whole, 0 to 1; `style` is compute, overlapped, exposed or idle."""
+    """A part of a whole: `share` of it, 0 to 1; `style` is the class of its colour in page.css."""
 
     name: str
     value: str
@@ -140,6 +140,7 @@ class Chart:
         picture: the chart itself.
         table: its numbers, folded below the chart.
         choice_title: label of the select box, if the picture has choices.
+        legend: what its colours stand for, with their share; empty: the picture says it itself.
         is_wide: uses the whole width of the page.
     """
 
@@ -152,6 +153,7 @@ class Chart:
     table: Table | None = None
     choice_title: str = ""
     is_wide: bool = False
+    legend: Sequence[Part] = ()
 
 
 @dataclass(frozen=True, slots=True)

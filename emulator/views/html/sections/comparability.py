@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-import numpy as np
-
 from emulator.comparison.comparability import compared_parameters
 from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import Manifest
 from emulator.statistics.nccl_conventions import busbw_factor
+from emulator.statistics.network_traffic import crosses_network
 from emulator.statistics.table_columns import to_ints
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
@@ -122,11 +121,11 @@ def _fabric_visible(facts: RunFacts) -> str:
     """Payload of flows between hosts, retransmissions not included."""
     if not facts.flows.num_rows:
         return NONE
-    host = np.array(facts.manifest.topology.get("host_index", ()), np.int64)
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
-    if max(src.max(), dst.max()) >= len(host):
+    between = crosses_network(src, dst, facts.manifest)
+    if between is None:
         return NONE
-    whole, crossed = int(size.sum()), int(size[host[src] != host[dst]].sum())
+    whole, crossed = int(size.sum()), int(size[between].sum())
     share = f", {100 * crossed / whole:.0f} % of all payload" if whole else ""
     return f"{format_size(crossed)} in the whole run{share}"
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from emulator.statistics.descriptive import median
+from emulator.statistics.metric import Scope, Unit
+from emulator.statistics.metrics import METRICS
 from emulator.trace.model import IntArray
 from emulator.views.columns import Header
-from emulator.views.figures import duration_cell
+from emulator.views.figures import NONE, duration_cell
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Block, Chart, Section, Table, Text
 from emulator.views.html.page.pictures import Picture, Rows
@@ -18,6 +20,7 @@ from emulator.views.html.sections.chosen import Chosen, Iteration, choose, whole
 from emulator.views.html.sections.time_line import time_lines
 
 POINTS = 240
+_EVENTS = [one for one in METRICS.values() if one.scope is Scope.ITERATION and one.unit is Unit.COUNT]
 _STATES = ("compute", "both", "exposed communication", "neither")
 
 
@@ -41,8 +44,19 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
         jct_ns = int(median(jct[part.rows]) or 0)
         bars.add(iteration=part.first, jct_ns=jct_ns, what=_what(facts, part.first))
     middle = facts.summary.iteration
-    rows = [[str(one.number), _what(facts, one.number), duration_cell(one.jct_ns)] for one in whole[:POINTS]]
+    events = {one.number: one.events for one in facts.summary.iterations}
+    seen = [one for one in _EVENTS if any(of_one[one.field] for of_one in events.values())]
+    rows = [
+        [
+            str(one.number),
+            _what(facts, one.number),
+            duration_cell(one.jct_ns),
+            *(_count(events.get(one.number, {}).get(event.field)) for event in seen),
+        ]
+        for one in whole[:POINTS]
+    ]
     titles = [Header("iteration"), Header("counted as", is_number=False), Header("JCT")]
+    titles += [Header(event.title.removesuffix(" of an iteration"), event.what) for event in seen]
     return Chart(
         "jct",
         "JCT of every iteration",
@@ -52,6 +66,10 @@ def _jct(facts: RunFacts, whole: Sequence[Iteration]) -> Chart:
         Picture("jct", {"bars": bars.columns, "median": {"jct_ns": [middle.jct_ns if middle else None]}}),
         Table("jct-table", "JCT of every iteration", titles, rows),
     )
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else f"{value:,}"
 
 
 def _what(facts: RunFacts, number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +9,12 @@ import numpy.typing as npt
 
 from emulator.statistics.descriptive import Values, median, percentile
 from emulator.statistics.flow_counters import media
+from emulator.statistics.flow_figures import communication_times, goodput
+from emulator.statistics.metrics import METRICS
+from emulator.statistics.network_traffic import crosses_network
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
-from emulator.trace.model import BoolArray, IntArray
-from emulator.units import NS_PER_S, format_size
+from emulator.trace.model import BoolArray
 from emulator.views.columns import Header
 from emulator.views.figures import NONE, duration_cell, rate_cell
 from emulator.views.html.facts import RunFacts, Spans
@@ -23,16 +24,7 @@ from emulator.views.html.page.pictures import Picture, Rows
 from emulator.views.html.page.reduction import distribution_curve
 
 ROWS = 24
-_COUNTED = (
-    ("packets", "packets"),
-    ("retransmits", "retransmits"),
-    ("timeouts", "timeouts"),
-    ("naks", "NAKs"),
-    ("ecn_marks", "ECN marks"),
-    ("cnps_received", "CNPs"),
-    ("out_of_order", "out of order"),
-)
-_EVENTS = ("retransmits", "timeouts", "naks", "ecn_marks", "cnps_received", "out_of_order")
+_EVENTS = [METRICS[name] for name in ("retransmissions", "timeouts", "naks", "ecn_marks", "cnps", "out_of_order")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +32,25 @@ class Pairs:
     """Directed pairs with traffic, over the whole run, warm-up included.
 
     Attributes:
-        src, dst: ranks and storage endpoints, shape (pairs,).
-        bytes: payload.
+        grid: the pairs and their payload.
         goodput: float64, payload / time in which the sender was communicating, bytes per second; NaN if unknown,
             as for storage hosts.
     """
 
-    src: IntArray
-    dst: IntArray
-    bytes: IntArray
+    grid: PairGrid
     goodput: npt.NDArray[np.float64]
 
 
 def pairs_of(facts: RunFacts) -> Pairs:
     """The sum of all flows per pair."""
     src, dst, size = (to_ints(facts.flows[name]) for name in ("src", "dst", "bytes"))
-    ends = len(endpoint_names(facts.manifest))
+    names = endpoint_names(facts.manifest)
+    ends = len(names)
     keys, where = np.unique(src * ends + dst, return_inverse=True)
     total = np.bincount(where, weights=size, minlength=len(keys)).astype(np.int64)
-    busy = np.bincount(facts.usage["rank"], weights=facts.usage["communication_ns"], minlength=ends)
-    time_ns = busy[keys // ends]
-    goodput = np.where(time_ns > 0, total * NS_PER_S / np.maximum(time_ns, 1), np.nan)
-    return Pairs(keys // ends, keys % ends, total, goodput)
+    src, dst = keys // ends, keys % ends
+    grid = PairGrid(names, src, dst, total, crosses_network(src, dst, facts.manifest))
+    return Pairs(grid, goodput(src, total, communication_times(facts.usage, ends=ends)))
 
 
 def traffic(facts: RunFacts) -> Section:
@@ -69,7 +58,7 @@ def traffic(facts: RunFacts) -> Section:
     blocks: list[Block] = []
     if facts.flows.num_rows:
         pairs = pairs_of(facts)
-        blocks += [_heat_of_bytes(facts, pairs), _heat_of_goodput(facts, pairs)]
+        blocks += [_heat_of_bytes(pairs), _heat_of_goodput(pairs)]
     else:
         why = "are available when the run ends" if facts.is_running else "were not recorded: the run was aborted"
         blocks.append(Text("no-flows", f"Flow counters {why}.", "note"))
@@ -81,47 +70,38 @@ def traffic(facts: RunFacts) -> Section:
     return Section("traffic", "Traffic between ranks", blocks)
 
 
-def _heat_of_bytes(facts: RunFacts, pairs: Pairs) -> Chart:
-    names = endpoint_names(facts.manifest)
-    grid = PairGrid(names)
-    cells = {at: total for at, (total, _) in grid.sums(pairs.src, pairs.dst, pairs.bytes).items()}
-    largest = format_size(int(max(cells.values(), default=0)))
-    return Chart(
-        "heat-bytes",
-        "Bytes from rank to rank",
-        "Payload of the whole run, warm-up included, retransmissions not counted. "
-        f"Colours range from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
-        f"Heat map of payload bytes: a row per sender, a column per receiver; the largest value is {largest}.",
-        Picture("heat_bytes", grid.data(cells)),
-        _largest(pairs, pairs.bytes, names, "heat-bytes-table", "Bytes from rank to rank"),
-    )
+def _heat_of_bytes(pairs: Pairs) -> Chart:
+    title = "Bytes from rank to rank"
+    about = "Payload of the whole run, warm-up included, retransmissions not counted."
+    table = _largest(pairs, pairs.grid.bytes, "heat-bytes-table", title)
+    return pairs.grid.heat_map("heat-bytes", title, about, table)
 
 
-def _heat_of_goodput(facts: RunFacts, pairs: Pairs) -> Chart:
-    names = endpoint_names(facts.manifest)
-    grid = PairGrid(names)
-    cells = {at: total / count for at, (total, count) in grid.sums(pairs.src, pairs.dst, pairs.goodput).items()}
-    largest = rate_cell(max(cells.values(), default=0.0))
-    return Chart(
-        "heat-goodput",
-        "Goodput from rank to rank",
-        "Payload / time in which the sender was communicating, over the whole run. "
-        f"Colours range from 0 to {largest} GB/s; n = {len(pairs.src):,} pairs.{grid.about('mean of the pairs')}",
-        f"Heat map of goodput: a row per sender, a column per receiver; the largest value is {largest} GB/s.",
-        Picture("heat_goodput", grid.data(cells)),
-        _largest(pairs, np.nan_to_num(pairs.goodput), names, "heat-goodput-table", "Goodput from rank to rank"),
-    )
+def _heat_of_goodput(pairs: Pairs) -> Chart:
+    title = "Goodput from rank to rank"
+    about = "Payload / time in which the sender was communicating, over the whole run."
+    table = _largest(pairs, np.nan_to_num(pairs.goodput), "heat-goodput-table", title)
+    return pairs.grid.heat_map("heat-goodput", title, about, table, means_of=pairs.goodput, text=_rate)
 
 
-def _largest(pairs: Pairs, values: Values, names: Sequence[str], identifier: str, title: str) -> Table:
-    order = np.argsort(-values, kind="stable")[:ROWS]
-    rows = [
-        [names[pairs.src[at]], names[pairs.dst[at]], f"{pairs.bytes[at]:,}", rate_cell(_known(pairs.goodput[at]))]
-        for at in order.tolist()
+def _rate(value: float) -> str:
+    return f"{rate_cell(value)} GB/s"
+
+
+def _largest(pairs: Pairs, values: Values, identifier: str, title: str) -> Table:
+    grid, order = pairs.grid, np.argsort(-values, kind="stable")[:ROWS]
+    where = [grid.where(at) for at in order.tolist()]
+    cells = [
+        [grid.ends[src] for src in grid.src[order].tolist()],
+        [grid.ends[dst] for dst in grid.dst[order].tolist()],
+        *([where] if any(where) else []),
+        [f"{size:,}" for size in grid.bytes[order].tolist()],
+        [rate_cell(_known(goodput)) for goodput in pairs.goodput[order].tolist()],
     ]
-    columns = [Header("from rank"), Header("to rank"), Header("payload, bytes"), Header("goodput, GB/s")]
+    wheres = [Header("where", is_number=False)] if any(where) else []
+    columns = [Header("from rank"), Header("to rank"), *wheres, Header("payload, bytes"), Header("goodput, GB/s")]
     about = "" if len(values) <= ROWS else f"The {ROWS} largest of {len(values):,}."
-    return Table(identifier, title, columns, rows, about)
+    return Table(identifier, title, columns, [*zip(*cells, strict=True)], about)
 
 
 def _known(value: float) -> float | None:
@@ -156,27 +136,20 @@ def _completion(spans: Spans, counted: BoolArray) -> Chart:
 def _flows(facts: RunFacts) -> Table:
     """The flows with most events; without any event, those with most payload."""
     flows = facts.flows
-    known = [(name, title) for name, title in _COUNTED if flows.num_rows > flows[name].null_count]
-    events = np.zeros(flows.num_rows, np.int64)
-    for name in _EVENTS:
-        events += to_ints(flows[name], null=0)
+    known = [one for one in (METRICS["packets"], *_EVENTS) if flows.num_rows > flows[one.field].null_count]
+    events = np.sum([to_ints(flows[one.field], null=0) for one in _EVENTS], axis=0)
     size = to_ints(flows["bytes"])
     order = np.lexsort((-size, -events))[:ROWS].tolist()
     columns = {name: to_ints(flows[name]) for name in ("src", "dst", "bytes", "messages", "rtt_ns")}
-    columns |= {name: to_ints(flows[name]) for name, _ in known}
+    columns |= {one.field: to_ints(flows[one.field]) for one in known}
     names, rows, over = endpoint_names(facts.manifest), [], media(flows)
     for at in order:
-        head = [
-            names[columns["src"][at]],
-            names[columns["dst"][at]],
-            over[at],
-            f"{size[at]:,}",
-            f"{columns['messages'][at]:,}",
-        ]
-        counted = [_count(int(columns[name][at])) for name, _ in known]
+        head = [names[columns["src"][at]], names[columns["dst"][at]], over[at]]
+        head += [f"{size[at]:,}", f"{columns['messages'][at]:,}"]
+        counted = [_count(int(columns[one.field][at])) for one in known]
         rtt = columns["rtt_ns"][at]
         rows.append([*head, *counted, duration_cell(float(rtt)) if rtt >= 0 else NONE])
-    titles = ["from rank", "to rank", "over", "payload, bytes", "messages", *(title for _, title in known), "RTT"]
+    titles = ["from rank", "to rank", "over", "payload, bytes", "messages", *(one.title for one in known), "RTT"]
     first = "those with most events" if events.any() else "those with most payload"
     about = f"{len(order)} of {flows.num_rows:,} flows, {first}; whole run, warm-up included. All are in flows.parquet."
     return Table(

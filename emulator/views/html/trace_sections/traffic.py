@@ -32,18 +32,9 @@ def _no_map(facts: TraceFacts) -> Text:
 
 
 def _heat_map(facts: TraceFacts, pairs: PairBytes) -> Chart:
-    grid = PairGrid([*map(str, range(facts.summary.ranks))])
-    cells = {at: total for at, (total, _) in grid.sums(pairs.src, pairs.dst, pairs.bytes).items()}
-    largest = format_size(int(max(cells.values(), default=0)))
-    return Chart(
-        "matrix",
-        "Bytes from rank to rank",
-        "Payload of one iteration, by the algorithms that a run would choose. "
-        f"Colours range from 0 to {largest}; n = {len(pairs.src):,} pairs.{grid.about('sum')}",
-        f"Heat map of payload bytes: a row per sender, a column per receiver; the largest value is {largest}.",
-        Picture("heat_bytes", grid.data(cells)),
-        _pairs_table(pairs),
-    )
+    grid = PairGrid([*map(str, range(facts.summary.ranks))], pairs.src, pairs.dst, pairs.bytes)
+    about = "Payload of one iteration, by the algorithms that a run would choose."
+    return grid.heat_map("matrix", "Bytes from rank to rank", about, _pairs_table(pairs))
 
 
 def _pairs_table(pairs: PairBytes) -> Table:

@@ -97,6 +97,8 @@ class Master:
 
 def is_master(path: Path) -> bool:
     """Whether a path is a Parquet file, and so can only be a master file."""
+    if not path.is_file():  # a pipe that nobody writes would be waited for
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC

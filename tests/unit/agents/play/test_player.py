@@ -7,6 +7,7 @@ those that build_workload refuses (they could deadlock) are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,28 @@ def test_every_proven_world_finishes(
     check(played)
     if with_credits:
         assert not any(one.early for one in played.completions)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(worlds(), networks, st.booleans(), st.integers(0, 300_000))
+def test_iterations_that_follow_each_other_without_a_barrier_finish(
+    world: World, network: dict[str, Any], with_credits: bool, late_ns: int
+) -> None:
+    workload, _ = proven(world, 1)
+    played = play(
+        world.traces,
+        workload=workload,
+        with_credits=with_credits,
+        iterations=(-1, 0, 1),
+        lateness_ns=(0, late_ns),
+        is_continuous=True,
+        **network,
+    )
+    check(played)
+    assert len(played.summaries) == 3 * len(world.traces)
+    for rank in range(len(world.traces)):
+        mine = [played.summaries[iteration, rank] for iteration in (-1, 0, 1)]
+        assert all(after.start_ns >= before.end_ns for before, after in pairwise(mine))
 
 
 @settings(deadline=None, max_examples=examples(60))

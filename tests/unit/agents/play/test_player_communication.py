@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.planner.algorithms import algorithms_for
+from emulator.planner.group_layout import Layouts
 from emulator.planner.workloads.collective_loop import CollectiveLoop, collective_workload
 from emulator.planner.workloads.transformer import Transformer
 from emulator.planner.workloads.transformer_workload import transformer_workload
@@ -38,6 +39,23 @@ def test_every_algorithm_moves_its_bytes(kind: CommKind, name: str, ranks: int, 
         bytes_per_s=10**9,
     )
     assert {played.choice.name_of(meant) for meant in played.communications().values()} == {name}
+    check_order(played)
+    check_bytes(played)
+
+
+@pytest.mark.parametrize("places", ["aabb", "abab", "aab", "aaab", "abcde"])
+def test_algorithms_play_by_the_layout_that_agents_are_told(places: str) -> None:
+    layouts = Layouts([ord(node) for node in places], [places[:at].count(node) for at, node in enumerate(places)])
+    named = {
+        "all_reduce": "hierarchical",
+        "all_gather": "pat",
+        "reduce_scatter": "ring:channels=2",
+        "all_to_all": "pxn",
+    }
+    nodes = [coll(at, label, 1001, deps=[at - 1] if at > 1 else []) for at, label in enumerate(named, 1)]
+    asked = [f"{label}={name}" for label, name in named.items()]
+    played = play(everyone(len(places), nodes), algorithms=asked, layouts=layouts)
+    assert sorted(played.choice.names) == sorted(named.values())
     check_order(played)
     check_bytes(played)
 

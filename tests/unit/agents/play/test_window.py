@@ -64,3 +64,26 @@ def test_a_whole_program_needs_no_memory_of_ends() -> None:
     for node in list(window.deliver(chunk(0, [[], [], []]))):
         list(window.complete(node, 5))
     assert window._ends == {}
+
+
+def test_a_resident_program_begins_again_as_it_was_delivered() -> None:
+    window = Window(3, is_resident=True)
+    nodes = list(window.deliver(chunk(0, [[], [0], [0, 1]])))
+    for _ in range(2):
+        assert list(window.complete(nodes[0], 10)) == [nodes[1]]
+        assert list(window.complete(nodes[1], 12)) == [nodes[2]]
+        window.clear()
+        assert (window.delivered, window.completed) == (0, 0)
+        assert [(node, node.waiting, node.ready_ns) for node in window.rewind()] == [
+            (nodes[0], 0, 0),
+            (nodes[1], 1, 0),
+            (nodes[2], 2, 0),
+        ]
+        assert (window.delivered, window.completed) == (3, 0)
+
+
+def test_a_program_that_is_streamed_is_not_kept() -> None:
+    window = Window(1)
+    list(window.deliver(chunk(0, [[]])))
+    window.clear()
+    assert (list(window.rewind()), window.delivered) == ([], 0)

@@ -10,11 +10,12 @@ import pytest
 
 from agents.transports.base import Address, Silence
 from agents.transports.catalogue import make_transport
-from agents.transports.domains import DomainEndpoint, DomainTransport, with_domains
+from agents.transports.domains import DomainEndpoint, DomainGroup, DomainTransport, ScaleUpDomain, with_domains
 from emulator.control.conversation import DomainPlace
 from emulator.control.observations import DOMAIN, WIRE
 from emulator.control.parameter import Parameter
 from emulator.host.clock import Clock
+from emulator.topology.model import Domain
 from tests.integration.transport_conformance import Heard, Listener, directory
 from tests.support.memory_transport.transport import MemoryNetwork
 from tests.support.playing import LateClock
@@ -130,3 +131,20 @@ def test_the_rest_of_the_transport_shows_through() -> None:
     assert (transport.name, transport.facts(), transport.silence()) == ("memory", network.facts(), network.silence())
     endpoint = asyncio.run(transport.open(1, "memory"))
     assert (endpoint.rank, endpoint.address) == (1, Address("memory", 1))
+
+
+def test_jobs_may_share_a_domain_and_do_not_hear_of_each_other() -> None:
+    clock = VirtualClock()
+    domain = ScaleUpDomain(Domain(8 * 10**9), clock)
+    jobs = []
+    for _ in range(2):
+        network, group = MemoryNetwork(clock), DomainGroup(domain, {})
+        ends = [DomainEndpoint(network.attach(rank), group, message_bytes=MESSAGE_BYTES) for rank in range(2)]
+        log: list[Heard] = []
+        jobs.append([Listener(end, log) for end in ends])
+        for listener in jobs[-1]:
+            listener.connect(directory(jobs[-1]))
+    jobs[0][0].send(1, [(1, 100)])
+    jobs[1][0].send(1, [(2, 100)])
+    clock.run()
+    assert [(job[1].arrivals(0), job[1].times) for job in jobs] == [([(1, 100)], [100]), ([(2, 100)], [100])]

@@ -46,10 +46,15 @@ def test_a_pair_is_one_message(tmp_path: Path) -> None:
 
 
 def test_reasons_are_counted_by_class(tmp_path: Path) -> None:
-    samples = [*group(0, (0, 1), size_bytes=0), *group(1, (0, 1), algorithm="mine")]
+    samples = [
+        *group(0, (0, 1), size_bytes=0),
+        *group(1, (0, 1), algorithm="mine"),
+        *group(2, (0, 1), algorithm="hierarchical"),
+    ]
     found = observe(on_two_hosts(tmp_path, samples))
     assert not found.by_link
     assert found.left_out == {
         "without a time (groups of one, size 0, or payload before the post)": 1,
         "played with mine, which is not installed here": 1,
+        "played with hierarchical, whose bytes differ within hosts and between them; ASTRA-sim's do not": 1,
     }

@@ -13,8 +13,9 @@ from emulator.planner.network.ideal_times import (
     serialisation_ns,
 )
 from emulator.planner.schedule import Collective
-from emulator.topology.model import Host, Topology
+from emulator.topology.model import Domain, Host, Topology
 from emulator.trace.model import CommKind, Communication, Group, RankProgram, Workload
+from tests.support.topologies import shipped_topology
 
 NO_OVERHEAD = WireOverhead(1, 1)
 GBIT = 10**9
@@ -125,6 +126,18 @@ def test_every_instance_of_a_workload_gets_its_time() -> None:
     assert found.tolist() == [2 * 1000 * 8, 1000 * 8, 250 * 8]
 
 
+def test_an_algorithm_by_layout_is_as_fast_as_all_rails_together() -> None:
+    node = Communication(1, "", 0, CommKind.ALL_REDUCE, 0, 8000, instance=0, index_in_group=0)
+    for name, port_bytes in (("ring", 2 * 7 * 1000), ("hierarchical", 2 * 1000), ("ring:channels=4", 2 * 7 * 250)):
+        found = ideal_per_instance(
+            workload([[node]] * 8, [Group("", tuple(range(8)))], 1),
+            shipped_topology("rail-4x4", ranks=8),
+            algorithm_of=lambda _, name=name: name,
+            overhead=NO_OVERHEAD,
+        )
+        assert found.tolist() == [port_bytes * 8 // 100]
+
+
 def test_an_uneven_all_to_all_is_summed_over_what_each_member_sends() -> None:
     matrix = [[0, 10, 20], [300, 0, 0], [0, 4000, 0]]
     nodes = [
@@ -160,3 +173,23 @@ def test_unknown_rates_are_marked() -> None:
         workload([[node], [node]], [Group("", (0, 1))], 1), topology([0, 0], [None]), algorithm_of=lambda _: "ring"
     )
     assert found.tolist() == [UNKNOWN_NS]
+
+
+def test_a_domain_carries_what_stays_on_its_host_without_headers() -> None:
+    places, domain = (0, 0, 1, 1), Domain(2 * GBIT, 5_000)  # a byte takes 4 ns; latency does not count
+    hosts = [Host("h0", None, domain=domain), Host("h1", GBIT)]
+    times = IdealTimes(Topology("t", hosts, places, ("127.0.0.1",) * 4), WireOverhead(1, 2))
+    assert times.pair_ns(size_bytes=1000, src=0, dst=1) == 4000
+    assert times.pair_ns(size_bytes=1000, src=2, dst=3) == 0
+    assert times.pair_ns(size_bytes=1000, src=1, dst=2) is None  # a port without a rate
+    ring = members(CommKind.ALL_REDUCE, 2, 1000)
+    assert times.collective_ns("ring", ring, ranks=[0, 1]) == 2 * 500 * 4
+    assert times.collective_ns("ring", ring, ranks=[2, 3]) == 0
+    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 1000), ranks=range(4)) is None
+
+
+@pytest.mark.parametrize(("domain_gbit", "bytes_ns"), [(16, 6000 * 8), (1, 6000 * 8), (0.5, 6000 * 16)])
+def test_the_slower_of_port_and_domain_bounds_a_ring(domain_gbit: float, bytes_ns: int) -> None:
+    hosts = [Host(f"h{n}", GBIT, domain=Domain(int(domain_gbit * GBIT))) for n in range(2)]
+    times = IdealTimes(Topology("t", hosts, (0, 0, 1, 1), ("127.0.0.1",) * 4), NO_OVERHEAD)
+    assert times.collective_ns("ring", members(CommKind.ALL_REDUCE, 4, 4000), ranks=range(4)) == bytes_ns

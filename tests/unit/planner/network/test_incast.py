@@ -50,3 +50,13 @@ def test_a_group_inside_a_host_loads_no_port(router: Router) -> None:
 def test_the_group_with_the_largest_incast_counts(router: Router) -> None:
     # Groups of three: 0-2 within a host, 3-5 across both, 6-7 within a host.
     assert incast_of(operation(CommKind.GATHER, "parallel", ranks=8, group_size=3), router) == Incast(2, 2)
+
+
+def test_senders_of_ones_own_domain_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "domains.yaml"
+    path.write_text(TWO_HOSTS.replace("a, per_rank", "a, domain: {rate: 1GB/s}, per_rank"))
+    router = Router(load_topology(path, ranks=8))
+    gather = operation(CommKind.GATHER, "parallel", ranks=8, group_size=8)  # to rank 0, of the host with a domain
+    assert incast_of(gather, router) == Incast(rank=4, port=4)
+    # Rank 4 of the host without one still hears all others.
+    assert incast_of(operation(CommKind.ALL_TO_ALL, "parallel", ranks=8, group_size=8), router) == Incast(7, 16)

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from emulator.errors import PlanError
 from emulator.planner.algorithms import BUILT_IN, bytes_per_member, schedule
 from emulator.planner.collectives.pipeline import CHUNK_BYTES
+from emulator.planner.group_layout import GroupLayout, layout_of
 from emulator.planner.schedule import Collective
 from emulator.planner.traffic.phase import Phase
 from emulator.planner.traffic.phases import peer_totals, phases, transfers_per_group
 from emulator.trace.model import CommKind
 
 EVERY = [(kind, name) for kind, named in BUILT_IN.items() for name in named]
+RINGS = [(kind, "ring:channels=3") for kind in (CommKind.ALL_REDUCE, CommKind.ALL_GATHER, CommKind.REDUCE_SCATTER)]
+BY_LAYOUT = [(kind, name) for kind, named in BUILT_IN.items() for name, one in named.items() if one.by_layout] + RINGS
 
 
 def ident(case: object) -> str:
@@ -41,10 +44,12 @@ def by_peer(phase: Phase) -> Counter[int]:
     return found
 
 
-def check(kind: CommKind, name: str, members: int, size_bytes: int, root: int) -> None:
+def check(
+    kind: CommKind, name: str, members: int, size_bytes: int, root: int, layout: GroupLayout | None = None
+) -> None:
     sent = np.zeros(members, dtype=np.int64)
     received = np.zeros(members, dtype=np.int64)
-    views = [Collective(kind, members, member, size_bytes, root) for member in range(members)]
+    views = [Collective(kind, members, member, size_bytes, root, layout=layout) for member in range(members)]
     for view in views:
         mine = peer_totals(name, view, np.array([view.member]))
         assert set(mine.senders.tolist()) <= {view.member}
@@ -90,3 +95,16 @@ def test_phases_are_the_steps(kind: CommKind, name: str) -> None:
 def test_an_unknown_algorithm_is_refused() -> None:
     with pytest.raises(PlanError, match="magic"):
         list(phases("magic", Collective(CommKind.ALL_REDUCE, 4, 0, 100)))
+
+
+@pytest.mark.parametrize(("kind", "name"), BY_LAYOUT, ids=ident)
+@settings(max_examples=15, deadline=None)
+@given(
+    places=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=12),
+    size_bytes=st.integers(1, 200) | st.integers(1, 1 << 22),
+)
+def test_closed_forms_are_the_schedules_on_any_layout(
+    kind: CommKind, name: str, places: list[tuple[int, int]], size_bytes: int
+) -> None:
+    layout = layout_of([node for node, _ in places], [rail for _, rail in places])
+    check(kind, name, len(places), size_bytes, 0, layout)

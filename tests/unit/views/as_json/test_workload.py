@@ -21,6 +21,7 @@ def test_json_has_the_same_totals_and_the_files() -> None:
             "role": "world",
             "operation": "all_reduce",
             "size_bytes": 1 << 20,
+            "mean_size_bytes": 1 << 20,
             "group_size": 4,
             "operations": 3,
             "nodes": 12,

@@ -161,7 +161,9 @@ def test_heat_maps_sum_the_queue_pairs_of_a_pair(tmp_path: Path) -> None:
     assert facts_to_json(facts)["pairs"][0]["goodput_bytes_per_s"] == 42 / 20e-9
     chart = block(run_page(facts), "heat-bytes")
     assert isinstance(chart, Chart)
-    assert chart.picture.data["cells"] == {"src": ["0", "1"], "dst": ["1", "0"], "value": [42, 8]}
+    cells = chart.picture.data["cells"]
+    assert [cells[name] for name in ("src", "dst", "value")] == [["0", "1"], ["1", "0"], [42, 8]]
+    assert cells["text"] == ["42 B", "8 B"]
 
 
 def test_every_picture_has_data_of_equal_length_and_a_description() -> None:

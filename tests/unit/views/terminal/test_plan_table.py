@@ -101,3 +101,16 @@ def test_a_narrow_terminal_hides_columns_and_names_them(
     tables = out[: out.index("Payload  ")].splitlines()
     assert max(map(len, tables[1:])) <= columns
     assert "Left out at this width: all at once" in out
+
+
+def test_bytes_through_domains_have_a_time_and_a_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    domains = ("plan", "--topology", "domain-2x4", "--collective", "all_reduce", "-n", "8", "-b", "8M")
+    assert main(domains) == 0
+    out = capsys.readouterr().out
+    assert "Payload          28 MiB between hosts, 84 MiB within, 84 MiB of it through scale-up domains" in out
+    assert "domain" in out.splitlines()[3]
+    assert main([*domains, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["domain_bytes"], found["local_bytes"]) == (84 << 20, 84 << 20)
+    assert found["operations"][0]["ideal_ns"]["domains"] == -(-(14 << 20) * 10**9 // 22_500_000)
+    assert "domain" not in planned(capsys, "--collective", "all_reduce", "-n", 8)

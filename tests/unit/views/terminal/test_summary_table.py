@@ -170,3 +170,11 @@ def test_times_of_requests_have_their_lines(tmp_path: Path) -> None:
         f"Flow completion 5 µs median, {NONE} p99, 5 µs longest over 1 flow",
     ):
         assert line in shown
+
+
+def test_what_went_through_domains_is_told(rich_summary: RunSummary) -> None:
+    half = rich_summary.totals.payload_bytes // 2
+    shown = text(replace(rich_summary, totals=replace(rich_summary.totals, domain_bytes=half)))
+    assert "In domains" in shown
+    assert "(50 %), through scale-up domains inside hosts" in shown
+    assert "In domains" not in text(rich_summary)

@@ -13,6 +13,7 @@ from emulator.views.figures import NONE
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page import pair_grid
 from emulator.views.html.page.document import Chart, Table, Text
+from emulator.views.html.run_page import facts_to_json
 from emulator.views.html.sections.traffic import pairs_of, traffic
 from tests.support.report import block_of, drawn, facts_of, identifiers, records
 from tests.support.runs import collective, ranks
@@ -31,10 +32,8 @@ def played(folder: Path, flows: tuple[FlowCounters, ...] = FLOWS, **fields: obje
 
 def test_queue_pairs_of_a_pair_are_summed(tmp_path: Path) -> None:
     pairs = pairs_of(played(tmp_path / "run"))
-    assert list(zip(pairs.src.tolist(), pairs.dst.tolist(), pairs.bytes.tolist(), strict=True)) == [
-        (0, 1, 4000),
-        (1, 0, 500),
-    ]
+    columns = (column.tolist() for column in (pairs.grid.src, pairs.grid.dst, pairs.grid.bytes))
+    assert [*zip(*columns, strict=True)] == [(0, 1, 4000), (1, 0, 500)]
     assert pairs.goodput.tolist() == pytest.approx([4000 / 50e-9, 500 / 50e-9])
 
 
@@ -48,12 +47,53 @@ def test_without_communication_time_goodput_is_unknown(tmp_path: Path) -> None:
 def test_heat_maps_have_a_cell_per_pair(tmp_path: Path) -> None:
     section = traffic(played(tmp_path / "run"))
     cells = drawn(block_of(section, "heat-bytes", Chart), "cells")
-    assert cells == [{"src": "0", "dst": "1", "value": 4000}, {"src": "1", "dst": "0", "value": 500}]
+    assert [(one["src"], one["dst"], one["value"]) for one in cells] == [("0", "1", 4000), ("1", "0", 500)]
     about = block_of(section, "heat-bytes", Chart).about
     assert about.endswith("Colours range from 0 to 3.91 KiB; n = 2 pairs.")
     table = block_of(section, "heat-bytes", Chart).table
     assert table is not None
     assert [row["payload, bytes"] for row in records(table)] == ["4,000", "500"]
+
+
+def placed(hosts: list[int], address: str = "198.18.{}.1") -> dict[str, object]:
+    return {"host_index": hosts, "addresses": [address.format(rank) for rank in range(len(hosts))]}
+
+
+def test_traffic_in_a_host_is_told_from_traffic_between_hosts(tmp_path: Path) -> None:
+    trace = TraceFacts(path="four", digest="00" * 32, ranks=4, nodes=4, communication_nodes=4)
+    flows = (FlowCounters(0, 1, bytes=9000), FlowCounters(1, 2, bytes=900), FlowCounters(2, 3, bytes=100))
+    spent = {0: ranks(*[(0, 100)] * 4, communication=50)}
+    topology = placed([0, 0, 1, 1])
+    facts = facts_of(tmp_path / "run", collective([0] * 4, [9] * 4), spent, flows=flows, trace=trace, topology=topology)
+    for name in ("heat-bytes", "heat-goodput"):
+        chart = block_of(traffic(facts), name, Chart)
+        found = {(one["src"], one["dst"]): one["where"] for one in drawn(chart, "cells")}
+        assert found == {("0", "1"): "in a host", ("1", "2"): "between hosts", ("2", "3"): "in a host"}
+        assert [(part.name, part.value) for part in chart.legend] == [
+            ("between hosts", "900 B, 9 %"),
+            ("in a host", "8.89 KiB, 91 %"),
+        ]
+        assert chart.table is not None
+        assert [row["where"] for row in records(chart.table)] == ["in a host", "between hosts", "in a host"]
+    about = block_of(traffic(facts), "heat-bytes", Chart).about
+    assert about.endswith("Colours range from 0 to 900 B between hosts, from 0 to 8.79 KiB in a host; n = 3 pairs.")
+    assert [one["where"] for one in facts_to_json(facts)["pairs"]] == ["in a host", "between hosts", "in a host"]
+
+
+def test_a_block_with_traffic_of_both_kinds_has_two_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_grid, "CELLS", 1)
+    facts = played(tmp_path / "run", topology=placed([0, 1]), flows=(*FLOWS, FlowCounters(1, 1, bytes=7)))
+    cells = drawn(block_of(traffic(facts), "heat-bytes", Chart), "cells")
+    assert [(one["src"], one["where"], one["value"]) for one in cells] == [
+        ("0-1", "between hosts", 4500),
+        ("0-1", "in a host", 7),
+    ]
+
+
+def test_nothing_leaves_a_host_over_loopback_addresses(tmp_path: Path) -> None:
+    chart = block_of(traffic(played(tmp_path / "run", topology=placed([0, 1], "127.0.0.{}"))), "heat-bytes", Chart)
+    assert [part.value for part in chart.legend] == ["0 B, 0 %", "4.39 KiB, 100 %"]
+    assert {one["where"] for one in drawn(chart, "cells")} == {"in a host"}
 
 
 def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +103,8 @@ def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.Mon
     spent = {0: ranks(*[(0, 100)] * 4, communication=50)}
     facts = facts_of(tmp_path / "run", collective([0] * 4, [9] * 4), spent, flows=flows, trace=trace)
     chart = block_of(traffic(facts), "heat-bytes", Chart)
-    assert drawn(chart, "cells") == [
-        {"src": "0-1", "dst": "2-3", "value": 15},
-        {"src": "2-3", "dst": "0-1", "value": 1},
-    ]
+    cells = [(one["src"], one["dst"], one["value"]) for one in drawn(chart, "cells")]
+    assert cells == [("0-1", "2-3", 15), ("2-3", "0-1", 1)]
     assert chart.about.endswith("A cell covers 2 by 2 ranks: sum.")
     goodput = block_of(traffic(facts), "heat-goodput", Chart)
     assert goodput.about.endswith("A cell covers 2 by 2 ranks: mean of the pairs.")
@@ -76,7 +114,7 @@ def test_a_cell_of_many_ranks_is_a_block(tmp_path: Path, monkeypatch: pytest.Mon
 def test_flows_with_events_come_first_and_unknown_counters_are_left_out(tmp_path: Path) -> None:
     table = block_of(traffic(played(tmp_path / "run")), "flows", Table)
     rows = records(table)
-    assert [row["retransmits"] for row in rows] == ["4", "0", "0"]
+    assert [row["retransmissions"] for row in rows] == ["4", "0", "0"]
     assert [row["payload, bytes"] for row in rows] == ["1,000", "3,000", "500"]
     assert [row["RTT"] for row in rows] == [NONE, "40 µs", NONE]
     assert "CNPs" not in rows[0]

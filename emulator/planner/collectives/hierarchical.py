@@ -1,0 +1,236 @@
+"""Hierarchical algorithms: what leaves a node leaves it once, spread over all its rails.
+
+An array is a grid of blocks, one for each node and column (see GroupLayout). On a node, the owner of a column stands
+for all members of the node in that column: reduce-scatter leaves it with the node's sum of the column, and all-gather
+hands it out. Between nodes, the blocks of a column travel around a ring of its owners, at the column's rail.
+
+Between nodes, a member of one of N even nodes with k members each moves 1/k of what its node moves: for an all-reduce
+of s bytes 2s(N - 1)/(N k), against 2s(N k - 1)/(N k) of the one member at which a ring leaves the node. Nodes with
+fewer members than columns are served too: their members own several columns.
+
+Source: Cho, Finkler, Serrano, Kung, Hunter, IBM J. Res. Dev. 63 (2019), "BlueConnect", for two levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from emulator.planner.collectives.blocks import Blocks, BlockSlices, array_of, scattered, shards_of, transfer
+from emulator.planner.collectives.ring import in_slices
+from emulator.planner.group_layout import GroupLayout, apart
+from emulator.planner.schedule import Collective, Lane, Step, Transfer
+from emulator.trace.model import CommKind
+
+
+def all_reduce(collective: Collective, /) -> Sequence[Lane]:
+    """Reduce-scatter on the node, all-reduce between nodes, all-gather on the node: 2 + 2(N - 1) steps.
+
+    With k members on each of N nodes, a member sends 2s(k - 1)/k bytes on its node and 2s(N - 1)/(N k) beyond.
+    """
+    return [_round_trip(grid) for grid in _array_grids(collective)]
+
+
+def all_reduce_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `all_reduce`, O(members of a node)."""
+    grid = _array_grid(collective)
+    return _add(grid.reduced_bytes(), grid.gathered_bytes())
+
+
+def all_gather(collective: Collective, /) -> Sequence[Lane]:
+    """All-gather between nodes, then on the node: 1 + N - 1 steps; (N - 1) s bytes sent beyond the node."""
+    return [grid.gather() for grid in _member_grids(collective, shards_of(collective))]
+
+
+def all_gather_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `all_gather`."""
+    return _member_grid(collective, shards_of(collective)).gathered_bytes()
+
+
+def reduce_scatter(collective: Collective, /) -> Sequence[Lane]:
+    """Reduce-scatter on the node, then between nodes: 1 + N - 1 steps; s(N - 1)/n bytes sent beyond the node."""
+    return [grid.reduce() for grid in _member_grids(collective, array_of(collective))]
+
+
+def reduce_scatter_bytes(collective: Collective) -> tuple[int, int]:
+    """(sent, received) of `reduce_scatter`."""
+    return _member_grid(collective, array_of(collective)).reduced_bytes()
+
+
+def stages(grid: Grid, *, reduces: bool) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """What a member sends in `Grid.reduce` or `Grid.gather`: (steps, (peer, bytes) of all of them), twice."""
+    inside = [(peer, grid.held_bytes(peer if reduces else grid.member)) for peer in grid.others()]
+    node, nodes = grid.node, len(grid.layout.nodes)
+    beyond: dict[int, int] = {}
+    for column in grid.columns:
+        kept = grid.size_at(node if reduces else (node + 1) % nodes, column)
+        peer = grid.layout.owners[(node + 1) % nodes][column]
+        beyond[peer] = beyond.get(peer, 0) + grid.blocks.bytes_of(grid.column(column)) - kept
+    both = [(1, inside), (nodes - 1, list(beyond.items()) if nodes > 1 else [])]
+    yield from both if reduces else reversed(both)
+
+
+def grid_of(collective: Collective) -> Grid:
+    """The grid of an all-reduce, an all-gather or a reduce-scatter, for `stages`."""
+    if collective.kind is CommKind.ALL_REDUCE:
+        return _array_grid(collective)
+    return _member_grid(collective, (shards_of if collective.kind is CommKind.ALL_GATHER else array_of)(collective))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Blocks by node and column, as one member sees them.
+
+    Attributes:
+        blocks: the array, or slices of all its blocks.
+        member: number of the member.
+        index: (node, column) → number of the block; None if there is none.
+        column: column → numbers of its blocks, ascending.
+        held: columns → numbers of their blocks, ascending.
+    """
+
+    layout: GroupLayout
+    blocks: Blocks | BlockSlices
+    member: int
+    index: Callable[[int, int], int | None]
+    held: Callable[[tuple[int, ...]], Sequence[int]]
+
+    @property
+    def node(self) -> int:
+        """The member's node."""
+        return self.layout.node_of[self.member]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that the member owns."""
+        return self.layout.owned(self.member)
+
+    def column(self, column: int) -> Sequence[int]:
+        """Numbers of the blocks of one column, ascending."""
+        return self.held((column,))
+
+    def others(self) -> list[int]:
+        """The other members of the node, beginning with the next one, so that not all start with the same."""
+        peers = self.layout.peers_of(self.member)
+        at = peers.index(self.member)
+        return [*peers[at + 1 :], *peers[:at]]
+
+    def held_bytes(self, member: int) -> int:
+        """Bytes of all blocks in the columns that a member owns."""
+        return self.blocks.bytes_of(self.held(self.layout.owned(member)))
+
+    def size_at(self, node: int, column: int) -> int:
+        """Bytes of one block."""
+        index = self.index(node, column)
+        return 0 if index is None else self.blocks.locate(index)[1]
+
+    def reduce(self) -> Lane:
+        """On the node, then beyond: the member ends with the sums of its node's blocks in its columns."""
+        theirs, own = self._on_node()
+        if theirs or own:
+            yield Step(theirs, own, True)
+        yield from self._around(first=self.node - 1, reduces=True)
+
+    def gather(self) -> Lane:
+        """Beyond the node, then on it: from its node's blocks in its columns to the whole array."""
+        yield from self._around(first=self.node, reduces=False)
+        theirs, own = self._on_node()
+        if theirs or own:
+            yield Step(own, theirs)
+
+    def reduced_bytes(self) -> tuple[int, int]:
+        """(sent, received) of `reduce`."""
+        held, peers = self.held_bytes(self.member), len(self.layout.peers_of(self.member)) - 1
+        sent = held - sum(self.size_at(self.node, column) for column in self.columns)
+        received = held - sum(self.size_at(self.node - 1, column) for column in self.columns)
+        return sent + sum(map(self.held_bytes, self.others())), received + peers * held
+
+    def gathered_bytes(self) -> tuple[int, int]:
+        """(sent, received) of `gather`."""
+        held, peers = self.held_bytes(self.member), len(self.layout.peers_of(self.member)) - 1
+        after = (self.node + 1) % len(self.layout.nodes)
+        sent = held - sum(self.size_at(after, column) for column in self.columns)
+        received = held - sum(self.size_at(self.node, column) for column in self.columns)
+        return sent + peers * held, received + sum(map(self.held_bytes, self.others()))
+
+    def _on_node(self) -> tuple[list[Transfer], list[Transfer]]:
+        """(blocks of the columns of each other member of the node, own blocks for each of them)."""
+        theirs: list[Transfer] = []
+        own: list[Transfer] = []
+        for peer in self.others():
+            theirs += scattered(peer, self.blocks, self.held(self.layout.owned(peer)))
+            own += scattered(peer, self.blocks, self.held(self.columns))
+        return theirs, own
+
+    def _around(self, *, first: int, reduces: bool) -> Lane:
+        """N - 1 steps around the ring of nodes, for all columns of the member; see `ring_pass`."""
+        nodes = len(self.layout.nodes)
+        up, down = ((self.node + distance) % nodes for distance in (1, -1))
+        for step in range(nodes - 1):
+            sent = (first - step) % nodes
+            sends, recvs = self._row(up, sent), self._row(down, (sent - 1) % nodes)
+            yield Step(sends, recvs, reduces)
+
+    def _row(self, peer_node: int, node: int) -> list[Transfer]:
+        """The blocks of a node in the member's columns, to or from their owners on another node."""
+        owners = self.layout.owners[peer_node]
+        found: list[Transfer] = []
+        for column in self.columns:
+            index = self.index(node, column)
+            if index is not None:
+                found += transfer(owners[column], self.blocks.locate(index))
+        return found
+
+
+def _round_trip(grid: Grid) -> Iterator[Step]:
+    yield from grid.reduce()
+    yield from grid.gather()
+
+
+def _array_grid(collective: Collective, blocks: Blocks | BlockSlices | None = None) -> Grid:
+    """Every node has a block in every column."""
+    layout = collective.layout or apart(collective.members)
+    nodes = len(layout.nodes)
+    return Grid(
+        layout,
+        blocks or _array_blocks(collective),
+        collective.member,
+        lambda node, column: column * nodes + node % nodes,
+        lambda columns: _consecutive(columns, nodes),
+    )
+
+
+def _array_blocks(collective: Collective) -> Blocks:
+    layout = collective.layout or apart(collective.members)
+    return Blocks(collective.size_bytes, len(layout.nodes) * layout.columns)
+
+
+def _array_grids(collective: Collective) -> list[Grid]:
+    return [_array_grid(collective, part) for part in in_slices(_array_blocks(collective))]
+
+
+def _consecutive(columns: tuple[int, ...], count: int) -> Sequence[int]:
+    if len(columns) == 1:
+        return range(columns[0] * count, (columns[0] + 1) * count)
+    return [column * count + at for column in columns for at in range(count)]
+
+
+def _member_grid(collective: Collective, blocks: Blocks | BlockSlices) -> Grid:
+    """A block belongs to a member, and is where its member is."""
+    layout = collective.layout or apart(collective.members)
+    nodes = len(layout.nodes)
+    return Grid(
+        layout,
+        blocks,
+        collective.member,
+        lambda node, column: layout.member_at(node % nodes, column),
+        layout.in_columns,
+    )
+
+
+def _member_grids(collective: Collective, blocks: Blocks) -> list[Grid]:
+    return [_member_grid(collective, part) for part in in_slices(blocks)]
+
+
+def _add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]

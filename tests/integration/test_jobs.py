@@ -1,0 +1,106 @@
+"""Several jobs at once: real agents on loopback, everything else in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator import exit_codes
+from emulator.errors import PlanError
+from emulator.experiment.document import experiment_of_run, to_yaml
+from emulator.experiment.session import load_jobs, play_session, prepare_session
+from emulator.experiment.spec import Experiment
+from emulator.run_folder.reader import Run
+from emulator.run_folder.schema import Part
+from emulator.run_folder.session import load_session
+from emulator.schema import decode
+from emulator.statistics.table_columns import to_ints
+from tests.support.command import charkha
+
+START_MS = 7
+
+
+def sweep(ranks: int, *sizes: object, collective: str = "all_reduce") -> dict[str, Any]:
+    return {"collective": collective, "ranks": ranks, "sizes": sizes or ("4K",)}
+
+
+def session(*jobs: dict[str, Any], **parts: Any) -> Experiment:
+    common = {"network": {"transport": {"name": "zmq"}}, "agents": {"count": 1}, "observe": {"report": False}}
+    return decode({"jobs": list(jobs), **common, **parts}, Experiment)
+
+
+def windows(run: Run) -> np.ndarray[Any, Any]:
+    """First start and last end of each iteration, warm-up included."""
+    table = run.table(Part.ITERATIONS)
+    number, start, end = (to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns"))
+    return np.array([(start[number == one].min(), end[number == one].max()) for one in np.unique(number)])
+
+
+def test_jobs_are_runs_of_their_own_on_one_clock(tmp_path: Path) -> None:
+    first = {"name": "a", "sweep": sweep(2), "iterations": 4}
+    second = {"name": "b", "sweep": sweep(3, "1K"), "until": "others", "pace": "continuous", "start": f"{START_MS}ms"}
+    played = play_session(session(first, second), tmp_path / "s")
+
+    a, b = played.jobs["a"], played.jobs["b"]
+    assert [run.manifest.status for run in (a, b)] == ["complete", "complete"]
+    assert played.starts_ns["b"] - played.starts_ns["a"] == START_MS * 1_000_000
+    assert [run.manifest.trace.ranks for run in (a, b)] == [2, 3]
+    assert set(a.manifest.topology["addresses"]).isdisjoint(b.manifest.topology["addresses"])
+    for name, run in played.jobs.items():
+        assert 0 <= windows(run)[0, 0] - played.starts_ns[name] < 10**9
+        assert np.all(np.diff(windows(run)[:, 1]) >= 0)
+    assert windows(a)[-1, 1] <= windows(b)[-1, 1]
+
+    iterations = b.manifest.trials.included
+    assert (a.manifest.trials.included, b.manifest.trials.excluded) == (4, ())
+    assert b.manifest.parameters["iterations"].value == iterations > 0
+    again = experiment_of_run(b)
+    assert len(again.jobs) == 1
+    assert (again.job.iterations, again.job.pace, again.job.until) == (iterations, "continuous", None)
+    samples = b.table(Part.SAMPLES)
+    assert samples.num_rows == 3 * (iterations + b.manifest.trials.warmup)
+
+
+def test_the_command_plays_each_job_alone_first_and_prints_them_all(tmp_path: Path) -> None:
+    spec = session({"name": "a", "sweep": sweep(2), "iterations": 1}, {"name": "b", "sweep": sweep(2), "iterations": 1})
+    (tmp_path / "s.yaml").write_text(to_yaml(spec))
+    (tmp_path / "rules.yaml").write_text("charkha_rules: 1\nrules: [{metric: incomplete, at_least: 1}]\n")
+
+    finished = charkha("run", "-f", "s.yaml", "--solo", "--out", "s", "--expect", "rules.yaml", "--json", cwd=tmp_path)
+
+    assert finished.code == exit_codes.EXPECTATION_FAILED, finished.stderr
+    printed = json.loads(finished.stdout)
+    assert printed["outcome"] == "FAIL"
+    assert [one["job"] for one in printed["jobs"]] == [one["job"] for one in printed["solo"]] == ["a", "b"]
+    found = load_session(tmp_path / "s")
+    assert {job.name: job.solo_run_id for job in found.facts.jobs} == {
+        name: run.manifest.run_id for name, run in found.solo.items()
+    }
+    for name, run in found.solo.items():
+        assert run.manifest.parameters == found.jobs[name].manifest.parameters
+
+
+@pytest.mark.parametrize(
+    ("jobs", "problem"),
+    [
+        ([{"sweep": sweep(2)}, {"sweep": sweep(2)}], "jobs a and b both have ranks at 127.77.0.1 of host h0"),
+        (
+            [{"sweep": sweep(2, *range(4, 4 * 5000, 4)), "pace": "continuous"}, {"sweep": sweep(2)}],
+            "pace continuous: rank 0 has 4,999 nodes, and agents hold 4,096",
+        ),
+    ],
+    ids=["one address", "long programs"],
+)
+def test_what_cannot_be_done_is_refused_before_any_traffic(
+    jobs: list[dict[str, Any]], problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.yaml").write_text("hosts:\n- {name: h0, address: 127.77.0.1}\n- {name: h1, address: 127.77.0.2}\n")
+    network = {"topology": str(tmp_path / "t.yaml"), "transport": {"name": "roce"}}
+    named = [{"name": name, **job} for name, job in zip("ab", jobs, strict=True)]
+    spec = session(*named, network=network)
+    with load_jobs(spec) as loaded, pytest.raises(PlanError, match=problem), prepare_session(spec, loaded):
+        pass
