@@ -109,7 +109,7 @@ def measure_interference(sessions: Sequence[Session]) -> Interference:
 
 def window_of(run: Run) -> Span | None:
     """From the first start to the last end of its iterations, warm-up included; None if it completed none."""
-    spans = iteration_spans(run.table(Part.ITERATIONS), ranks=run.manifest.trace.ranks).values()
+    spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest).values()
     return Span(min(one.start_ns for one in spans), max(one.end_ns for one in spans)) if spans else None
 
 
@@ -173,7 +173,7 @@ def _shared(name: str, session: Session) -> tuple[Measurements, _Count]:
     found = measurements(run)
     jct = found.classes.get(ClassKey(JCT, run.manifest.trace.ranks))
     measured = set() if jct is None else set(jct.iteration.tolist())
-    spans = iteration_spans(run.table(Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest)
     windows = [window_of(other) for other_name, other in session.jobs.items() if other_name != name]
     counted = covered_iterations({number: spans[number] for number in measured}, windows)
     kept = {key: times.only(counted) for key, times in found.classes.items()}

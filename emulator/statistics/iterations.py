@@ -23,7 +23,7 @@ from emulator.trace.model import IntArray
 
 
 class Span(NamedTuple):
-    """From the first start to the last end, ns on the clock of the run."""
+    """From the first start, but not before the end of the iteration before, to the last end; ns on the run's clock."""
 
     start_ns: int
     end_ns: int
@@ -88,10 +88,10 @@ def summarise_iterations(table: pa.Table, manifest: Manifest) -> IterationSummar
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in table.column_names}
-    complete, spans = _complete(columns, manifest)
+    complete, durations = _complete(columns, manifest)
     if not complete:
         return None
-    jct = np.array([span.duration_ns for span in spans], np.int64)
+    jct = np.array(durations, np.int64)
     median_at = median_index(jct)
     rows = complete[median_at]
     slowest = int(rows[np.lexsort((columns["rank"][rows], -columns["end_ns"][rows]))[0]])
@@ -152,6 +152,17 @@ def measured_iterations(
     )
 
 
+def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
+    """Iteration → when it was, for those that all ranks completed, warm-up included, ascending.
+
+    Args:
+        table: the whole iterations table.
+        manifest: of the run.
+    """
+    columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
+    return {number: span for number, _, span in _played(columns, ranks=manifest.trace.ranks)}
+
+
 def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
     """Iteration → JCT in ns, for the iterations that count and that all ranks completed, ascending.
 
@@ -160,15 +171,9 @@ def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    complete, spans = _complete(columns, manifest)
+    complete, durations = _complete(columns, manifest)
     numbers = [int(columns["iteration"][rows[0]]) for rows in complete]
-    return {number: span.duration_ns for number, span in zip(numbers, spans, strict=True)}
-
-
-def iteration_spans(table: pa.Table, *, ranks: int) -> dict[int, Span]:
-    """Iteration → when it was, for all iterations that all ranks completed, warm-up included, ascending."""
-    columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    return {int(columns["iteration"][rows[0]]): span for rows, span in _spans(columns, ranks=ranks)}
+    return dict(zip(numbers, durations, strict=True))
 
 
 def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
@@ -178,25 +183,24 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
     return [rows for rows in np.split(order, starts[1:]) if len(rows) == ranks]
 
 
-def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[Span]]:
-    """Rows and span of each iteration that counts and that all ranks completed."""
+def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
+    """Rows and duration of each iteration that counts and that all ranks completed."""
     excluded = {one.iteration for one in manifest.trials.excluded}
-    numbers = columns["iteration"]
-    found = [
-        (rows, span)
-        for rows, span in _spans(columns, ranks=manifest.trace.ranks)
-        if numbers[rows[0]] >= 0 and int(numbers[rows[0]]) not in excluded
+    counted = [
+        (rows, span.duration_ns)
+        for number, rows, span in _played(columns, ranks=manifest.trace.ranks)
+        if number >= 0 and number not in excluded
     ]
-    return [rows for rows, _ in found], [span for _, span in found]
+    return [rows for rows, _ in counted], [duration for _, duration in counted]
 
 
-def _spans(columns: dict[str, IntArray], *, ranks: int) -> Iterator[tuple[IntArray, Span]]:
-    """Rows and span of each iteration that all ranks completed; none begins before the one before it has ended."""
-    ended_ns = 0
+def _played(columns: dict[str, IntArray], *, ranks: int) -> Iterator[tuple[int, IntArray, Span]]:
+    """Number, rows and span of each iteration that all ranks completed, warm-up included."""
+    ended_ns = 0  # the iteration before
     for rows in complete_iterations(columns["iteration"], ranks=ranks):
         begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
         ended_ns = int(columns["end_ns"][rows].max())
-        yield rows, Span(begun_ns, max(begun_ns, ended_ns))
+        yield int(columns["iteration"][rows[0]]), rows, Span(begun_ns, max(begun_ns, ended_ns))
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:

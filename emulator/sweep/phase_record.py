@@ -22,7 +22,6 @@ from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
 from emulator.run_folder.session import Session
 from emulator.statistics.iterations import Span, iteration_spans, summarise_iterations
-from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.summary import summarise
 from emulator.sweep.phase import PhaseProgress, PhaseSweep
 from emulator.sweep.record import Figure
@@ -136,11 +135,7 @@ def _waves(solo: Mapping[str, Sequence[Run]]) -> dict[str, Wave]:
 
 def wave_of(runs: Sequence[Run]) -> Wave:
     """A job alone as a square wave: its median iteration, as the rank spent it that ended last."""
-    found = [
-        one
-        for run in runs
-        if (one := summarise_iterations(read_measured(run, Part.ITERATIONS), run.manifest)) is not None
-    ]
+    found = [one for run in runs if (one := summarise_iterations(run.table(Part.ITERATIONS), run.manifest)) is not None]
     jct_ns = median(one.jct_ns for one in found)
     communication_ns = min(jct_ns, median(one.exposed_ns for one in found))
     return Wave(jct_ns - communication_ns, communication_ns)
@@ -194,7 +189,7 @@ def _measured_phase(sessions: Sequence[Session], names: tuple[str, str], *, peri
 
 
 def _spans(run: Run) -> dict[int, Span]:
-    return iteration_spans(run.table(Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+    return iteration_spans(run.table(Part.ITERATIONS), run.manifest)
 
 
 def _job(one: JobInterference, expected: float) -> JobPoint:

@@ -123,7 +123,7 @@ def _time_line(judged: JudgedSession) -> Section:
     windows = {name: window_of(run) for name, run in session.jobs.items()}
     first = min((one.start_ns for one in windows.values() if one is not None), default=0)
     for name, run in session.jobs.items():
-        spans = iteration_spans(run.table(Part.ITERATIONS), ranks=run.manifest.trace.ranks)
+        spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest)
         others = [window for other, window in windows.items() if other != name]
         counted = set(covered_iterations(spans, others).tolist())
         for number, span in list(spans.items())[:DRAWN]:

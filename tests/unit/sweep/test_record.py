@@ -40,13 +40,11 @@ class Player:
         if folder.parent.name in self._failing:
             raise RunError("agent a0 is lost")
         times = [jct_ns(experiment, number) for number in range(ITERATIONS)]
-        rows = [
-            row
-            for number, time in enumerate(times)
-            for row in collective([0, 0], [time, time], iteration=number, size_bytes=1_000)
-        ]
-        begun = [10_000_000 * number for number in range(ITERATIONS)]
-        spans = {number: ranks(*[(begun[number], begun[number] + time)] * 2) for number, time in enumerate(times)}
+        rows, spans, now = [], {}, 0
+        for number, time in enumerate(times):
+            rows += collective([now] * 2, [now + time] * 2, iteration=number, size_bytes=1_000)
+            spans[number] = ranks(*[(now, now + time)] * 2)
+            now += time
         run_id, spec = f"{folder.parent.name}-{folder.name}", with_absolute_paths(experiment).to_plain()
         return write_run(folder, rows, iterations=spans, run_id=run_id, spec=spec)
 
