@@ -129,7 +129,7 @@ def _on_off(schedule: Schedule, random: np.random.Generator) -> _Times:
     off_ns = schedule.on_ns * (schedule.peak_bps / schedule.rate_bps - 1)
 
     def gaps(sizes: IntArray) -> FloatArray:
-        on_ns = schedule.wire.wire_bytes(sizes) * BITS_PER_BYTE * NS_PER_S / schedule.peak_bps
+        on_ns = schedule.wire.wire_bytes(sizes) * (BITS_PER_BYTE * NS_PER_S / schedule.peak_bps)  # not beyond 64 bits
         # On periods have no memory: a Poisson number of them ends before the next message.
         pauses = random.poisson(on_ns / schedule.on_ns)
         return np.asarray(on_ns + off_ns * random.standard_gamma(pauses), np.float64)

@@ -161,6 +161,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             message_bytes=message_bytes,
             path_mtu=None if chosen is None else chosen.path_mtu,
             ipv6=topology.is_ipv6,
+            is_sprayed=roce is not None and roce.multipath > 0,
         ),
         full_frame_bytes=roce_packet_bytes(chosen.path_mtu, ipv6=topology.is_ipv6)
         if chosen is not None and "path_mtu" in options

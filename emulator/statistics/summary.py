@@ -30,6 +30,7 @@ from emulator.statistics.iterations import (
 )
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
+from emulator.statistics.path_counts import PathCounts, path_counts
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
@@ -65,6 +66,7 @@ class Totals:
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
         unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped; None if flows
             beside the job crossed the device too: what it dropped may be theirs.
+        paths: of sprayed flows; empty if every flow has one path.
     """
 
     samples: int
@@ -82,6 +84,7 @@ class Totals:
     receiver_drops: int | None = None
     lost_packets: int | None = None
     unexplained_retransmissions: int | None = None
+    paths: tuple[PathCounts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ def _totals(
         receiver_drops=drops,
         lost_packets=lost,
         unexplained_retransmissions=None if is_shared else unexplained(lost, counters, device=device, receivers=drops),
+        paths=path_counts(run.manifest),
     )
 
 

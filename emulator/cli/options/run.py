@@ -316,20 +316,22 @@ _CAMPAIGN = OptionGroup(
         ),
     ),
 )
-_ROCE = OptionGroup(
-    "RoCE transport",
-    tuple(
-        Option(
-            f"--{spelled(field)}",
-            f"network.transport.options.{field}",
-            one.text(field, RoceOptions()),
-            metavar=one.metavar or None,
-            choices=one.choices,
-            read=str if one.choices else partial(check_option, field),
-        )
-        for field, one in ROCE_OPTIONS.items()
-    ),
-)
+
+
+def roce_option(field: str) -> Option:
+    """The option that sets a field of RoceOptions."""
+    one = ROCE_OPTIONS[field]
+    return Option(
+        f"--{spelled(field)}",
+        f"network.transport.options.{field}",
+        one.text(field, RoceOptions()),
+        metavar=one.metavar or None,
+        choices=one.choices,
+        read=str if one.choices else partial(check_option, field),
+    )
+
+
+_ROCE = OptionGroup("RoCE transport", tuple(map(roce_option, ROCE_OPTIONS)))
 _VERBS = OptionGroup(
     "verbs transport",
     tuple(

@@ -27,7 +27,7 @@ from emulator.views.figures import (
 )
 from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.ideal_text import explain_ideal
-from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
+from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network, describe_paths
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
@@ -163,6 +163,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "In domains", f"{size} of the payload of an iteration ({part}), through scale-up domains inside hosts"
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
+    if totals.paths:
+        yield "Paths", describe_paths(totals.paths)
     for focus in summary.loss_foci:
         yield "Lost", describe_loss_focus(focus)
     device = describe_device(totals.device_frames, totals.dut)

@@ -92,3 +92,11 @@ def test_the_mean_of_a_message_counts_the_headers_of_every_packet() -> None:
     assert replace(PLAIN, wire=WireSize(1000, 50, 7), size_bytes=2000).mean_wire_bytes == 2107
     assert WIRE.wire_bytes(1) == 99
     assert WIRE.wire_bytes(np.array([1, 2880])).tolist() == [99, 3076]
+
+
+def test_the_largest_messages_in_the_smallest_packets_have_gaps_above_zero() -> None:
+    spec = replace(
+        PLAIN, pattern="on-off", sizes="data-mining", wire=WireSize(64, 150), rate_bps=10**6, peak_bps=2 * 10**6
+    )
+    due, _ = drawn(spec, 4)
+    assert np.all(np.diff(due) > 0)
