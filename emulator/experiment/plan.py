@@ -110,7 +110,7 @@ def plan_experiment(
         sprays=_sprays(resolved, topology, seed=seed),
     )
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
-    flows = flow_loads(planned_flows(experiment, experiment.flows, topology, resolved), topology)
+    flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
     return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology))
 

@@ -44,6 +44,18 @@ def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
     return WireOverhead(payload, mtu + ETHERNET_BYTES)
 
 
+def udp_overhead(mtu: int = DEFAULT_MTU, *, header_bytes: int = 0, ipv6: bool = False) -> WireOverhead:
+    """Full datagrams whose payload begins with a header of the application's, over IP over Ethernet.
+
+    Raises:
+        PlanError: the MTU leaves no room for payload.
+    """
+    payload = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - header_bytes
+    if payload <= 0:
+        raise PlanError(f"an MTU of {mtu} bytes has no room for a UDP datagram")
+    return WireOverhead(payload, mtu + ETHERNET_BYTES)
+
+
 TCP_1500 = tcp_overhead(DEFAULT_MTU)
 """TCP over IPv4 at an MTU of 1,500 bytes."""
 
