@@ -1,9 +1,8 @@
 """How long the iterations of a run took (JCT), and how the slowest rank spent the median one.
 
-An iteration lasts from the start of its first rank, or from the end of the iteration before if that is later, to the
-end of its last rank. With the pace `barrier` the first start is always later. With `continuous` a rank begins before
-others have ended the iteration before: counted from the first start, neighbours would overlap, and their sum would be
-longer than the run.
+An iteration lasts from the start of its first rank to the end of its last rank. With the pace `continuous` a rank
+begins before others have ended the iteration before: counted from the first start, neighbours would overlap, and their
+sum would be longer than the run. There it lasts from the end of the iteration before, if that is later.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
         manifest: of the run.
     """
     columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
-    return {number: span for number, _, span in _played(columns, ranks=manifest.trace.ranks)}
+    return {number: span for number, _, span in _played(columns, manifest)}
 
 
 def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
@@ -188,17 +187,21 @@ def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[In
     excluded = {one.iteration for one in manifest.trials.excluded}
     counted = [
         (rows, span.duration_ns)
-        for number, rows, span in _played(columns, ranks=manifest.trace.ranks)
+        for number, rows, span in _played(columns, manifest)
         if number >= 0 and number not in excluded
     ]
     return [rows for rows, _ in counted], [duration for _, duration in counted]
 
 
-def _played(columns: dict[str, IntArray], *, ranks: int) -> Iterator[tuple[int, IntArray, Span]]:
+def _played(columns: dict[str, IntArray], manifest: Manifest) -> Iterator[tuple[int, IntArray, Span]]:
     """Number, rows and span of each iteration that all ranks completed, warm-up included."""
+    pace = manifest.parameters.get("pace")
+    is_continuous = pace is not None and pace.value == "continuous"
     ended_ns = 0  # the iteration before
-    for rows in complete_iterations(columns["iteration"], ranks=ranks):
-        begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
+    for rows in complete_iterations(columns["iteration"], ranks=manifest.trace.ranks):
+        begun_ns = int(columns["start_ns"][rows].min())
+        if is_continuous:
+            begun_ns = max(ended_ns, begun_ns)
         ended_ns = int(columns["end_ns"][rows].max())
         yield int(columns["iteration"][rows[0]]), rows, Span(begun_ns, max(begun_ns, ended_ns))
 

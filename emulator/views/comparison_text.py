@@ -155,7 +155,7 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
             "95 % bootstrap interval of the ratio, with runs as units",
             cell=lambda one: interval_text(one.effect),
         ),
-        "p": Column("Holm's\np", SIGNIFICANCE, cell=p_text),
+        "p": Column("Holm\np", SIGNIFICANCE, cell=p_text),
         "tail": Column(
             "p99\nratio",
             "ratio of the 99th percentiles; has no influence on the verdict unless the verdict is about p99",
@@ -164,7 +164,7 @@ def pair_columns(rules: Rules, *, baseline: str, other: str) -> dict[str, Column
         "finds": Column(
             "\nfinds",
             "the smallest slow-down that 95 of 100 comparisons with as many runs of this spread find",
-            cell=lambda one: NONE if one.finds is None else f"+{100 * (one.finds - 1):.1f} %",
+            cell=lambda one: NONE if one.finds is None else f"{100 * (one.finds - 1):.1f} %",
             sacrifice=2,
             title="finds",
         ),

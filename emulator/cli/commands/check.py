@@ -13,8 +13,9 @@ from emulator.cli.output import print_json, print_tables
 from emulator.cli.parser import Subparsers
 from emulator.cli.playing import status
 from emulator.errors import InputError
-from emulator.experiment.flow_loads import check_flows
+from emulator.experiment.spec import Experiment
 from emulator.experiment.workload import load_job
+from emulator.planner.network.flow_loads import FlowLoad
 from emulator.trace.summary import summarise
 from emulator.views.as_json.flow_loads import flows_to_json
 from emulator.views.as_json.trace import trace_to_json
@@ -45,6 +46,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.set_defaults(handler=_run)
 
 
+def _flows(experiment: Experiment, ranks: int) -> list[FlowLoad]:
+    # Imported here: a trace alone is checked without the rooms that settle a run.
+    from emulator.experiment.flow_loads import check_flows
+
+    return check_flows(experiment, ranks=ranks)
+
+
 def _run(args: argparse.Namespace) -> None:
     part = spec_part(args, GROUPS)
     if (args.file is None) is (part.get("job", {}).get("trace", {}).get("path") is None):
@@ -52,7 +60,7 @@ def _run(args: argparse.Namespace) -> None:
     experiment = build(part, GROUPS) if args.file is None else experiment_of_file(args.file, part, GROUPS)
     with status() as on_step, load_job(experiment.job, on_step=on_step) as job:
         summary = summarise(job.workload, job.loaded.traces, groups=job.loaded.groups)
-    flows = [] if args.file is None else check_flows(experiment, ranks=job.ranks)
+    flows = [] if args.file is None else _flows(experiment, job.ranks)
     if args.json:
         print_json(trace_to_json(summary) | ({} if args.file is None else {"flows_beside": flows_to_json(flows)}))
     else:

@@ -123,7 +123,7 @@ def failing(error: BaseException) -> Callable[..., NoReturn]:
 def test_every_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("emulator.cli.commands.check.load_from_files", failing(error))
+    monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
     assert main(["check", "t"]) == code
     assert capsys.readouterr().err == f"{line}\n"
 
@@ -135,7 +135,7 @@ def test_a_bug_is_one_line_that_names_a_file_with_the_traceback(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("emulator.cli.commands.check.load_from_files", failing(error))
+    monkeypatch.setattr("emulator.cli.commands.check.load_job", failing(error))
     assert main(["check", "t"]) == 1
     (details,) = tmp_path.iterdir()
     assert "Traceback" in details.read_text()

@@ -85,11 +85,11 @@ MISTAKES = {
     f"{BENCH} -g 8": "unknown option '-g'",
     f"{BENCH} --columns nccl": "there is no 'nccl'; did you mean 'nccl-tests'?",
     # Traces and plans.
-    "check": "required: TRACE (see `charkha check --help`)",
+    "check": "give one of TRACE and -f FILE",
     "check .": ".: ",
     "check notes.txt": "notes.txt",
     f"check {T}/transformer.9.et": "transformer.9.et",
-    "plan": "give one of TRACE, --collective and --transformer",
+    "plan": "give one of TRACE, -f FILE, --collective and --transformer",
     "plan --collective all_reduce": "--collective needs -n, the number of ranks that play it",
     "plan --collective ring -n 2": "there is no collective 'ring'; choose from all_reduce",
     "plan --transformer layer=3": "did you mean 'layers'?",

@@ -98,6 +98,9 @@ EVERY_OPTION: Mapping[str, tuple[str | int | bool, str, str | int]] = {
     "receiver": ("ooo", "gbn", "ooo"),
     "time_stamps": ("kernel", "reader", "kernel"),
     "verify_every": (7, "8", 7),
+    "multipath": (4, "2", 4),
+    "entropy": ("batch", "packet", "batch"),
+    "entropy_field": ("flow-label", "port", "flow-label"),
 }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.control.observations import FlowCounters
+from emulator.control.parameter import Parameter
 from emulator.run_folder.manifest import TraceFacts
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
@@ -38,7 +39,7 @@ def test_iterations_that_follow_each_other_on_the_ranks_last_as_long_as_the_run_
         1: ranks((210, 320), (300, 420)),
         2: ranks((430, 500), (430, 450)),
     }
-    run = write_run(tmp_path / "run", [], iterations=spans)
+    run = write_run(tmp_path / "run", [], iterations=spans, parameters={"pace": Parameter("continuous")})
     assert iteration_durations(run.table(Part.ITERATIONS), run.manifest) == {0: 110, 1: 120, 2: 70}
     found = summarise(run).iteration
     assert found is not None

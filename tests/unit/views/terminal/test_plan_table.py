@@ -112,5 +112,5 @@ def test_bytes_through_domains_have_a_time_and_a_sum(capsys: pytest.CaptureFixtu
     assert main([*domains, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["domain_bytes"], found["local_bytes"]) == (84 << 20, 84 << 20)
-    assert found["operations"][0]["ideal_ns"]["domains"] == -(-(14 << 20) * 10**9 // 22_500_000)
+    assert found["operations"][0]["ideal_ns"]["domains"] == -(-(21 << 19) * 10**9 // 22_500_000)
     assert "domain" not in planned(capsys, "--collective", "all_reduce", "-n", 8)
