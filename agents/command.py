@@ -13,13 +13,13 @@ from emulator.errors import InputError
 from emulator.topology.safety import SAFE_NETWORKS, parse_networks
 from emulator.units import parse_rate
 from emulator.visible import visible
-from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, tls_files
+from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
 
 if TYPE_CHECKING:
     from emulator.telemetry.agent_metrics import AgentMetrics
 
 _EXAMPLE = """example:
-  charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --token-file token
+  charkha agent --controller 192.0.2.1:4790 --interface eth1 --name server1 --identity server1.pem
 
 Connects to the controller over the management network, plays the ranks of its host at eth1, and
 waits for the next run. With CAP_NET_ADMIN it adds the addresses of its ranks for the length of a
@@ -29,6 +29,7 @@ run. docs/physical.md walks through it.
 
 _SECURITY = {
     "--token-file": f"file with the secret that the controller requires (default: {TOKEN_VARIABLE})",
+    "--identity": "own file of `charkha certs issue`, for this agent",
     "--tls-cert": "own certificate, PEM; encrypts control",
     "--tls-key": "key of the certificate, PEM",
     "--tls-ca": "authority that must have issued the controller's certificate, PEM",
@@ -70,6 +71,9 @@ def add_parser(subparsers: Any) -> None:
     security = parser.add_argument_group("security")
     for name, text in _SECURITY.items():
         security.add_argument(name, metavar="FILE", type=Path, help=text)
+    security.add_argument(
+        "--insecure", action="store_true", help="connect without certificates, over a network that nobody else is on"
+    )
     parser.set_defaults(handler=run)
 
 
@@ -87,10 +91,12 @@ def run(args: argparse.Namespace) -> int:
 
     target: str = args.controller
     secret = read_token(args.token_file)
+    tls = tls_files(args.tls_cert, args.tls_key, args.tls_ca, args.identity)
     if not target.startswith("unix:"):
         _check_address(target)
-        if secret is None:
-            raise InputError(f"a token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
+        if secret is None and not (tls is not None and tls.is_mutual):
+            raise InputError(f"--identity FILE is needed, or a token: --token-file FILE, or {TOKEN_VARIABLE}")
+        require_protection(target, tls, insecure=args.insecure, option="--controller")
     name = args.name or socket.gethostname()
     networks = parse_networks(args.only_network, "--only-network") or SAFE_NETWORKS
     limits = Limits(networks, None if args.max_rate is None else _rate(args.max_rate))
@@ -106,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
                 secret or "",
                 ports=Ports(tuple(args.interface)),
                 limits=limits,
-                tls=tls_files(args.tls_cert, args.tls_key, args.tls_ca),
+                tls=tls,
                 report=report,
                 metrics=_metrics(args.metrics, name, stack),
             )

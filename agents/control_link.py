@@ -16,6 +16,11 @@ from emulator.errors import ControllerRefusal, RunAborted
 from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.tls import TlsFiles
 
+_REFUSALS = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -133,6 +138,6 @@ def _reason(error: grpc.aio.AioRpcError) -> RunAborted:
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return RunAborted(f"the controller is gone ({error.details()})")
     reason = error.details() or error.code().name
-    if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION):
+    if error.code() in _REFUSALS:
         return ControllerRefusal(reason)
     return RunAborted(reason)

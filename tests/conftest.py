@@ -15,7 +15,7 @@ from tests.support.full import IS_FULL, examples
 
 MEASURED_ONE_IN = 4
 
-settings.register_profile("charkha", max_examples=examples(120))
+settings.register_profile("charkha", max_examples=examples(120), deadline=None)  # shared machines are noisy
 settings.load_profile("charkha")
 
 

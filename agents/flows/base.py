@@ -29,8 +29,8 @@ class FlowActor(Protocol):
         """
         ...
 
-    async def play(self) -> None:
-        """Traffic, until the flow is complete.
+    async def play(self, at_ns: int) -> None:
+        """Traffic, from the moment that the clock reaches `at_ns` until the flow is complete.
 
         Raises:
             EmulatorError: it cannot be completed.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator, Sequence
 
 from agents.peer.session import PeerSession
@@ -10,6 +12,7 @@ from emulator.control.flows import FlowFigures, FlowTask
 from emulator.peer.results import PeerResult
 from emulator.peer.task import PeerTask
 from emulator.schema import decode
+from emulator.units import NS_PER_S
 
 
 class PerftestActor:
@@ -38,8 +41,9 @@ class PerftestActor:
         """See FlowActor."""
         await self._session.meet()
 
-    async def play(self) -> None:
+    async def play(self, at_ns: int) -> None:
         """See FlowActor."""
+        await asyncio.sleep(max(0, at_ns - time.monotonic_ns()) / NS_PER_S)
         await self._session.play()
 
     def end(self) -> None:
@@ -71,7 +75,7 @@ def figures_of(result: PeerResult) -> Iterator[FlowFigures]:
             observer="charkha",
             messages=sent.messages,
             bytes=sent.bytes,
-            start_ns=sent.start_ns,
+            start_ns=sent.start_ns or None,
             duration_ns=sent.duration_ns or None,
             bytes_per_s=sent.bytes_per_s,
             packets=sent.packets,
@@ -88,7 +92,7 @@ def figures_of(result: PeerResult) -> Iterator[FlowFigures]:
             observer="charkha",
             messages=received.messages,
             bytes=received.bytes,
-            start_ns=received.start_ns,
+            start_ns=received.start_ns or None,
             duration_ns=received.duration_ns or None,
             bytes_per_s=received.bytes_per_s,
             naks=received.naks,

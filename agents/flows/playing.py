@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agents.flows.base import FlowActor
@@ -11,7 +10,6 @@ from agents.flows.registry import make_actor
 from agents.host.limits import Limits
 from emulator.control.flows import FlowReport, FlowTask
 from emulator.errors import EmulatorError, RunError
-from emulator.units import NS_PER_S
 
 
 class Flows:
@@ -67,8 +65,7 @@ class Flows:
     def start(self, at_ns: int) -> None:
         """Begin all flows when the clock reaches `at_ns`; once."""
         if not self._playing:
-            delay_s = max(0, at_ns - time.monotonic_ns()) / NS_PER_S
-            self._playing = {number: asyncio.create_task(self._play(number, delay_s)) for number in self._tasks}
+            self._playing = {number: asyncio.create_task(self._play(number, at_ns)) for number in self._tasks}
 
     async def finish(self) -> None:
         """The job is over: wait until every flow has ended; one that fails calls `fail`."""
@@ -107,10 +104,9 @@ class Flows:
         await self._named(number, self._actors[number].prepare())
         self._met.add(number)
 
-    async def _play(self, number: int, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+    async def _play(self, number: int, at_ns: int) -> None:
         try:
-            await self._named(number, self._actors[number].play())
+            await self._named(number, self._actors[number].play(at_ns))
             self._complete.add(number)
         except EmulatorError as error:
             self._fail(str(error))

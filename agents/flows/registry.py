@@ -15,7 +15,10 @@ from emulator.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from agents.flows.base import FlowActor
 
-KINDS: Mapping[str, str] = {"perftest": "agents.flows.perftest"}
+KINDS: Mapping[str, str] = {
+    "perftest": "agents.flows.perftest",
+    "background": "agents.flows.background.actor",
+}
 
 
 def make_actor(task: FlowTask, device: str | None) -> FlowActor:

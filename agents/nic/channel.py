@@ -103,6 +103,7 @@ class Channel:
         index: the owner's name for it.
         is_control: what it sends does not wait for the port.
         receiver: takes what comes to it; None: one that knows the payload of the peer.
+        transmitter: sends what it is given; None: one of the reliable connection.
         port: paces what is sent; None: no pacing.
         local_peer: the peer, if it is in the same process and no port paces.
         calls_at_once: full calls to receive together, few enough that an acknowledgement does not wait for more.
@@ -116,6 +117,7 @@ class Channel:
     index: int = 0
     is_control: bool = False
     receiver: PacketReceiver | None = None
+    transmitter: Transmitter | None = None
     port: PortPacer | None = None
     local_peer: LocalPeer | None = None
     calls_at_once: int = field(init=False)
@@ -135,7 +137,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         context, facts = self.context, self.facts
-        self._transmitter = Transmitter(context, facts)
+        self._transmitter = self.transmitter or Transmitter(context, facts)
         self._receiver = self.receiver or Receiver(
             self.pair,
             context.payload,

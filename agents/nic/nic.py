@@ -19,6 +19,8 @@ from agents.nic.reader import Reader
 from agents.nic.sockets import Listener
 from agents.nic.stamps import Stamps, stamp_ns
 from agents.nic.system_calls import SocketAddress
+from agents.nic.transmitter import Transmitter
+from agents.nic.trimmed import TrimmedFrames
 from emulator.roce.foreign_receiver import ForeignReceiver, Sink
 from emulator.roce.qp_facts import QpFacts, packed
 from emulator.roce.queue_pair import QueuePair
@@ -79,6 +81,7 @@ class SoftwareNic:
         self._packet_bytes, self._call_bytes = payload.packet_bytes, payload.per_call * payload.packet_bytes
         self._channels: dict[int, Channel] = {}
         self.gsi: DatagramReceiver | None = None
+        self._trimmed: TrimmedFrames | None = None
         self.ready: list[Channel] = []
         self.is_draining = self.is_closed = self._is_started = False
 
@@ -87,6 +90,15 @@ class SoftwareNic:
         if not self.is_closed:
             self._is_started = True
             self.passes.listen(self, self._socket.fileno())
+
+    def watch_trimmed(self) -> bool:
+        """Also receive frames that a switch has cut short without saying so; False: the process may not."""
+        try:
+            self._trimmed = TrimmedFrames(self.host, lambda packet, sender: self._receive(packet, len(packet), sender))
+        except PermissionError:
+            return False
+        self.passes.listen(self._trimmed, self._trimmed.fileno())
+        return True
 
     def create(
         self,
@@ -98,12 +110,13 @@ class SoftwareNic:
         is_control: bool = False,
         local_peer: LocalPeer | None = None,
         receiver: PacketReceiver | None = None,
+        transmitter: Transmitter | None = None,
         context: Context | None = None,
     ) -> Channel:
         """Create a queue pair.
 
         Args:
-            facts, pair, owner, index, is_control, receiver: see Channel.
+            facts, pair, owner, index, is_control, receiver, transmitter: see Channel.
             local_peer: the peer's NIC, if it is in this process: traffic to a NIC at the same port does not cross it.
             context: for another path MTU than that of the NIC; None: its own.
         """
@@ -118,6 +131,7 @@ class SoftwareNic:
             port=self.port if self.crosses(local_peer) else None,
             local_peer=local_peer,
             receiver=receiver,
+            transmitter=transmitter,
         )
         return channel
 
@@ -166,6 +180,9 @@ class SoftwareNic:
         for channel in self._channels.values():
             channel.close()
         self.passes.forget(self._socket.fileno())
+        if self._trimmed is not None:
+            self.passes.forget(self._trimmed.fileno())
+            self._trimmed.close()
         self.context.senders.close(self.host)
         self._socket.close()
 

@@ -25,11 +25,14 @@ class PortPacer:
         path_mtu: payload of a full packet, bytes.
         is_v6: IP headers of 40 bytes instead of 20.
         lead_ns: how long before its time a run may leave.
+        extension_bytes: headers of every packet after its BTH.
     """
 
-    def __init__(self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool, lead_ns: int = 0) -> None:
+    def __init__(
+        self, clock: Clock, *, rate_bps: int, path_mtu: int, is_v6: bool, lead_ns: int = 0, extension_bytes: int = 0
+    ) -> None:
         self._clock, self._rate_bps, self._path_mtu = clock, rate_bps, path_mtu
-        self._empty_bytes = roce_packet_bytes(0, ipv6=is_v6)
+        self._empty_bytes = roce_packet_bytes(extension_bytes, ipv6=is_v6)
         self._pacer, self.lead_ns = Pacer(burst_ns=LONGEST_PACED_RUN_NS), lead_ns
         self._waiting: deque[Callable[[int], None]] = deque()
         self._has_alarm = self._is_late = False

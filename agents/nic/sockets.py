@@ -33,7 +33,7 @@ from emulator.roce.tuning import LONGEST_BLOCK_MS, RECEIVE_BUFFER_BYTES, SEND_BU
 
 _UDP_NO_CHECK6_RX = 102  # linux/udp.h
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DO = 10, 23, 2  # linux/in.h, linux/in6.h
-IP_RECVTOS = 13  # linux/in.h
+IP_RECVTOS, _IPV6_FLOWINFO_SEND = 13, 33  # linux/in.h, linux/in6.h
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
 
 _SPARE_DESCRIPTORS = 256
@@ -99,6 +99,7 @@ class Sender:
         self._socket = sock = _open(host, device)
         self._sendto, self._fd = sock.sendto, sock.fileno()
         self._names: dict[SocketAddress, bytes] = {}
+        self._has_labels = False
         try:
             if self.is_v6:
                 sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
@@ -114,6 +115,12 @@ class Sender:
             raise _bind_error(host, port, error) from error
         self.buffer_bytes = granted_bytes(sock, socket.SO_SNDBUF)
         self._sendmsg = sock.sendmsg
+
+    def use_flow_labels(self) -> None:
+        """Take the flow label of an IPv6 datagram from the address that it is sent to."""
+        if not self._has_labels:
+            self._socket.setsockopt(socket.IPPROTO_IPV6, _IPV6_FLOWINFO_SEND, 1)
+            self._has_labels = True
 
     def send(
         self, pieces: Sequence[Buffer], to: SocketAddress, control: ControlMessages = (), *, packets: int = 1

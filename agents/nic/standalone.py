@@ -48,6 +48,10 @@ class StandaloneNic:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop at once."""
         self.nic.close()
         self._close_all()
 

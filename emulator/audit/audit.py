@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from emulator.audit.collect import Collector
@@ -13,6 +14,7 @@ from emulator.audit.report import AuditReport, FlowReport, goodput_bps, opcode_n
 from emulator.audit.responses import check_answers, count_answers
 from emulator.audit.rules import Violation
 from emulator.audit.tracking import Tracker
+from emulator.roce.multipath.wire import SELECTIVE_ACK
 
 
 class Audit:
@@ -37,7 +39,11 @@ class Audit:
         collector = self._collector
         pairs = pair(collector.flows.values())
         violations = list(collector.violations)
-        reports = [_report(flow, pairs.get(flow.key), violations) for flow in collector.flows.values()]
+        sprayed = _sprayed(collector)
+        reports = [
+            _report(flow, pairs.get(flow.key), [] if _ends(flow) in sprayed else violations)
+            for flow in collector.flows.values()
+        ]
         return AuditReport(
             path=path,
             port=self._port,
@@ -48,6 +54,15 @@ class Audit:
             violations=tuple(sorted(violations, key=lambda one: one.frame)),
             notes=(*notes, *_notes(collector)),
         )
+
+
+def _ends(flow: Flow) -> frozenset[bytes]:
+    return frozenset((flow.key.source, flow.key.destination))
+
+
+def _sprayed(collector: Collector) -> set[frozenset[bytes]]:
+    """Pairs of hosts whose packets keep the rules of the multipath profile, not those of a reliable connection."""
+    return {_ends(flow) for flow in collector.flows.values() if SELECTIVE_ACK in flow.opcodes}
 
 
 def _report(flow: Flow, responses: Flow | None, violations: list[Violation]) -> FlowReport:
@@ -104,7 +119,13 @@ def _notes(collector: Collector) -> Iterator[str]:
         yield f"{_count(collector.truncated_frames, 'frame')} captured in part: ICRCs not checked"
     if collector.fragments:
         yield f"{_count(collector.fragments, 'IP fragment')} ignored"
-    for opcode, count in sorted(collector.other_families.items()):
+    if sprayed := _sprayed(collector):
+        flows = sum(_ends(flow) in sprayed for flow in collector.flows.values())
+        yield (
+            f"{_count(flows, 'flow')} of Charkha's multipath profile (they have selective acknowledgements, opcode "
+            f"{SELECTIVE_ACK:#04x}): headers and ICRCs are judged; order, acknowledgements and retransmissions are not"
+        )
+    for opcode, count in sorted((collector.other_families - Counter({SELECTIVE_ACK: 1 << 62})).items()):
         yield f"{_count(count, 'packet')} of opcode {opcode_name(opcode)}, another transport service: only ICRC checked"
     for link_type, count in sorted(collector.unknown_links.items()):
         yield f"{_count(count, 'frame')} ignored: link type {link_type} is not supported"

@@ -24,6 +24,7 @@ COMMANDS = {
         "bench": "sweep one collective over sizes",
         "pairs": "measure every pair of ports, and name the slow ones",
         "plan": "link loads and ideal times of a trace on a topology",
+        "sweep": "play a run at every value of a setting, and draw the curve",
         "suite": "play a list of cases, each judged by its rules",
     },
     "traces": {

@@ -86,7 +86,7 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
         folder = args.out or new_run_folder(name_of(experiment))
-        play_one = partial(_play, job, args.live)
+        play_one = partial(play_job, job, live=args.live)
         if experiment.campaign is not None:
             return _play_campaign(experiment, play_one, job, folder, args)
         try:
@@ -120,10 +120,15 @@ def play_into(experiment: Experiment, folder: Path) -> Run:
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))
-        return _play(job, None, experiment, folder)
+        return play_job(job, experiment, folder)
 
 
-def _play(job: LoadedJob, live: LiveAddress | None, experiment: Experiment, folder: Path) -> Run:
+def play_job(job: LoadedJob, experiment: Experiment, folder: Path, *, live: LiveAddress | None = None) -> Run:
+    """Play a run of a loaded job into a folder; progress goes to stderr.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something.
+    """
     from emulator.experiment.log import RunLog
     from emulator.experiment.play import prepare
     from emulator.views.terminal.progress import RunProgress
@@ -154,13 +159,13 @@ def _show(run: Run, experiment: Experiment, args: argparse.Namespace) -> Verdict
 def print_outcome(outcome: Outcome, args: argparse.Namespace) -> None:
     """Print the table of a run."""
     from emulator.views.terminal.pair_table import render_pairs
-    from emulator.views.terminal.summary_table import render, render_flow_results
+    from emulator.views.terminal.summary_table import render, render_beside
     from emulator.views.terminal.sweep import NCCL_TESTS, render_sweep
     from emulator.views.terminal.verdict_table import render_findings, render_headline
     from emulator.views.verdict_text import headline
 
-    rows = outcome.summary.flow_results
-    beside = ["", *render_flow_results(rows)] if rows else []
+    tables = render_beside(outcome.summary)
+    beside = ["", *tables] if tables else []
     verdict, folder = outcome.verdict, str(outcome.run.folder)
     if outcome.sweep is not None:
         layout = getattr(args, "columns", NCCL_TESTS)
@@ -182,14 +187,13 @@ def _play_campaign(
     from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
     from emulator.statistics.classes import count_classes
 
-    assert experiment.campaign is not None
-    progress = CampaignProgress(root, schedule(experiment.campaign, classes=count_classes(job.workload)))
+    progress = CampaignProgress(root, schedule(experiment, classes=count_classes(job.workload)))
 
     def on_turn(number: int, turn: Turn) -> None:
         notify(f"run {number} of {len(progress.turns)}: {turn.folder(root)}")
 
     try:
-        play_campaign(experiment, play_one, progress, resume=args.resume, on_turn=on_turn)
+        play_campaign(play_one, progress, resume=args.resume, on_turn=on_turn)
     finally:
         if progress.outcomes:
             _show_campaign(progress, args)

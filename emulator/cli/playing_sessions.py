@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.playing import print_outcome, status
+from emulator.comparison.interference import measure_interference
 from emulator.errors import InputError, ResultError, RunInterrupted
 from emulator.experiment.log import RunLog
 from emulator.experiment.outcome import outcome_of
@@ -19,6 +20,9 @@ from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.session import Session, load_session, solo_folder
 from emulator.verdict.judge import gravest
+from emulator.views.as_json.interference import interference_to_json
+from emulator.views.html.session_page import write_session_report
+from emulator.views.terminal.interference_table import render_interference
 from emulator.views.terminal.progress import RunProgress, make_display
 
 if TYPE_CHECKING:
@@ -39,6 +43,8 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
+    if experiment.campaign is not None:
+        raise InputError("several jobs are not repeated as a campaign: play the session again (sweep --phase repeats)")
     if args.live is not None:
         raise InputError("--live shows the report of one run: leave it out, every job of a session gets a report.html")
     folder = args.out or new_run_folder("-".join(job.name for job in experiment.jobs))
@@ -59,6 +65,8 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
                 with contextlib.suppress(ResultError):
                     _show(load_session(folder), experiment, args)
                 raise
+    if experiment.observe.report:
+        write_session_report(session)
     exit_code = _show(session, experiment, args)
     return exit_code if experiment.observe.expect is not None else exit_codes.DONE
 
@@ -91,6 +99,7 @@ def _show(session: Session, experiment: Experiment, args: argparse.Namespace) ->
     jobs = {job.name: job for job in experiment.jobs}
     outcomes = {name: outcome_of(run, jobs[name]) for name, run in session.jobs.items()}
     worst = gravest(one.verdict.outcome for one in outcomes.values())
+    found = measure_interference([session]) if session.solo else None
     if args.json:
         print_json(
             {
@@ -102,6 +111,7 @@ def _show(session: Session, experiment: Experiment, args: argparse.Namespace) ->
                     for name, one in outcomes.items()
                 ],
                 "solo": [{"job": name, **outcome_of(run, jobs[name]).to_json()} for name, run in session.solo.items()],
+                "interference": None if found is None else interference_to_json(found),
             }
         )
         return worst.exit_code
@@ -109,5 +119,7 @@ def _show(session: Session, experiment: Experiment, args: argparse.Namespace) ->
         print_tables(f"Job {name}")
         print_outcome(one, args)
         print_tables("")
+    if found is not None:
+        print_tables(render_interference(found))
     print_tables(f"Session folder: {session.folder}")
     return worst.exit_code

@@ -12,7 +12,8 @@ from pathlib import Path
 from emulator.comparison.causes import counted
 from emulator.errors import InputError, ResultError
 from emulator.run_folder.manifest import COMPLETE, Manifest
-from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.reader import Run, of_session, read_run
+from emulator.run_folder.session import is_session
 from emulator.run_folder.store import find_runs, firmware_of, is_run_folder
 from emulator.statistics.classes import ClassKey
 from emulator.statistics.measurements import Measurements, measurements
@@ -120,15 +121,25 @@ def find_group(argument: str) -> list[Path]:
     """The run folders that an argument matches, each once.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or they are those of several jobs of a session.
     """
     path = Path(argument)
     roots = [path] if path.exists() else _matching(argument)
     found = {folder.resolve(): folder for root in roots for folder in _runs_at(root)}
+    for root in roots:
+        _refuse_sessions(root, found.values())
     if not found:
         problem = "it contains no run folder" if roots else "neither a run folder nor a pattern that matches one"
         raise InputError(f"{argument}: {problem}; `charkha runs list DIR` lists run folders")
     return list(found.values())
+
+
+def _refuse_sessions(root: Path, folders: Iterable[Path]) -> None:
+    """The runs of a session are of different jobs, and do not repeat each other."""
+    for folder in folders:
+        for parent in (folder.parent, folder.parent.parent):
+            if is_session(parent) and parent.is_relative_to(root):
+                raise InputError(f"{parent}: {of_session(parent)}, or one job of several sessions: '*/job=NAME'")
 
 
 def take_turns(baseline: Sequence[MeasuredRun], other: Sequence[MeasuredRun]) -> bool:

@@ -75,21 +75,21 @@ def pair_ratios(baseline: Floats, other: Floats, *, baseline_at: Floats, other_a
     return ratios
 
 
-def paired_ratio(ratios: Floats) -> float:
-    """Hodges-Lehmann estimate of pairs: the median of the means of two of their log ratios, each with itself included.
+def location(values: Floats) -> float:
+    """One-sample Hodges-Lehmann estimate: the median of the geometric means of two values, each with itself included.
 
     Args:
-        ratios: of the pairs, at least one.
+        values: ratios of pairs, or one number per run; above 0, at least one.
     """
-    return float(np.exp(_pseudomedian(np.log(ratios), axis=-1)))
+    return float(np.exp(_pseudomedian(np.log(values), axis=-1)))
 
 
-def paired_interval(ratios: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
-    """95 % bootstrap interval of `paired_ratio`, pairs resampled; None with fewer than MIN_RUNS."""
-    if len(ratios) < MIN_RUNS:
+def location_interval(values: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """95 % bootstrap interval of `location`, values resampled; None with fewer than MIN_RUNS."""
+    if len(values) < MIN_RUNS:
         return None
     found = bootstrap_interval(
-        (np.log(ratios),), _pseudomedian, seed=seed, resamples=resamples, values_per_resample=len(ratios) ** 2
+        (np.log(values),), _pseudomedian, seed=seed, resamples=resamples, values_per_resample=len(values) ** 2
     )
     return Interval(math.exp(found.low), math.exp(found.high))
 

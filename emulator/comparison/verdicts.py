@@ -289,8 +289,8 @@ def _compare_pairs(key: ClassKey, baseline: RunGroup, other: RunGroup, rules: Ru
     if len(pairs) < inference.MIN_RUNS:
         return _Measured(sides, None, None)
     ratios = inference.pair_ratios(columns[0], columns[1], baseline_at=columns[2], other_at=columns[3])
-    interval = inference.paired_interval(ratios, seed=rules.seed, resamples=rules.resamples)
-    effect = Effect(inference.paired_ratio(ratios), interval)
+    interval = inference.location_interval(ratios, seed=rules.seed, resamples=rules.resamples)
+    effect = Effect(inference.location(ratios), interval)
     return _Measured(sides, effect, inference.signed_rank_p(ratios), tuple(ratios.tolist()))
 
 

@@ -35,20 +35,26 @@ class FlowFigures:
         direction: `sent` by this end, `received` by it, `read` by it, or `served`: read by the peer.
         observer: `charkha`, or `peer` for what the peer reports of itself.
         messages, bytes: complete; payload, each byte once.
-        start_ns: the first post, on the clock of whoever holds these figures; 0: not known.
+        start_ns: the first post, on the clock of whoever holds these figures; of background traffic, when it began.
         duration_ns: from it to the last completion; of what was received, from the first to the last arrival.
         bytes_per_s: goodput.
         packets, retransmits: of a sender: all of them; those that repeated one.
         timeouts, naks, rnr_naks: why it went back; naks of a receiver: those that it sent.
         duplicates: packets received again.
         latency_median_ns, latency_p99_ns: half a round trip, of READs a whole one.
+        wire_bps: complete messages with all headers, each byte once, bit/s.
+        lost: packets that a receiver missed.
+        offered_messages, offered_bytes, offered_bps: what the schedule asked for: payload, and bit/s with all headers.
+        lateness_median_ns, lateness_p99_ns: from when messages were due until they were offered to the transport.
+        completions: messages whose time is known.
+        completion_median_ns, completion_p99_ns: from when they were due until they were complete.
     """
 
     direction: str
     observer: str
     messages: int
     bytes: int
-    start_ns: int = 0
+    start_ns: int | None = None
     duration_ns: int | None = None
     bytes_per_s: float | None = None
     packets: int | None = None
@@ -59,10 +65,20 @@ class FlowFigures:
     duplicates: int | None = None
     latency_median_ns: float | None = None
     latency_p99_ns: float | None = None
+    wire_bps: float | None = None
+    lost: int | None = None
+    offered_messages: int | None = None
+    offered_bytes: int | None = None
+    offered_bps: float | None = None
+    lateness_median_ns: float | None = None
+    lateness_p99_ns: float | None = None
+    completions: int | None = None
+    completion_median_ns: float | None = None
+    completion_p99_ns: float | None = None
 
     def earlier(self, by_ns: int) -> FlowFigures:
         """The same with the stamp set back, to another clock."""
-        return replace(self, start_ns=self.start_ns - by_ns) if self.start_ns else self
+        return self if self.start_ns is None else replace(self, start_ns=self.start_ns - by_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import contextlib
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import grpc
 
+from emulator.certificates.roles import Role, roles_of
 from emulator.control import conversation as control
 from emulator.errors import RemoteProtocolError
 from emulator.wire.control.codec import decode_agent, encode_controller
@@ -117,6 +118,9 @@ class ControlService:
         assert isinstance(hello, control.Hello)
         if not self._knows(hello.token):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not the controller's")
+        problem = certificate_problem(context.auth_context(), hello.agent)
+        if problem is not None:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, problem)
         version = min(hello.newest_version, control.NEWEST_VERSION)
         if version < max(hello.oldest_version, control.OLDEST_VERSION):
             await context.abort(
@@ -160,6 +164,22 @@ class ControlService:
             if isinstance(value, control.ClockQuery):
                 value = control.ClockQuery(time.monotonic_ns())
             await context.write(encode_controller(value, job))
+
+
+def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str) -> str | None:
+    """Why the certificate of a stream does not let this agent in; None: it does, or says nothing about roles.
+
+    Args:
+        facts: as gRPC reports the other side's certificate.
+        agent: name that the agent gave.
+    """
+    roles = roles_of(name.decode(errors="replace") for name in facts.get("x509_subject_alternative_name", ()))
+    names = [name.decode(errors="replace") for name in facts.get("x509_common_name", ())]
+    if not roles:
+        return None
+    if Role.AGENT not in roles:
+        return f"its certificate is that of a {', '.join(roles)}, not of an agent"
+    return None if agent in names else f"its certificate is that of agent {', '.join(names)}, not of {agent}"
 
 
 async def _drain(requests: AsyncIterator[bytes]) -> None:

@@ -20,7 +20,7 @@ class ListenAddress:
 
     Attributes:
         target: HOST:PORT or unix:PATH.
-        token: what they must know; None only for a Unix socket, which files protect.
+        token: what they must know; None only for a Unix socket, which files protect, or with certificates.
         tls: of the server; None: the stream is readable on its way.
     """
 
@@ -44,8 +44,10 @@ class ListenAddress:
         host, colon, port = self.target.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
             raise PlanError(f"--listen {self.target}: give HOST:PORT, for example 192.0.2.1:4790 or [2001:db8::1]:4790")
-        if self.token is None:
-            raise PlanError("--listen on a network needs a token: --token-file FILE, or CHARKHA_TOKEN")
+        if self.token is None and not (self.tls is not None and self.tls.is_mutual):
+            raise PlanError(
+                "--listen on a network needs --identity FILE, or a token: --token-file FILE, or CHARKHA_TOKEN"
+            )
         if _numeric(host) in {_numeric(address) for address in topology.addresses} - {None}:
             raise PlanError(f"--listen {host}: ranks play at that address, and control must not cross the DUT")
 

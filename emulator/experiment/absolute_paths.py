@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from emulator.experiment.spec import Experiment, Job
+from emulator.experiment.spec import FILES_OF_AGENTS, Experiment, Job
 from emulator.shipped import TOPOLOGIES, TRACES
 from emulator.verdict.rules import EXAMPLE
 
@@ -27,7 +27,7 @@ def with_absolute_paths(experiment: Experiment) -> Experiment:
         jobs=tuple(map(_absolute_trace, experiment.jobs)),
         campaign=None,
         network=_absolute(network, "topology"),
-        agents=_absolute(experiment.agents, "token_file", "tls_cert", "tls_key", "tls_ca"),
+        agents=_absolute(experiment.agents, *FILES_OF_AGENTS),
         observe=_absolute(experiment.observe, *_FILES_OF_OBSERVE[experiment.observe.expect == EXAMPLE]),
     )
 

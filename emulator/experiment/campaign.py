@@ -1,4 +1,4 @@
-"""A campaign: cases (firmware profiles) times repeats, played in turns A B A B, a run folder for each.
+"""A campaign: cases (firmware profiles, points of a sweep) times repeats, in turns A B A B, a run folder for each.
 
 It can be resumed: a run that is complete in its folder is not played again.
 """
@@ -6,7 +6,7 @@ It can be resumed: a run that is complete in its folder is not played again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ from msgspec.structs import replace
 
 from emulator.comparison.inference import runs_to_decide
 from emulator.errors import InputError, RunError, RunInterrupted
-from emulator.experiment.spec import AUTO, Campaign, Experiment
+from emulator.experiment.absolute_paths import with_absolute_paths
+from emulator.experiment.document import experiment_of_run
+from emulator.experiment.spec import AUTO, Experiment
+from emulator.run_folder.claim import claimed
 from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
@@ -38,12 +41,12 @@ class Turn:
     Attributes:
         group: name of its group, and of the folder below the root; "" for a single group.
         number: within its group, from 1.
-        profile: firmware profile; None: that of the experiment.
+        experiment: what is played.
     """
 
     group: str
     number: int
-    profile: str | None
+    experiment: Experiment
 
     def folder(self, root: Path) -> Path:
         """Its run folder."""
@@ -101,7 +104,7 @@ class CampaignProgress:
                     "run": str(one.turn),
                     "group": one.turn.group or None,
                     "number": one.turn.number,
-                    "profile": one.turn.profile,
+                    "profile": one.turn.experiment.device.profile,
                     "folder": str(one.folder),
                     "jct_ns": one.jct_ns,
                     "problem": one.problem,
@@ -111,56 +114,62 @@ class CampaignProgress:
         }
 
 
-def schedule(campaign: Campaign, *, classes: int) -> list[Turn]:
-    """The turns in the order they are played: A B A B.
+def schedule(experiment: Experiment, *, classes: int) -> list[Turn]:
+    """The turns of an experiment with a campaign, in the order they are played: A B A B.
 
     Args:
-        campaign: profiles and repeats.
+        experiment: with a campaign.
         classes: number of classes to compare, including the iteration; determines the number of runs for "auto".
     """
-    count = runs_to_decide(classes) if campaign.repeat == AUTO else campaign.repeat
-    groups = list(_groups(campaign.profiles))
-    return [Turn(group, number, profile) for number in range(1, count + 1) for group, profile in groups]
+    campaign = experiment.campaign
+    assert campaign is not None
+    repeat = runs_to_decide(classes) if campaign.repeat == AUTO else campaign.repeat
+    one = replace(experiment, campaign=None)
+    cases = {
+        group: replace(one, device=replace(one.device, profile=profile))
+        for group, profile in _groups(campaign.profiles)
+    }
+    return in_turns(cases or {"": one}, repeat=repeat)
+
+
+def in_turns(cases: Mapping[str, Experiment], *, repeat: int) -> list[Turn]:
+    """Every case (by the name of its group) `repeat` times, in turns."""
+    return [Turn(group, number, one) for number in range(1, repeat + 1) for group, one in cases.items()]
 
 
 def play_campaign(
-    experiment: Experiment,
     play_one: PlayOne,
     progress: CampaignProgress,
     *,
     resume: bool = False,
     on_turn: Callable[[int, Turn], None] = lambda number, turn: None,
+    allowed_failures: int = _ALLOWED_FAILURES,
 ) -> None:
     """Play all turns. A run that fails does not count, and the next one is played.
 
     Args:
-        experiment: of every run; its profile is replaced by the turn's.
         play_one: plays one run.
         progress: receives the outcome of every turn.
         resume: continue in a root with runs: complete ones are kept, others are played again.
         on_turn: called before each turn with its number, from 1.
+        allowed_failures: so many runs in a row that fail end the campaign.
 
     Raises:
-        EmulatorError: bad input, a host that lacks something, two runs in a row that failed; what is complete stays.
+        EmulatorError: bad input, a folder in use or with a run of another run spec, a host that lacks something, too
+            many failed runs in a row; what is complete stays.
         KeyboardInterrupt, RunInterrupted: the same.
     """
     root = progress.root
-    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or --resume the campaign in it")
-    for number, turn in enumerate(progress.turns, 1):
-        done = complete_run(turn.folder(root)) if resume else None
-        if done is not None:
-            progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
-            continue
-        on_turn(number, turn)
-        progress.outcomes.append(_play(experiment, turn, play_one, root))
-        _stop_if_hopeless(progress.outcomes)
-
-
-def one_run(experiment: Experiment, profile: str | None) -> Experiment:
-    """The experiment of a single turn."""
-    device = experiment.device if profile is None else replace(experiment.device, profile=profile)
-    return replace(experiment, device=device, campaign=None)
+    with claimed(root, is_new=not resume):
+        for number, turn in enumerate(progress.turns, 1):
+            done = complete_run(turn.folder(root)) if resume else None
+            if done is not None:
+                require_same(done, turn.experiment)
+                progress.outcomes.append(Outcome(turn, done.folder, jct_ns(done), None))
+                continue
+            on_turn(number, turn)
+            progress.outcomes.append(_play(turn, play_one, root))
+            _stop_if_hopeless(progress.outcomes, allowed_failures)
 
 
 def jct_ns(run: Run) -> float | None:
@@ -169,15 +178,27 @@ def jct_ns(run: Run) -> float | None:
     return median(np.fromiter(times.values(), np.int64))
 
 
-def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _groups(profiles: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(group, profile): named after the file of the profile, with a number if the name repeats."""
     seen: Counter[str] = Counter()
     for profile in profiles:
         stem = Path(profile).stem
         seen[stem] += 1
         yield stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", profile
-    if not profiles:
-        yield "", None
+
+
+def require_same(run: Run, experiment: Experiment) -> None:
+    """Refuse a complete run that is not one of this experiment: they would be taken for repeats of each other.
+
+    Raises:
+        InputError: its run spec differs, or its trace or topology has changed.
+    """
+    spec = run.manifest.spec
+    if spec is None:
+        return
+    if dict(spec) != with_absolute_paths(experiment).to_plain():
+        raise InputError(f"{run.folder}: holds a run of another run spec; resume with the same one, or choose --out")
+    experiment_of_run(run)  # the trace and the topology are the same, too
 
 
 def complete_run(folder: Path) -> Run | None:
@@ -188,10 +209,10 @@ def complete_run(folder: Path) -> Run | None:
     return found if found.manifest.status == COMPLETE else None
 
 
-def _play(experiment: Experiment, turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
+def _play(turn: Turn, play_one: PlayOne, root: Path) -> Outcome:
     folder = free_folder(turn.folder(root))
     try:
-        run = play_one(one_run(experiment, turn.profile), folder)
+        run = play_one(turn.experiment, folder)
     except RunInterrupted:
         raise
     except RunError as error:
@@ -213,7 +234,7 @@ class _Hopeless(RunError):
     """Too many runs in a row failed."""
 
 
-def _stop_if_hopeless(outcomes: Sequence[Outcome]) -> None:
-    last = outcomes[-_ALLOWED_FAILURES:]
-    if len(last) == _ALLOWED_FAILURES and all(one.problem for one in last):
-        raise _Hopeless(f"{_ALLOWED_FAILURES} runs in a row failed, the last one: {last[-1].problem}")
+def _stop_if_hopeless(outcomes: Sequence[Outcome], allowed_failures: int) -> None:
+    last = outcomes[-allowed_failures:]
+    if len(last) == allowed_failures and all(one.problem for one in last):
+        raise _Hopeless(f"{allowed_failures} runs in a row failed, the last one: {last[-1].problem}")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from emulator.errors import InputError
 from emulator.experiment.algorithm_files import is_file
-from emulator.experiment.spec import Experiment, Job
+from emulator.experiment.spec import FILES_OF_AGENTS, Experiment, Job
 from emulator.experiment.workload import trace_digest
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
@@ -90,7 +90,7 @@ def relative_to(folder: Path, experiment: Experiment) -> Experiment:
         network=network,
         agents=replace(
             agents,
-            **{name: moved(getattr(agents, name)) for name in ("token_file", "tls_cert", "tls_key", "tls_ca")},
+            **{name: moved(getattr(agents, name)) for name in FILES_OF_AGENTS},
         ),
         observe=replace(observe, calibration=moved(observe.calibration), expect=_moved_rules(folder, observe.expect)),
     )

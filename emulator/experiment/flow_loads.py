@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from emulator.experiment.flows import PlannedFlow
+from emulator.experiment.flow_places import PlannedFlow, find_host
 from emulator.experiment.resolve import resolve
 from emulator.experiment.settled import planned_flows
 from emulator.experiment.spec import Experiment
@@ -26,7 +26,7 @@ def check_flows(experiment: Experiment, *, ranks: int) -> list[FlowLoad]:
         PlanError: the ranks do not fit, a setting is not one of the transport, or a flow is not possible.
     """
     topology = topology_without_host(experiment, ranks=ranks)
-    return flow_loads(planned_flows(experiment, experiment.flows, topology, resolve(experiment, topology)), topology)
+    return flow_loads(planned_flows(experiment, topology, resolve(experiment, topology)), topology)
 
 
 def flow_loads(flows: Sequence[PlannedFlow], topology: Topology) -> list[FlowLoad]:
@@ -35,30 +35,36 @@ def flow_loads(flows: Sequence[PlannedFlow], topology: Topology) -> list[FlowLoa
 
 
 def _directions(flow: PlannedFlow, topology: Topology) -> Iterator[FlowLoad]:
-    # What is known of flows of other kinds is that this end sends.
-    test = decode(json.loads(flow.task.document), PeerTask).test if flow.task.kind == "perftest" else None
-    here, there = End(flow.host, flow.interface), _peer_port(flow, topology)
-    is_outwards, is_both = True, False
-    if test is not None:
-        is_outwards = (flow.role == "client") is (test.verb.operation != "read")
-        is_both = test.is_bidirectional or (test.verb.is_latency and test.verb.operation != "read")
+    here = End(flow.host, flow.interface)
+    if flow.task.kind == "background":
+        if flow.parameter:  # the sender's end, which stands for both
+            host, interface = find_host(topology, flow.row["peer"], flow.task.title)
+            yield _load(flow, here, End(host.name, interface.name), None)
+        return
+    test, there = decode(json.loads(flow.task.document), PeerTask).test, _peer_port(flow, topology)
+    is_outwards = (flow.row["role"] == "client") is (test.verb.operation != "read")
+    is_both = test.is_bidirectional or (test.verb.is_latency and test.verb.operation != "read")
     for sender, receiver in ((here, there), (there, here)) if is_outwards else ((there, here), (here, there)):
-        yield FlowLoad(
-            number=flow.task.number,
-            kind=flow.task.kind,
-            about=flow.about,
-            sender=sender,
-            receiver=receiver,
-            payload_bytes=_payload_bytes(test),
-        )
+        yield _load(flow, sender, receiver, test)
         if not is_both:
             return
 
 
+def _load(flow: PlannedFlow, sender: End, receiver: End, test: PeerTest | None) -> FlowLoad:
+    return FlowLoad(
+        number=flow.task.number,
+        kind=flow.task.kind,
+        about=flow.about,
+        sender=sender,
+        receiver=receiver,
+        payload_bytes=_payload_bytes(test),
+    )
+
+
 def _peer_port(flow: PlannedFlow, topology: Topology) -> End:
-    (peer,) = (host for host in topology.hosts if host.name == flow.peer)
+    (peer,) = (host for host in topology.hosts if host.name == flow.row["peer"])
     named = [port.name for port in peer.interfaces if flow.peer_address in port.addresses]
-    return End(flow.peer, (named or [peer.interfaces[0].name])[0])
+    return End(flow.row["peer"], (named or [peer.interfaces[0].name])[0])
 
 
 def _payload_bytes(test: PeerTest | None) -> int | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from ipaddress import ip_network
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
 import msgspec
 
@@ -12,6 +11,7 @@ from emulator.control.flows import FlowReport, FlowTask
 from emulator.control.parameter import Parameter
 from emulator.controller.assignment import Assignment, agents_at
 from emulator.errors import PlanError
+from emulator.experiment.flow_places import FreeAddresses, PlannedFlow, find_host
 from emulator.experiment.flow_spec import Flow, PerftestFlow
 from emulator.experiment.testbed import Testbed
 from emulator.lab.egress import AddressPair, require_egress
@@ -19,70 +19,37 @@ from emulator.peer.parameters import DEFAULT_PORT
 from emulator.peer.task import PeerTask
 from emulator.planner.network.header_overhead import roce_path_mtu
 from emulator.roce.options import RoceOptions
+from emulator.run_folder.flow_results import FLOW_RESULTS_SCHEMA
 from emulator.run_folder.schema import Columns
 from emulator.topology.model import Host, Peer, Topology
 from emulator.topology.network import Interface
 from emulator.units import format_size
 
 _LARGEST_PORT = 65_535
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFlow:
-    """A flow that can be played.
-
-    Attributes:
-        task: for its agent.
-        host, interface: of the topology that play it.
-        peer: host of the topology.
-        peer_address: the only address that it sends to.
-        role: of this end.
-        verb, size_bytes: see PeerTest.
-        about: what it is, for people.
-        command: that the peer must run.
-    """
-
-    task: FlowTask
-    host: str
-    interface: str
-    peer: str
-    peer_address: str
-    role: str
-    verb: str
-    size_bytes: int
-    about: str
-    command: str
-
-    @property
-    def instruction(self) -> str:
-        """What somebody must do at the peer."""
-        if self.role == "server":
-            return f"{self.peer} must run: {self.command}"
-        return f"{self.peer} must be running: {self.command} (this end is {self.task.host})"
+_UNKNOWN = dict.fromkeys(FLOW_RESULTS_SCHEMA.names)
 
 
 def plan_flows(
-    flows: Sequence[Flow], topology: Topology, *, is_rocev2: bool, mtu: int | None, options: RoceOptions
+    flows: Sequence[Flow], topology: Topology, addresses: FreeAddresses, *, mtu: int | None, options: RoceOptions
 ) -> list[PlannedFlow]:
     """Every flow of a run.
 
     Args:
         flows: of a run spec.
         topology: with a place for every rank.
-        is_rocev2: ranks use UDP port 4791 of their addresses.
+        addresses: that are free.
         mtu: smallest MTU of the links, bytes of an IP packet; None: not specified.
         options: of the NICs of flows.
 
     Raises:
         PlanError: a host or peer is not in the topology, or has no free address or port.
     """
-    addresses = _FreeAddresses(topology, is_rocev2=is_rocev2)
     used_ports: set[tuple[str, int]] = set()
     planned: list[PlannedFlow] = []
     for place, flow in enumerate(flows):
         where = f"flows[{place}]"
         for name in flow.hosts:
-            host, interface = _host(topology, name, where)
+            host, interface = find_host(topology, name, where)
             peer = _peer(topology, flow.peer, where)
             server = peer.exchange if flow.role == "client" else host.name
             port = _port(flow, peer, server, used_ports, where)
@@ -131,40 +98,23 @@ def require_flow_egress(planned: Sequence[PlannedFlow], testbed: Testbed, *, rem
 
 def flow_parameters(planned: Sequence[PlannedFlow]) -> dict[str, Parameter]:
     """Flows as the manifest lists parameters."""
-    return {f"flow.{flow.task.number}": Parameter(flow.about) for flow in planned}
+    return {flow.parameter: Parameter(flow.about) for flow in planned if flow.parameter}
 
 
 def result_rows(planned: Sequence[PlannedFlow], reports: Mapping[int, FlowReport]) -> Columns:
     """Rows of the table of flows; one without a report has none."""
     rows = [
         {
-            "flow": flow.task.number,
-            "kind": flow.task.kind,
-            "host": flow.host,
-            "peer": flow.peer,
-            "role": flow.role,
-            "verb": flow.verb,
-            "size_bytes": flow.size_bytes,
+            **_UNKNOWN,
+            **flow.row,
             "is_complete": report.is_complete,
             **asdict(figures),
-            "start_ns": figures.start_ns or None,
         }
         for flow in planned
         if (report := reports.get(flow.task.number)) is not None
         for figures in report.figures
     ]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-
-
-def _host(topology: Topology, name: str, where: str) -> tuple[Host, Interface]:
-    hosts = {host.name: host for host in topology.hosts if host.peer is None}
-    host, _, port = (name, "", "") if name in hosts else name.rpartition(":")
-    if host not in hosts:
-        raise PlanError(f"{where}: there is no host {name!r} in {topology.source}; there are {', '.join(hosts)}")
-    interfaces = {interface.name: interface for interface in hosts[host].interfaces}
-    if port and port not in interfaces:
-        raise PlanError(f"{where}: host {host} has no interface {port!r}; it has {', '.join(interfaces)}")
-    return hosts[host], interfaces[port] if port else next(iter(interfaces.values()))
 
 
 def _peer(topology: Topology, name: str, where: str) -> Peer:
@@ -184,42 +134,6 @@ def _port(flow: Flow, peer: Peer, server: str, used: set[tuple[str, int]], where
         raise PlanError(f"{where}: there is no port above {_LARGEST_PORT}: begin with a lower one")
     used.add((server, port))
     return port
-
-
-class _FreeAddresses:
-    """Addresses of interfaces that no rank uses: the last ones of a prefix or list."""
-
-    def __init__(self, topology: Topology, *, is_rocev2: bool) -> None:
-        self._is_rocev2, self._used = is_rocev2, set(topology.addresses)
-        self._shared: set[str] = set()
-        self._pools: dict[tuple[str, str], Iterator[str]] = {}
-
-    def take(self, host: Host, interface: Interface, where: str) -> str:
-        """One that nobody uses."""
-        pool = self._pools.setdefault((host.name, interface.name), self._pool(interface))
-        address = next(pool, None)
-        if address is None:
-            what = "its address is that of its ranks" if interface.shared else "its ranks and flows use all addresses"
-            raise PlanError(
-                f"{where}: {interface.name} has no address left for the flow ({what}): list one more in the "
-                "topology, or give it a larger prefix"
-            )
-        return address
-
-    def _pool(self, interface: Interface) -> Iterator[str]:
-        if interface.shared:
-            if not self._is_rocev2 or interface.addresses[0] not in self._used:
-                yield interface.addresses[0]
-            return
-        if interface.prefix is not None:
-            network = ip_network(interface.prefix)
-            last = int(network.broadcast_address) - (network.version == 4 and network.num_addresses > 2)
-            first = int(network.network_address)
-            numbers = range(last - first, 0, -1)
-            candidates: Iterable[str] = (str(network.network_address + number) for number in numbers)
-        else:
-            candidates = reversed(interface.addresses)
-        yield from (address for address in candidates if address not in self._used)
 
 
 def _planned(number: int, flow: PerftestFlow, task: PeerTask, host: Host, interface: Interface) -> PlannedFlow:
@@ -243,15 +157,30 @@ def _planned(number: int, flow: PerftestFlow, task: PeerTask, host: Host, interf
         ),
         host=host.name,
         interface=interface.name,
-        peer=flow.peer,
         peer_address=task.peer_address,
-        role=flow.role,
-        verb=test.verb.value,
-        size_bytes=test.size_bytes,
+        parameter=f"flow.{number}",
         about=f"{test.verb.tool}, {host.name} is the {flow.role} of {flow.peer}: messages of "
         f"{format_size(test.size_bytes)}, {pairs}, path MTU {test.path_mtu}{both}, {length}",
-        command=test.command(None if is_client else task.address, port=task.port, rdma_cm=task.rdma_cm),
+        instruction=_instruction(flow, task),
+        row={
+            "flow": number,
+            "kind": flow.kind,
+            "host": host.name,
+            "peer": flow.peer,
+            "role": flow.role,
+            "verb": test.verb.value,
+            "size_bytes": test.size_bytes,
+        },
     )
+
+
+def _instruction(flow: PerftestFlow, task: PeerTask) -> str:
+    """What somebody must do at the peer."""
+    is_client = flow.role == "client"
+    command = task.test.command(None if is_client else task.address, port=task.port, rdma_cm=task.rdma_cm)
+    if is_client:
+        return f"{flow.peer} must be running: {command} (this end is {task.address})"
+    return f"{flow.peer} must run: {command}"
 
 
 def _perftest(

@@ -33,9 +33,9 @@ class Outcome:
             facts = self.pairs.to_json()
         else:
             facts = sweep_to_json(self.sweep) if self.sweep is not None else summary_to_json(self.summary)
-        rows = [asdict(one) for one in self.summary.flow_results]
-        if rows:
-            facts |= {"flow_results": rows}
+        for name in ("flow_results", "background"):
+            if rows := [asdict(one) for one in getattr(self.summary, name)]:
+                facts |= {name: rows}
         return facts | {"run_folder": str(self.run.folder), "verdict": verdict_to_json(self.verdict)}
 
 

@@ -17,7 +17,7 @@ from emulator.experiment.testbed import topology_without_host
 from emulator.experiment.workload import load_job
 from emulator.planner.algorithm_choice import AlgorithmChoice
 from emulator.planner.group_layout import Layouts, layouts_on
-from emulator.planner.network.ecmp import LinuxHash, linux_hash, roce_source_ports
+from emulator.planner.network.ecmp import FlowHash, LinuxHash, linux_hash, roce_source_ports, spray_hashes
 from emulator.planner.network.flow_loads import FlowLoad, LinkLoad, flow_link_loads
 from emulator.planner.network.packet_flows import Sending
 from emulator.planner.network.plan import Plan, instance_ns, make_plan
@@ -107,9 +107,10 @@ def plan_experiment(
         seed=seed,
         weights=_weights(link_loads, topology),
         flow_hash=_flow_hash(resolved, topology, traffic, seed=seed),
+        sprays=_sprays(resolved, topology, seed=seed),
     )
     plan = make_plan(traffic, topology, router=router, overhead=resolved.overhead, sending=_sending(resolved, topology))
-    flows = flow_loads(planned_flows(experiment, experiment.flows, topology, resolved), topology)
+    flows = flow_loads(planned_flows(experiment, topology, resolved), topology)
     jct_ns, jct_note = _jct(traffic, workload, plan)
     return PlannedExperiment(plan, jct_ns, jct_note, flows, flow_link_loads(flows, topology))
 
@@ -140,7 +141,14 @@ def _traffic_of(load: CollectiveLoad | Transformer, overrides: Mapping[str, str]
 def _sending(resolved: Resolved, topology: Topology) -> Sending | None:
     """How `run` would send there; None if that depends on sockets, or the model does not cover it."""
     roce = resolved.roce
-    if roce is None or not roce.window_bytes or roce.qps > 1 or roce.flow_rate_bps or roce.rate_cap_bps:
+    if (
+        roce is None
+        or not roce.window_bytes
+        or roce.qps > 1
+        or roce.multipath
+        or roce.flow_rate_bps
+        or roce.rate_cap_bps
+    ):
         return None
     return Sending(
         path_mtu=roce.path_mtu,
@@ -172,6 +180,14 @@ def _flow_hash(resolved: Resolved, topology: Topology, traffic: Traffic, *, seed
     if ports is None or flows > MOST_FLOWS_AS_LINUX:
         return None
     return linux_hash(topology, seed=topology.network.ecmp_seed if seed is None else seed, source_ports=ports)
+
+
+def _sprays(resolved: Resolved, topology: Topology, *, seed: int | None) -> Sequence[FlowHash]:
+    """The hash of each entropy value; none: every flow takes one path."""
+    if resolved.roce is None or not resolved.roce.multipath:
+        return ()
+    seed = topology.network.ecmp_seed if seed is None else seed
+    return spray_hashes(topology, values=resolved.roce.multipath, seed=seed)
 
 
 def _jct(traffic: Traffic, workload: Workload | None, plan: Plan) -> tuple[int | None, str]:

@@ -242,7 +242,8 @@ def _play(
         for one in settled:
             notify(describe_forecast(one.forecast) if len(settled) == 1 else _forecast_of_job(one))
         for flow in settled[0].flows:
-            notify(f"{flow.task.title}: {flow.instruction}")
+            if flow.instruction:
+                notify(f"{flow.task.title}: {flow.instruction}")
         session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
             asyncio.run(_play_interruptibly(session))

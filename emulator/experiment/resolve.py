@@ -161,6 +161,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
             message_bytes=message_bytes,
             path_mtu=None if chosen is None else chosen.path_mtu,
             ipv6=topology.is_ipv6,
+            is_sprayed=roce is not None and roce.multipath > 0,
         ),
         full_frame_bytes=roce_packet_bytes(chosen.path_mtu, ipv6=topology.is_ipv6)
         if chosen is not None and "path_mtu" in options
@@ -266,10 +267,15 @@ def _derived_from_rates(rates: Sequence[int | None], *, in_lab: bool) -> dict[st
 
 def _slow_window(known_rates_bps: Sequence[int]) -> dict[str, tuple[str, str]]:
     """The window at slow ports; nothing if no port is slow, or no rate is known."""
-    slowest_bytes = SLOW_PORT_WINDOW_NS * min(known_rates_bps, default=0) // (BITS_PER_BYTE * NS_PER_S)
-    if not 0 < slowest_bytes < USUAL_WINDOW_BYTES:
+    window_bytes = slow_window_bytes(min(known_rates_bps, default=0))
+    if not known_rates_bps or window_bytes >= USUAL_WINDOW_BYTES:
         return {}
-    return {"window_bytes": (str(max(LEAST_WINDOW_BYTES, slowest_bytes)), "40 ms at the rate of the slowest port")}
+    return {"window_bytes": (str(window_bytes), "40 ms at the rate of the slowest port")}
+
+
+def slow_window_bytes(rate_bps: int) -> int:
+    """The window at a port of that rate, if it is slow: 40 ms."""
+    return max(LEAST_WINDOW_BYTES, SLOW_PORT_WINDOW_NS * rate_bps // (BITS_PER_BYTE * NS_PER_S))
 
 
 def _topology_options(topology: Topology, facts: TransportFacts) -> dict[str, str]:

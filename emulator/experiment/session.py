@@ -102,8 +102,8 @@ def prepare_session(
         settled: list[Settled] = []
         for number, (part, job, bed) in enumerate(zip(parts, jobs, beds, strict=True)):
             beside = topologies[:number] + topologies[number + 1 :]
-            flows = experiment.flows if number == 0 else ()
-            one = settle(part, job, bed, command_line=words, flow_specs=flows, beside=beside)
+            session = part if number else experiment
+            one = settle(part, job, bed, command_line=words, session=session, beside=beside)
             asked = experiment.jobs[number]
             settled.append(replace(one, offset_ns=asked.start_ns, until_others=asked.until == "others"))
         for one, other in combinations(settled, 2):

@@ -13,8 +13,9 @@ import numpy as np
 from emulator.controller.assignment import Assignment, agents_at, assign_ranks
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
-from emulator.experiment.flow_spec import Flow
-from emulator.experiment.flows import PlannedFlow, plan_flows, require_flow_egress
+from emulator.experiment.background import plan_background
+from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
+from emulator.experiment.flows import plan_flows, require_flow_egress
 from emulator.experiment.resolve import Resolved, resolve
 from emulator.experiment.spec import Agents, Experiment
 from emulator.experiment.testbed import Testbed
@@ -28,7 +29,7 @@ from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
-from emulator.wire.control.credentials import read_token, tls_files
+from emulator.wire.control.credentials import read_token, require_protection, tls_files
 
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 
@@ -103,7 +104,7 @@ def settle(
     testbed: Testbed,
     *,
     command_line: Sequence[str],
-    flow_specs: Sequence[Flow] | None = None,
+    session: Experiment | None = None,
     beside: Sequence[Topology] = (),
 ) -> Settled:
     """Settle everything about a run.
@@ -113,7 +114,7 @@ def settle(
         job: what was loaded for it.
         testbed: where it is played.
         command_line: for the manifest.
-        flow_specs: traffic beside the jobs of a session; None: that of the experiment.
+        session: whose flows and background traffic run beside the job; None: those of the experiment.
         beside: topologies of the other jobs, whose ranks use addresses as well.
 
     Raises:
@@ -130,8 +131,7 @@ def settle(
     _require_residence(experiment, workload)
     layouts = layouts_on(topology)
     choice, address = AlgorithmChoice(workload, resolved.overrides, layouts), listening(experiment.agents)
-    specs = experiment.flows if flow_specs is None else flow_specs
-    flows = planned_flows(experiment, specs, joined([topology, *beside]), resolved)
+    flows = planned_flows(session or experiment, joined([topology, *beside]), resolved)
     assignment = _assign(experiment, testbed, address, [flow.host for flow in flows])
     hosts = [flow.host for flow in flows]
     elsewhere = [host for host in hosts if not assignment.local.issuperset(agents_at(host, assignment, topology))]
@@ -164,7 +164,7 @@ def listening(agents: Agents) -> ListenAddress | None:
     """Where agents connect; None if all are local.
 
     Raises:
-        InputError: the token is missing or cannot be used.
+        InputError: the token cannot be used, or control would leave this machine unprotected.
         PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
     """
     files = {
@@ -172,6 +172,7 @@ def listening(agents: Agents) -> ListenAddress | None:
         "tls-cert": agents.tls_cert,
         "tls-key": agents.tls_key,
         "tls-ca": agents.tls_ca,
+        "identity": agents.identity,
     }
     if agents.listen is None:
         if agents.by_hand:
@@ -180,8 +181,10 @@ def listening(agents: Agents) -> ListenAddress | None:
             if file is not None:
                 raise PlanError(f"--{name} is for --listen")
         return None
-    token_file, cert, key, ca = (None if file is None else Path(file) for file in files.values())
-    return ListenAddress(agents.listen, read_token(token_file), tls_files(cert, key, ca))
+    token_file, *tls = (None if file is None else Path(file) for file in files.values())
+    address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
+    require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
+    return address
 
 
 def _require_residence(experiment: Experiment, workload: Workload) -> None:
@@ -196,21 +199,21 @@ def _require_residence(experiment: Experiment, workload: Workload) -> None:
         )
 
 
-def planned_flows(
-    experiment: Experiment, specs: Sequence[Flow], topology: Topology, resolved: Resolved
-) -> Sequence[PlannedFlow]:
-    """Flows of a run.
+def planned_flows(session: Experiment, topology: Topology, resolved: Resolved) -> Sequence[PlannedFlow]:
+    """Everything beside the jobs of a session.
 
     Raises:
-        PlanError: see `plan_flows`.
+        PlanError: see `plan_flows` and `plan_background`.
     """
-    return plan_flows(
-        specs,
-        topology,
-        is_rocev2=resolved.transport.is_rocev2,
-        mtu=experiment.network.mtu or topology.link_mtu,
-        options=RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0),
+    addresses = FreeAddresses(topology, is_rocev2=resolved.transport.is_rocev2)
+    mtu = session.network.mtu or topology.link_mtu
+    options = RoceOptions(call_bytes=resolved.roce.call_bytes if resolved.roce else 0)
+    flows = plan_flows(session.flows, topology, addresses, mtu=mtu, options=options)
+    options = replace(options, dscp=resolved.roce.dscp) if resolved.roce else options
+    background = plan_background(
+        session.background, topology, addresses, first=len(flows), mtu=mtu, options=options, seed=resolved.seed
     )
+    return [*flows, *background]
 
 
 def _exec_prefixes(testbed: Testbed) -> Mapping[str, Sequence[str]]:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
+from emulator.experiment.background_spec import Background
 from emulator.experiment.flow_spec import Flow
 from emulator.trace.collective_names import COLLECTIVES, parse_class_name
 from emulator.trace.model import CommKind
@@ -275,7 +276,9 @@ class Agents(_Section, frozen=True, kw_only=True):
         by_hand: start none; all agents are started by hand and connect.
         listen: HOST:PORT or unix:PATH where they connect.
         join_timeout_s: how long to wait for them; None: 60.
-        token_file, tls_cert, tls_key, tls_ca: files that protect the control stream.
+        identity: file of `charkha certs issue`, which protects the control stream.
+        token_file, tls_cert, tls_key, tls_ca: other files that do.
+        insecure: control may leave this machine unprotected.
     """
 
     count: Count | None = None
@@ -286,6 +289,12 @@ class Agents(_Section, frozen=True, kw_only=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+    identity: str | None = None
+    insecure: bool = False
+
+
+FILES_OF_AGENTS = ("token_file", "tls_cert", "tls_key", "tls_ca", "identity")
+"""Attributes of Agents that are paths."""
 
 
 class Observe(_Section, frozen=True, kw_only=True):
@@ -327,7 +336,8 @@ class Experiment(_Section, frozen=True, kw_only=True):
     Attributes:
         charkha: version of this format.
         jobs: several are played at once, each as a run with its own folder.
-        flows: traffic beside the jobs.
+        flows: tests with peers beside the jobs.
+        background: traffic between hosts of the topology beside the jobs.
         timeout_s: the run ends when nothing moves for this long; None: 60.
         seed: random seed; None: 0.
         campaign: None: one run.
@@ -336,6 +346,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
     charkha: int = VERSION
     jobs: tuple[Job, ...]
     flows: tuple[Flow, ...] = ()
+    background: tuple[Background, ...] = ()
     network: Network = Network()
     device: Device = Device()
     agents: Agents = Agents()
@@ -365,8 +376,6 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError("hosts of a job need network.topology, which names them")
         if all(job.until for job in self.jobs):
             raise ValueError("until: every job waits for others to end: one must have a number of iterations")
-        if len(names) > 1 and self.campaign is not None:
-            raise ValueError("several jobs cannot be repeated as a campaign: play the session again")
 
     @classmethod
     def of_trace(cls, path: str, *, network: Network | None = None, **job: Any) -> Experiment:
@@ -435,6 +444,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
             jobs=(replace(job, start=None, until=None, transport=None, addresses=addresses),),
             network=replace(self.network, transport=transport),
             flows=(),
+            background=(),
         )
 
     def to_plain(self) -> dict[str, Any]:

@@ -66,6 +66,27 @@ def load_job(job: Job, *, on_step: OnStep = lambda _: None) -> Iterator[LoadedJo
         yield _load_generated(generated, scratch / "trace", name=name)
 
 
+class LatestJob:
+    """Loads jobs, and keeps the latest one: the next run often has the same. A context manager, which lets it go."""
+
+    def __init__(self, *, on_step: OnStep = lambda _: None) -> None:
+        self._on_step, self._open = on_step, contextlib.ExitStack()
+        self._latest: tuple[Job, LoadedJob] | None = None
+
+    def __enter__(self) -> LatestJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def load(self, job: Job) -> LoadedJob:
+        """The job as `load_job` gives it."""
+        if self._latest is None or self._latest[0] != job:
+            self._open.close()
+            self._latest = job, self._open.enter_context(load_job(job, on_step=self._on_step))
+        return self._latest[1]
+
+
 def load_from_files(trace: Trace, *, on_step: OnStep = lambda _: None) -> LoadedJob:
     """Read a trace set, and prove that playing it ends. The files of an imported one are gone afterwards.
 

@@ -22,6 +22,7 @@ NOMINAL_LINE_RATE_BPS = 100_000_000_000
 FASTEST_BPS = 10**13
 NCCL_TIMEOUT = 20
 MOST_QPS = 64
+MOST_ENTROPY_VALUES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,16 @@ class RoceOptions:
     source_port: str = _choice("fold", SOURCE_PORTS, "UDP source ports")
     payload: str = _choice("constant", ("constant", "random"), "random payload is verified byte by byte")
     receiver: str = _choice("gbn", ("gbn", "ooo"), "go-back-N, or accept packets out of order")
+    multipath: int = _number(
+        0, 0, MOST_ENTROPY_VALUES, "entropy values over which each queue pair sprays its packets (docs/multipath.md)",
+        "VALUES", unset="0: a reliable connection on one path",
+    )  # fmt: skip
+    entropy: str = _choice(
+        "packet", ("packet", "batch"), "with --multipath: the next value after each packet, or GSO batch"
+    )
+    entropy_field: str = _choice(
+        "port", ("port", "flow-label"), "with --multipath: UDP source port, or IPv6 flow label"
+    )
     time_stamps: str = _choice(
         "reader", ("reader", "kernel"), "who says when a packet arrived: the agent as it reads, or the kernel"
     )

@@ -34,7 +34,7 @@ RNR_TIMERS_US = (
 """What the five timer bits of an RNR NAK mean, µs. Source: IBTA volume 1, table 45."""
 
 _RNR_FOR_EVER = 7
-_REFUSALS: dict[int, str] = {
+REFUSALS: dict[int, str] = {
     Syndrome.INVALID_REQUEST: "an invalid request",
     Syndrome.REMOTE_ACCESS: "a key or range it does not allow",
     Syndrome.REMOTE_OPERATIONAL: "an error of its own",
@@ -374,7 +374,7 @@ class Requester:
                 self._window.lost()
                 self._go_back(self._unacknowledged)
         else:
-            self.failure = f"the peer refused with {_REFUSALS.get(syndrome, f'syndrome {syndrome:#x}')}"
+            self.failure = f"the peer refused with {REFUSALS.get(syndrome, f'syndrome {syndrome:#x}')}"
 
     def _go_back(self, number: int) -> None:
         """The next packet to send is `number` again."""

@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 import pyarrow as pa
 
-_LABEL = pa.dictionary(pa.int32(), pa.string())
+from emulator.control.flows import FlowFigures
 
-FLOW_RESULTS_SCHEMA = pa.schema(
-    [
-        pa.field("flow", pa.int32(), nullable=False),
-        pa.field("kind", _LABEL, nullable=False),
-        pa.field("host", _LABEL, nullable=False),
-        pa.field("peer", _LABEL, nullable=False),
-        pa.field("role", _LABEL, nullable=False),
-        pa.field("verb", _LABEL, nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("direction", _LABEL, nullable=False),
-        pa.field("observer", _LABEL, nullable=False),
-        pa.field("is_complete", pa.bool_(), nullable=False),
-        pa.field("messages", pa.int64(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("start_ns", pa.int64()),
-        pa.field("duration_ns", pa.int64()),
-        pa.field("bytes_per_s", pa.float64()),
-        pa.field("packets", pa.int64()),
-        pa.field("retransmits", pa.int64()),
-        pa.field("timeouts", pa.int64()),
-        pa.field("naks", pa.int64()),
-        pa.field("rnr_naks", pa.int64()),
-        pa.field("duplicates", pa.int64()),
-        pa.field("latency_median_ns", pa.float64()),
-        pa.field("latency_p99_ns", pa.float64()),
-    ]
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowResult(FlowFigures):
+    """A row: a flow, and the figures of one end in one direction. docs/results.md has the columns.
+
+    Attributes:
+        flow: its number among those of its kind.
+        kind: perftest or background.
+        host, peer: its ends, hosts of the topology; of background traffic the sender and the receiver as the run spec
+            names them.
+        role: of `host` in a perftest, or `sender`.
+        verb: of a perftest, or the transport.
+        size_bytes: of a message; of background traffic the mean of its sizes.
+        is_complete: both ends agreed that it is over.
+        name: that background traffic was given.
+        pattern, sizes, rate_bps, dscp: of background traffic; the rate on the wire that was asked for.
+    """
+
+    flow: int
+    kind: str
+    host: str
+    peer: str
+    role: str
+    verb: str
+    size_bytes: int
+    is_complete: bool
+    name: str | None = None
+    pattern: str | None = None
+    sizes: str | None = None
+    rate_bps: int | None = None
+    dscp: int | None = None
+
+
+_TYPES = {
+    "str": pa.dictionary(pa.int32(), pa.string()), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(),
+}  # fmt: skip
+
+
+def _field(name: str, annotation: str) -> pa.Field[pa.DataType]:
+    kind, _, none = annotation.partition(" | ")
+    return pa.field(name, pa.int32() if name == "flow" else _TYPES[kind], nullable=bool(none))
+
+
+_FIGURES = fields(FlowFigures)
+_OWN = [one for one in fields(FlowResult) if one.name not in {figure.name for figure in _FIGURES}]
+FLOW_RESULTS_SCHEMA = pa.schema([_field(one.name, str(one.type)) for one in (*_OWN, *_FIGURES)])

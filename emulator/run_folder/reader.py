@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import ResultError
-from emulator.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST
+from emulator.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST, SESSION
 from emulator.run_folder.manifest import (
     ABORTED,
     Exclusion,
@@ -104,11 +104,19 @@ def read_run(folder: Path) -> Run:
         raise ResultError(f"cannot be read ({error.strerror})", path=folder) from error
     if is_closed:
         return Run(folder, read_manifest(folder / MANIFEST), closed=True)
+    if not is_run and (folder / SESSION).is_file():
+        raise ResultError(of_session(folder), path=folder)
     if not is_run:
         raise ResultError(f"is not a run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
     run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
     return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))
+
+
+def of_session(folder: Path) -> str:
+    """Why the folder of a session is no run folder, and which ones there are in it."""
+    jobs = ", ".join(str(path) for path in sorted(folder.glob("job=*")))
+    return f"holds the jobs of a session, not a run; name a run folder in it: {jobs or 'there is none'}"
 
 
 def _trials_so_far(run: Run) -> Trials:

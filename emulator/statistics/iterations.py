@@ -8,8 +8,9 @@ longer than the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,18 @@ from emulator.run_folder.manifest import Manifest
 from emulator.statistics.descriptive import median_index, variation
 from emulator.statistics.table_columns import to_ints
 from emulator.trace.model import IntArray
+
+
+class Span(NamedTuple):
+    """From the first start, but not before the end of the iteration before, to the last end; ns on the run's clock."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,17 @@ def measured_iterations(
     )
 
 
+def iteration_spans(table: pa.Table, manifest: Manifest) -> dict[int, Span]:
+    """Iteration → when it was, for those that all ranks completed, warm-up included, ascending.
+
+    Args:
+        table: the whole iterations table.
+        manifest: of the run.
+    """
+    columns = {name: to_ints(table[name]) for name in ("iteration", "start_ns", "end_ns")}
+    return {number: span for number, _, span in _played(columns, ranks=manifest.trace.ranks)}
+
+
 def iteration_durations(table: pa.Table, manifest: Manifest) -> dict[int, int]:
     """Iteration → JCT in ns, for the iterations that count and that all ranks completed, ascending.
 
@@ -162,15 +186,21 @@ def complete_iterations(iteration: IntArray, *, ranks: int) -> list[IntArray]:
 def _complete(columns: dict[str, IntArray], manifest: Manifest) -> tuple[list[IntArray], list[int]]:
     """Rows and duration of each iteration that counts and that all ranks completed."""
     excluded = {one.iteration for one in manifest.trials.excluded}
-    found: list[tuple[IntArray, int]] = []
+    counted = [
+        (rows, span.duration_ns)
+        for number, rows, span in _played(columns, ranks=manifest.trace.ranks)
+        if number >= 0 and number not in excluded
+    ]
+    return [rows for rows, _ in counted], [duration for _, duration in counted]
+
+
+def _played(columns: dict[str, IntArray], *, ranks: int) -> Iterator[tuple[int, IntArray, Span]]:
+    """Number, rows and span of each iteration that all ranks completed, warm-up included."""
     ended_ns = 0  # the iteration before
-    for rows in complete_iterations(columns["iteration"], ranks=manifest.trace.ranks):
+    for rows in complete_iterations(columns["iteration"], ranks=ranks):
         begun_ns = max(ended_ns, int(columns["start_ns"][rows].min()))
         ended_ns = int(columns["end_ns"][rows].max())
-        number = int(columns["iteration"][rows[0]])
-        if number >= 0 and number not in excluded:
-            found.append((rows, max(0, ended_ns - begun_ns)))
-    return [rows for rows, _ in found], [duration for _, duration in found]
+        yield int(columns["iteration"][rows[0]]), rows, Span(begun_ns, max(begun_ns, ended_ns))
 
 
 def _ratio(measured_ns: float, reference_ns: int | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Times:
     def percentile_ns(self, q: float) -> float | None:
         """The q-quantile, see `percentile`."""
         return percentile(self.time_ns, q)
+
+    def only(self, iterations: IntArray) -> Times:
+        """Those of some iterations; `early` and `negative` stay those of the run."""
+        kept = np.isin(self.iteration, iterations)
+        return replace(self, iteration=self.iteration[kept], time_ns=self.time_ns[kept])
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ def lost_packets(counters: Mapping[str, int], manifest: Manifest) -> int | None:
     """
     if any(name not in counters for name in _NEEDED):
         return None
-    receiver = manifest.parameters.get("roce.receiver")
-    discarded = 0 if receiver is not None and receiver.value == "ooo" else counters["out_of_order"]
+    receiver, multipath = (manifest.parameters.get(f"roce.{name}") for name in ("receiver", "multipath"))
+    keeps_early = (receiver is not None and receiver.value == "ooo") or (multipath is not None and multipath.value)
+    discarded = 0 if keeps_early else counters["out_of_order"]
     return max(0, counters["retransmits"] - counters["duplicates"] - discarded)
 
 

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulator.run_folder.flow_results import FlowResult
 from emulator.run_folder.manifest import Manifest, Scaling, Trials
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
+from emulator.statistics.background import BackgroundFlow, background_flows
 from emulator.statistics.class_summary import ClassSummary, bandwidth, summarise_classes
 from emulator.statistics.collectives import MERGE_COLUMNS, MergedSamples, merge
 from emulator.statistics.descriptive import median, percentile
 from emulator.statistics.dut_counters import DeviceFrames, device_frames, dropped_frames, sum_dut_counters
 from emulator.statistics.flow_counters import domain_share, sum_flow_counters, wire_flows
 from emulator.statistics.flow_figures import FlowFigures, flow_figures
-from emulator.statistics.flow_results import FlowResult, flow_results
+from emulator.statistics.flow_results import flow_results
 from emulator.statistics.group_layouts import InstanceLayouts
 from emulator.statistics.iterations import (
     IterationSummary,
@@ -28,6 +30,7 @@ from emulator.statistics.iterations import (
 )
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.network_traffic import NetworkTraffic, hosts_of_ranks, network_traffic
+from emulator.statistics.path_counts import PathCounts, path_counts
 from emulator.statistics.payload import moved_bytes
 from emulator.statistics.retransmissions import lost_packets, receiver_drops, unexplained
 from emulator.statistics.table_columns import labels_and_codes, to_ints
@@ -38,6 +41,8 @@ from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.model import CommKind
 
 WORST_FLOWS = 20
+_ARE_SENT = ("sent", "read", "served")
+"""Directions of flows beside the job that cost the tester throughput."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Totals:
         lost_packets: packets that no receiver reported, see retransmissions.py; None if it is not known.
         unexplained_retransmissions: lost packets that neither the device nor a receiving host dropped; None if flows
             beside the job crossed the device too: what it dropped may be theirs.
+        paths: of sprayed flows; empty if every flow has one path.
     """
 
     samples: int
@@ -78,6 +84,7 @@ class Totals:
     receiver_drops: int | None = None
     lost_packets: int | None = None
     unexplained_retransmissions: int | None = None
+    paths: tuple[PathCounts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,8 @@ class RunSummary:
 
     Attributes:
         worst_flows: at most WORST_FLOWS, see worst_flows.py.
-        flow_results: flows beside the job.
+        flow_results: tests with peers beside the job.
+        background: traffic beside the job, see background.py.
         worst_steps: of the recorded ones, see worst_steps.py.
         iterations: those that count.
         flows: of the whole run, those on the wire; None in a summary made by hand.
@@ -130,6 +138,7 @@ class RunSummary:
     loss_foci: tuple[LossFocus, ...] = ()
     transfers: TransferSummary = NO_TRANSFERS
     flow_results: tuple[FlowResult, ...] = ()
+    background: tuple[BackgroundFlow, ...] = ()
     worst_steps: tuple[WorstStep, ...] = ()
     iterations: tuple[MeasuredIteration, ...] = ()
     flows: FlowFigures | None = field(default=None, compare=False, repr=False)
@@ -149,10 +158,12 @@ def summarise(run: Run) -> RunSummary:
     iteration = summarise_iterations(usage, manifest)
     counters = run.table(Part.COUNTERS)
     model = TesterModel.from_manifest(manifest.calibration)
+    beside = flow_results(run)
+    sent = sum(one.bytes_per_s or 0.0 for one in beside if one.observer == "charkha" and one.direction in _ARE_SENT)
     tester = None
     if model is not None:
-        layouts = InstanceLayouts(samples, manifest.topology)
-        tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=domain_share(flows))
+        layouts, share = InstanceLayouts(samples, manifest.topology), domain_share(flows)
+        tester = TesterShare.of(model, samples, merged, layouts=layouts, domain_share=share, beside_bytes_per_s=sent)
     return RunSummary(
         run_id=manifest.run_id,
         status=manifest.status,
@@ -169,7 +180,8 @@ def summarise(run: Run) -> RunSummary:
         worst_flows=worst_flows(on_the_wire, counters, manifest, most=WORST_FLOWS, flow_events=flow_events),
         loss_foci=loss_foci(on_the_wire, counters, manifest),
         transfers=summarise_transfers(samples, merged),
-        flow_results=flow_results(run),
+        flow_results=tuple(one for one in beside if one.kind != "background"),
+        background=tuple(background_flows(beside)),
         worst_steps=worst_steps_of(run),
         iterations=measured_iterations(usage, flow_events, sum_flow_counters(flows), manifest),
         flows=flow_figures(on_the_wire, usage, manifest),
@@ -206,6 +218,7 @@ def _totals(
         receiver_drops=drops,
         lost_packets=lost,
         unexplained_retransmissions=None if is_shared else unexplained(lost, counters, device=device, receivers=drops),
+        paths=path_counts(run.manifest),
     )
 
 

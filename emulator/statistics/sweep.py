@@ -20,6 +20,7 @@ from emulator.statistics.dut_counters import DeviceFrames, device_frames, sum_du
 from emulator.statistics.flow_counters import sum_flow_counters
 from emulator.statistics.measured_rows import read_measured
 from emulator.statistics.nccl_conventions import busbw_factor, root_of
+from emulator.statistics.path_counts import PathCounts, path_counts
 from emulator.statistics.worst_steps import WorstStep, worst_steps_of
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import BoolArray, CommKind, IntArray
@@ -67,6 +68,7 @@ class SweepTable:
         root: rank of the root; -1 if the collective has none.
         trials: iterations that were measured, and those before them.
         counters: flow counters, summed over all flows.
+        paths: of sprayed flows.
         warnings: warning -> number of occurrences.
         dut: frames that the device under test dropped or marked.
         device_frames: what went through each node of the device under test.
@@ -79,6 +81,7 @@ class SweepTable:
     rows: Sequence[SweepRow]
     trials: Trials = field(default_factory=Trials)
     counters: Mapping[str, int] = field(default_factory=dict)
+    paths: tuple[PathCounts, ...] = ()
     warnings: Mapping[str, int] = field(default_factory=dict)
     dut: Mapping[str, int] = field(default_factory=dict)
     device_frames: tuple[DeviceFrames, ...] = ()
@@ -129,6 +132,7 @@ def sweep_table(run: Run, *, kind: CommKind, ranks: int, sizes: Sequence[int]) -
         dut=sum_dut_counters(readings, run.manifest),
         device_frames=device_frames(readings, run.manifest),
         worst_steps=worst_steps_of(run),
+        paths=path_counts(run.manifest),
     )
 
 
@@ -177,6 +181,7 @@ def sweep_to_json(table: SweepTable) -> dict[str, Any]:
         "mean_busbw_bytes_per_s": mean,
         "mean_busbw_gbps": _over(mean, 1e9),
         "counters": dict(table.counters),
+        "paths": [asdict(one) for one in table.paths],
         "dut": dict(table.dut),
         "warnings": dict(table.warnings),
         "worst_steps": [asdict(one) for one in table.worst_steps],

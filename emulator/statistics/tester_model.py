@@ -112,11 +112,12 @@ class TesterShare:
         *,
         layouts: InstanceLayouts | None = None,
         domain_share: float = 0.0,
+        beside_bytes_per_s: float = 0.0,
     ) -> TesterShare:
         """The share of a tester in these measurements.
 
         Bytes through scale-up domains, which are `domain_share` of all, cost the tester nothing. All measurements
-        between hosts are taken to have the same part of them.
+        between hosts are taken to have the same part of them. Flows beside the job cost it as much as payload.
         """
         sent = bytes_in_flight(samples, merged)
         if domain_share:
@@ -124,6 +125,7 @@ class TesterShare:
             local = float(sent[inside].sum() / max(sent.sum(), 1.0))
             wire = min(1.0, (1 - domain_share) / max(1 - local, 1e-9))
             sent = np.where(inside, 0.0, sent * wire)
+        sent = sent + np.maximum(merged.cct_ns, 0) * (beside_bytes_per_s / NS_PER_S)
         return cls(model, merged, sent, layouts)
 
     def percent(self, rows: IntArray, *, kind: CommKind, algorithm: str) -> float | None:

@@ -19,7 +19,7 @@ from emulator.views.verdict_text import metric_cell
 _CHECKS: tuple[Column[Check], ...] = (
     Column("outcome", cell=lambda one: one.outcome.value, is_number=False),
     Column("metric", cell=lambda one: one.metric, is_number=False),
-    Column("class", cell=lambda one: one.about or NONE, is_number=False),
+    Column("of", cell=lambda one: one.about or NONE, is_number=False),
     Column("value", cell=lambda one: metric_cell(one.value, Unit(one.unit))),
     Column("rule", cell=lambda one: one.bound, is_number=False),
 )

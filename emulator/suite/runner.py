@@ -8,11 +8,9 @@ DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 M
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +21,7 @@ from emulator.errors import InputError, RunError, RunInterrupted
 from emulator.experiment.campaign import complete_run, free_folder
 from emulator.experiment.parts import build_experiment, merge, part_of
 from emulator.experiment.spec import Experiment
+from emulator.run_folder.claim import claimed
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import write_text
@@ -46,7 +45,6 @@ from emulator.verdict.judge import Outcome
 
 SUITES = Path("suites")
 """Default root of the folders of suites."""
-_LOCK = ".lock"
 SHARES = 10_000
 """Shares of the rate of a port are counted in hundredths of a percent."""
 
@@ -96,11 +94,9 @@ def play_suite(
         EmulatorError: another suite uses the folder, or it holds another suite; bad input, a host that lacks something.
         KeyboardInterrupt, RunInterrupted: the same; what is complete stays.
     """
-    if not resume and root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise InputError(f"{root}: is not an empty folder; choose another --out, or `charkha suite resume` the suite")
     if resume and not (root / RECORD).is_file():
         raise InputError(f"{root}: there is no suite to resume (no {RECORD})")
-    with _claimed(root):
+    with claimed(root, is_new=not resume):
         record = _begin(suite, root)
         yield record
         players = [
@@ -111,21 +107,6 @@ def play_suite(
             record = record.with_case(player.play())
             write_record(record, root)
             yield record
-
-
-@contextmanager
-def _claimed(root: Path) -> Iterator[None]:
-    """Keep other suites out of a folder. The kernel releases the lock when this process ends for any reason."""
-    root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"{root}: another suite is being played into it; choose another --out") from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _begin(suite: Suite, root: Path) -> SuiteRecord:

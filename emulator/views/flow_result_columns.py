@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.statistics.flow_results import FlowResult
+from emulator.run_folder.flow_results import FlowResult
 from emulator.units import format_size
 from emulator.views.columns import Column, bold
 from emulator.views.figures import NONE, duration_cell, number_cell

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
+from emulator.statistics.path_counts import PathCounts
 from emulator.statistics.worst_flows import LossFocus
 from emulator.units import format_size
 from emulator.views.figures import number_cell, percent_cell
@@ -26,6 +27,18 @@ def describe_flows(counters: Mapping[str, int]) -> str:
     counted = ((one, counters.get(one.field)) for one in METRICS.values() if one.family.startswith("flow."))
     shown = (f"{one.title} {count:,}" for one, count in counted if count or (count == 0 and one.name in _ALWAYS_SHOWN))
     return ", ".join(shown)
+
+
+def describe_paths(paths: Sequence[PathCounts]) -> str:
+    """`4: 1,281 to 1,282 packets each, lost 9 (path 1: 8)`: counters that are not 0, and of which path most."""
+    packets = [one.packets for one in paths]
+    words = [f"{len(paths)}: {min(packets):,} to {max(packets):,} packets each"]
+    for title in ("retransmits", "lost", "trimmed", "marked", "retirements"):
+        counts = {one.path: getattr(one, title) for one in paths if getattr(one, title)}
+        if counts:
+            most = max(counts, key=lambda path: counts[path])
+            words.append(f"{title} {sum(counts.values()):,} (path {most}: {counts[most]:,})")
+    return ", ".join(words)
 
 
 def describe_loss_focus(focus: LossFocus) -> str:

@@ -106,7 +106,8 @@ class Run:
         (folder / "token").chmod(0o600)
         self.folder, self._guests = folder / "run", guests
         command = [sys.executable, "-m", "emulator", "bench", "all_reduce", "-n", "4", "--no-report", *words]
-        command += ["--topology", "topology.yaml", "--token-file", "token", "--listen", f"{CONTROLLER}:4790"]
+        command += ["--topology", "topology.yaml", "--listen", f"{CONTROLLER}:4790", "--token-file", "token"]
+        command += ["--insecure"]
         self.process = subprocess.Popen(
             [*guests.here, *command, "--out", "run"],
             cwd=folder,

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -73,21 +72,34 @@ def test_an_agent_serves_metrics_from_run_to_run(folder: Path) -> None:
 
 
 def test_both_sides_show_certificates(folder: Path) -> None:
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=30)
+    def issue(name: str, role: str, *more: str) -> tuple[str, str]:
+        assert charkha("certs", "issue", "authority", name, "--role", role, *more, cwd=folder).code == 0
+        return "--identity", f"authority/{name}.pem"
 
-    key = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-x509", "-days", "2")
-    openssl(*key, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
-    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=DNS:localhost")
-    openssl(*key, "-subj", "/CN=localhost", *signed, "-keyout", "own.key", "-out", "own.pem")
-    own = ("--token-file", "token", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem")
+    assert charkha("certs", "init", "authority", cwd=folder).code == 0
+    own = issue("controller", "controller", "--address", "localhost")
+    west, east = issue("west", "agent"), issue("east", "agent")
     target = free_target()
-    with agents(folder, target, *own):
+    agent = ("agent", "--controller", target, "--name")
+    with started(*agent, "west", *west, cwd=folder), started(*agent, "east", *east, cwd=folder):
         assert bench(folder, target, *own).code == 0
-        # Agents without TLS cannot speak to it, those with a certificate stay.
+        # Agents do not speak to a controller without a certificate, nor to one that shows an agent's.
         refused = bench(folder, target, "--token-file", "token", "--join-timeout", 1.5)
     assert refused.code == 1
     assert "agents to join: east, west" in refused.stderr
+
+
+def test_an_agent_is_the_one_that_its_certificate_names(folder: Path) -> None:
+    charkha("certs", "init", "authority", cwd=folder)
+    for name, role in (("controller", "controller"), ("east", "agent")):
+        charkha("certs", "issue", "authority", name, "--role", role, "--address", "localhost", cwd=folder)
+    target = free_target()
+    impostor = ("agent", "--controller", target, "--name", "west", "--identity", "authority/east.pem")
+    with started(*impostor, cwd=folder) as west:
+        finished = bench(folder, target, "--identity", "authority/controller.pem", "--join-timeout", 3)
+        refused = west.finish()
+    assert (finished.code, refused.code) == (1, 1)
+    assert "its certificate is that of agent east, not of west" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,14 +107,23 @@ def test_both_sides_show_certificates(folder: Path) -> None:
     [
         (("run", EXAMPLE, "--topology", "t.yaml"), "agents west, east connect from their hosts: give the address"),
         (("controller", EXAMPLE), "agents started by hand need an address to connect to"),
-        (("run", EXAMPLE, "--listen", "127.0.0.1:1"), "--listen on a network needs a token"),
+        (("run", EXAMPLE, "--listen", "127.0.0.1:1"), "--listen on a network needs --identity FILE, or a token"),
+        (
+            ("run", EXAMPLE, "--listen", "192.0.2.1:1", "--token-file", "long"),
+            "--listen 192.0.2.1:1: control would leave this machine without certificates on both sides",
+        ),
+        (
+            ("agent", "--controller", "192.0.2.1:1", "--token-file", "long"),
+            "--controller 192.0.2.1:1: control would leave this machine without certificates on both sides",
+        ),
+        (("agent", "--controller", "127.0.0.1:1", "--identity", "short"), "short: is not a PEM file"),
         (("run", EXAMPLE, "--token-file", "token"), "--token-file is for --listen"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
         (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token needs at least 16 characters"),
-        (("agent", "--controller", "127.0.0.1:1"), "a token is needed"),
+        (("agent", "--controller", "127.0.0.1:1"), "--identity FILE is needed, or a token"),
         (("agent", "--controller", "127.0.0.1"), "give HOST:PORT"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_what_is_not_safe_or_clear_is_refused_before_any_traffic(
     folder: Path,
@@ -112,5 +133,6 @@ def test_what_is_not_safe_or_clear_is_refused_before_any_traffic(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (folder / "short").write_text("short")
+    (folder / "long").write_text("a secret of twenty and more characters")
     monkeypatch.chdir(folder)
     assert problem in refused(*command, capsys=capsys)

@@ -70,7 +70,7 @@ def test_a_flow_lasts_as_long_as_the_job_and_both_ends_count_the_same(tmp_path: 
     assert row["bytes"] == served["received"]["payload_bytes"] == row["messages"] * 8192
     assert (row["host"], row["peer"], row["direction"], row["is_complete"]) == ("here", "nic", "sent", True)
     first, last = _span(tmp_path / "run")
-    assert first <= row["start_ns"] + 10_000_000
+    assert first <= row["start_ns"] + 1_000_000_000  # a busy machine begins to play late
     assert row["start_ns"] + row["duration_ns"] >= last  # the last message was under way when the job ended
     spec = read_run(tmp_path / "run").manifest.spec
     assert spec is not None

@@ -26,7 +26,7 @@ def two(lab_host: None, tmp_path: Path) -> Iterator[Rack]:
 def sweep(servers: Rack, *options: object, ranks: int = 4, out: str = "run") -> Sequence[object]:
     """The command of a sweep of one size."""
     command = ("bench", "all_reduce", "-n", ranks, "-b", "1M", "-e", "1M", "--iterations", 3)
-    where = ("--topology", servers.topology(ranks_each=2), "--listen", servers.controller, "--out", out)
+    where = ("--topology", servers.topology(ranks_each=2), "--listen", servers.controller, "--insecure", "--out", out)
     return *command, *where, "--token-file", servers.token_file, *options
 
 
@@ -81,7 +81,7 @@ def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: R
     trace = two.folder / "trace"
     generated = ("generate", "collective", "all_reduce", "-n", 4, "-b", "4M", "--count", 400, "--out", trace)
     assert charkha(*generated, cwd=two.folder).code == 0
-    where = ("--topology", two.topology(ranks_each=2), "--listen", two.controller, "--token-file", two.token_file)
+    where = ("--topology", two.topology(ranks_each=2), *two.listening)
     with two.agent(0) as near, two.agent(1) as far:
         prefix = two.servers[0].prefix
         with started("run", trace, *where, "--iterations", 50, cwd=two.folder, prefix=prefix) as run:
@@ -157,7 +157,7 @@ def test_without_the_right_to_add_addresses_the_command_that_does_is_named(two: 
 
 @pytest.mark.slow
 def test_calibrate_says_how_well_the_clocks_of_agents_are_known(two: Rack) -> None:
-    where = ("--topology", two.topology(ranks_each=2), "--listen", two.controller, "--token-file", two.token_file)
+    where = ("--topology", two.topology(ranks_each=2), *two.listening)
     with two.agent(0), two.agent(1, before=OTHER_CLOCK):
         command = ("calibrate", *where, "--transport", "zmq", "--calibration", "c.json", "--json")
         finished = charkha(*command, cwd=two.folder, prefix=two.servers[0].prefix)
@@ -193,7 +193,7 @@ def test_ranks_with_ipv6_addresses_come_and_go_too(two: Rack) -> None:
     path.write_text(json.dumps(document))
     with two.agent(0) as near, two.agent(1):
         command = ("bench", "all_reduce", "-n", 4, "-b", "64K", "-e", "64K", "--iterations", 1, "--topology", path)
-        where = ("--listen", two.controller, "--token-file", two.token_file, "--transport", "roce")
+        where = (*two.listening, "--transport", "roce")
         finished = charkha(*command, *where, cwd=two.folder, prefix=two.servers[0].prefix)
         near.says("the run is over")
         assert finished.code == 0, finished.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -70,17 +69,18 @@ def test_bytes_per_rail_are_the_closed_form_and_no_flow_changes_rails(lab: Lab) 
 
 
 @measures
-@pytest.mark.parametrize("lab", ["100Mbit"], indirect=True)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lab", ["20Mbit"], indirect=True)
 def test_hierarchical_beats_a_flat_ring_as_planned(lab: Lab) -> None:
-    size = ("-n", RANKS, "-b", "64M")
+    size = ("-n", RANKS, "-b", "24M")
     planned, measured = {}, {}
     for name in ("hierarchical", "ring"):
         how = ("--algorithm", f"all_reduce={name}", "--transport", "zmq")
         what = ("--collective", "all_reduce", *size, *how, "--topology", "lab.yaml")
         plan = charkha("plan", *what, "--json", cwd=lab.folder)
         planned[name] = json.loads(plan.stdout)["operations"][0]["ideal_ns"]["links"]
-        run = lab.run("all_reduce", *size, "-e", "64M", *how, "--warmup", 0, "--iterations", ITERATIONS, out=name)
-        measured[name] = median(cct_ns(run))
+        run = lab.run("all_reduce", *size, "-e", "24M", *how, "--warmup", 0, "--iterations", 2, out=name)
+        measured[name] = min(cct_ns(run))  # what else the machine does only adds to it
         print(f"{name}: planned {planned[name] / 1e9:.3f} s, measured {measured[name] / 1e9:.3f} s")
     assert planned["ring"] / planned["hierarchical"] == pytest.approx(RANKS - 1, rel=0.001)
     assert measured["ring"] / measured["hierarchical"] == pytest.approx(RANKS - 1, rel=0.05)

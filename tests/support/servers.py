@@ -38,6 +38,16 @@ class Rack:
         return f"10.99.0.1:{PORT}"
 
     @property
+    def listening(self) -> tuple[str | Path, ...]:
+        """Options of a controller that agents dial."""
+        return "--listen", self.controller, *self.protection
+
+    @property
+    def protection(self) -> tuple[str | Path, ...]:
+        """Options of controller and agents."""
+        return "--insecure", "--token-file", self.token_file
+
+    @property
     def token_file(self) -> Path:
         """The secret of everybody."""
         path = self.folder / "token"
@@ -67,7 +77,7 @@ class Rack:
     @contextmanager
     def agent(self, number: int, *options: object, before: Sequence[str] = ()) -> Iterator[Agent]:
         """An agent by hand at a server; `before` stands between the namespace and the command."""
-        command = ("agent", "--controller", self.controller, "--token-file", self.token_file, "--name", f"s{number}")
+        command = ("agent", "--controller", self.controller, *self.protection, "--name", f"s{number}")
         prefix = (*self.servers[number].prefix, *before)
         with started(*command, *options or ("--interface", "eth1"), cwd=self.folder, prefix=prefix) as running:
             yield Agent(running)

@@ -19,10 +19,12 @@ from agents.nic.sockets import Listener
 from agents.transports.base import Address, EndpointEvents, FlowCounters, Silence
 from agents.transports.roce.connection_id import FIRST_QPN, ConnectionId, qp_facts
 from agents.transports.roce.link import Link
+from agents.transports.roce.multipath import make_channel, make_pair
 from emulator.errors import LocalProtocolError
 from emulator.roce.congestion import FixedRate
 from emulator.roce.constants import UDP_PORT
 from emulator.roce.messages import ConnectionSettings
+from emulator.roce.multipath.paths import Health
 from emulator.roce.queue_pair import QueuePair
 
 
@@ -63,7 +65,9 @@ class RoceEndpoint:
         self._cnp_gap_ns = options.cnp_gap_ns(line_rate_bps)
         self._directory: dict[int, Address] | None = None
         self.events: EndpointEvents
+        self.sees_trimmed = False
         self._links: dict[int, Link] = {}
+        self._health: dict[int, Health] = {}  # by peer, with the multipath profile
         self._dirty: list[Link] = []  # posted to since the last flush
 
     def connect(self, directory: Mapping[int, Address], events: EndpointEvents) -> None:
@@ -72,6 +76,8 @@ class RoceEndpoint:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
         self._directory, self.events = dict(directory), events
         self.nic.start()
+        if self._context.options.multipath:
+            self.sees_trimmed = self.nic.watch_trimmed()
 
     def post(self, peer: int, tag: int, size: int) -> None:
         """Queue a transfer of `size` bytes to rank `peer`; dropped once closed or failed.
@@ -124,6 +130,11 @@ class RoceEndpoint:
     def drops(self) -> Counter[str]:
         """Packets that queue pairs dropped, by reason."""
         return sum((link.drops for link in self._links.values()), Counter())
+
+    @property
+    def channels(self) -> Iterator[Channel]:
+        """All queue pairs made so far."""
+        return (channel for link in self._links.values() for channel in link.channels)
 
     @property
     def acknowledged_bytes(self) -> int:
@@ -195,12 +206,21 @@ class RoceEndpoint:
         connection = ConnectionId(self.rank, self.address.host, peer, self._directory[peer].host, index, options.qps)
         facts = qp_facts(connection, port_policy=options.source_port, seed=self._seed, rkey=self._rkey)
         crosses = nic.crosses(local_nic)
+        congestion = self._make_congestion() if crosses or nic.port is None else FixedRate()
+        lead_ns = nic.port.lead_ns if crosses and nic.port is not None else 0
+        if options.multipath:
+            health = self._health.setdefault(peer, Health(options.multipath))
+            spraying = make_pair(
+                self._context, settings, facts, health,
+                congestion=congestion, cnp_gap_ns=self._cnp_gap_ns, lead_ns=lead_ns,
+            )  # fmt: skip
+            return make_channel(nic, facts, spraying, owner, health=health, index=index, local_peer=local_nic)
         pair = QueuePair(
             settings,
             send_psn=facts.psn,
             expect_psn=facts.peer_psn,
-            congestion=self._make_congestion() if crosses or nic.port is None else FixedRate(),
+            congestion=congestion,
             cnp_gap_ns=self._cnp_gap_ns,
-            lead_ns=nic.port.lead_ns if crosses and nic.port is not None else 0,
+            lead_ns=lead_ns,
         )
         return nic.create(facts, pair, owner, index=index, is_control=index == 0, local_peer=local_nic)

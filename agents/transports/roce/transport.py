@@ -15,9 +15,11 @@ from agents.nic.send_delays import SendDelays, StampedSender
 from agents.nic.sockets import Listener, Sender, Senders
 from agents.transports.base import Port, Silence, Transport
 from agents.transports.roce.endpoint import RoceEndpoint
+from agents.transports.roce.multipath import path_facts
 from emulator.control.parameter import Parameter
-from emulator.errors import LocalProtocolError
+from emulator.errors import HostError, LocalProtocolError
 from emulator.host.timer import TimerfdClock
+from emulator.roce.constants import RETH_BYTES
 from emulator.roce.options import RoceOptions
 from emulator.roce.tuning import (
     MOST_SINGLES,
@@ -110,11 +112,16 @@ class RoceTransport(Transport):
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
             "verified_share": Parameter(checked, "of merged receptions"),
             **self._send_delays.facts(),
+            **self._multipath_facts(),
             **{
                 f"dropped.{reason}": Parameter(count, "receptions" if reason == "queue" else "packets")
                 for reason, count in self.drops.items()
             },
         }
+
+    def _multipath_facts(self) -> Mapping[str, Parameter]:
+        ends = list(self._endpoints.values())
+        return path_facts([end.channels for end in ends], are_seen=all(end.sees_trimmed for end in ends))
 
     def silence(self) -> Silence | None:
         """See Transport."""
@@ -125,11 +132,14 @@ class RoceTransport(Transport):
         """Bind an endpoint at port 4791 of numeric IP address `host`, which no other rank may use.
 
         Raises:
-            HostError: the address is not on this host or in use, or a limit is reached.
+            HostError: the address is not on this host or in use, or a limit is reached, or flow labels are to be the
+                entropy of IPv4.
             LocalProtocolError: the rank already has an endpoint.
         """
         if rank in self._endpoints:
             raise LocalProtocolError(f"rank {rank} has an endpoint already")
+        if self.options.multipath and self.options.entropy_field == "flow-label" and ":" not in host:
+            raise HostError(f"--entropy-field flow-label: {host} is IPv4, which has none: use --entropy-field port")
         listener = Listener(
             host,
             has_ecn=self.options.ecn != "off",
@@ -162,6 +172,7 @@ class RoceTransport(Transport):
                 path_mtu=self.options.path_mtu,
                 is_v6=is_v6,
                 lead_ns=PORT_LEAD_NS if port.cap_bps == port.line_rate_bps else 0,
+                extension_bytes=RETH_BYTES if self.options.multipath else 0,
             )
         return self._pacers[port.number]
 

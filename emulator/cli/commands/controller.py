@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 _EXAMPLE = """example:
-  charkha controller trace/ --topology rack.yaml --listen 192.0.2.1:4790 --token-file token
+  charkha controller trace/ --topology rack.yaml --listen 192.0.2.1:4790 --identity controller.pem
 
 Like `charkha run`, but it does not start any agent: start the agent of every host by hand, with
 `charkha agent`. An agent has the name that the topology's `agents` gives it, else its host's name.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
-from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, trace_argument
+from emulator.cli.options.run import ALGORITHM, MTU, NETWORK, TRACE, roce_option, trace_argument
 from emulator.cli.options.spec_file import add_spec_file, experiment_of_file
 from emulator.cli.options.table import OptionGroup, add_options, build, spec_part
 from emulator.cli.output import notify, print_json, print_tables
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GROUPS = [
     OptionGroup("", (trace_argument(is_optional=True),)),
     TRACE,
-    OptionGroup("network", (*NETWORK, MTU, ALGORITHM)),
+    OptionGroup("network", (*NETWORK, MTU, ALGORITHM, roce_option("multipath"))),
 ]
 _LARGEST_SEED = (1 << 32) - 1
 _EXAMPLE = """example:

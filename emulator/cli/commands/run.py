@@ -56,7 +56,7 @@ def add_run_options(parser: Parser) -> None:
         advanced=True,
         help="with several jobs: play each alone first, at the same places",
     )
-    parser.add_explain("summary_table", "campaign_table", advanced=True)
+    parser.add_explain("summary_table", "campaign_table", "interference_table", advanced=True)
 
 
 def run(args: argparse.Namespace, *, by_hand: bool = False) -> int:

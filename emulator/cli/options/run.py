@@ -8,6 +8,7 @@ from typing import Any
 
 from emulator.cli.options.converters import LARGEST_SEED, whole
 from emulator.cli.options.table import Option, OptionGroup
+from emulator.experiment.background_spec import parse_background
 from emulator.experiment.spec import (
     AUTO,
     WORST,
@@ -270,6 +271,8 @@ CONNECTION = OptionGroup(
             "secret that agents must present (default: CHARKHA_TOKEN)",
             metavar="FILE",
         ),
+        Option("--identity", "agents.identity", "own file of `charkha certs issue`", metavar="FILE"),
+        Option("--insecure", "agents.insecure", "let control leave this machine without certificates", constant=True),
         Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control", metavar="FILE"),
         Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),
         Option("--tls-ca", "agents.tls_ca", "authority of the other side's certificate, PEM", metavar="FILE"),
@@ -313,20 +316,22 @@ _CAMPAIGN = OptionGroup(
         ),
     ),
 )
-_ROCE = OptionGroup(
-    "RoCE transport",
-    tuple(
-        Option(
-            f"--{spelled(field)}",
-            f"network.transport.options.{field}",
-            one.text(field, RoceOptions()),
-            metavar=one.metavar or None,
-            choices=one.choices,
-            read=str if one.choices else partial(check_option, field),
-        )
-        for field, one in ROCE_OPTIONS.items()
-    ),
-)
+
+
+def roce_option(field: str) -> Option:
+    """The option that sets a field of RoceOptions."""
+    one = ROCE_OPTIONS[field]
+    return Option(
+        f"--{spelled(field)}",
+        f"network.transport.options.{field}",
+        one.text(field, RoceOptions()),
+        metavar=one.metavar or None,
+        choices=one.choices,
+        read=str if one.choices else partial(check_option, field),
+    )
+
+
+_ROCE = OptionGroup("RoCE transport", tuple(map(roce_option, ROCE_OPTIONS)))
 _VERBS = OptionGroup(
     "verbs transport",
     tuple(
@@ -415,6 +420,14 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
             read=_seconds,
         ),
         Option("--seed", "seed", "random seed (default: 0)", metavar="N", read=whole(0, most=LARGEST_SEED)),
+        Option(
+            "--background",
+            "background",
+            "traffic beside the job: from=h0,to=h1,rate=1Gbit,pattern=poisson,sizes=web-search (repeatable)",
+            metavar="KEY=VALUE,…",
+            read=parse_background,
+            is_list=True,
+        ),
         Option("--lab", "network.lab", "lab to play in, if several belong to the topology", metavar="ID"),
     )
     return [OptionGroup("play", play), CONNECTION, _DUT, _CAMPAIGN, _ROCE, _VERBS, _OBSERVE]

@@ -190,6 +190,17 @@ def roce_source_ports(policy: str, *, qps: int) -> SourcePorts | None:
     return _folded_ports if policy == "fold" and qps == 1 else None
 
 
+def spray_hashes(topology: Topology, *, values: int, seed: int) -> Sequence[FlowHash]:
+    """The hash of each entropy value of sprayed flows, whose source ports are 49152 and those that follow."""
+
+    def at(value: int) -> FlowHash:
+        port = _FIRST_SOURCE_PORT + value
+        known = linux_hash(topology, seed=seed, source_ports=lambda one, other: np.full(len(one), port, dtype=np.int64))
+        return known or GenericHash(topology.addresses, switches=len(topology.network.switches), seed=seed + value)
+
+    return [at(value) for value in range(values)]
+
+
 def _folded_ports(senders: IntArray, receivers: IntArray) -> IntArray:
     product = _payload_qpn(senders) * _payload_qpn(receivers)
     product ^= product >> 20

@@ -44,6 +44,18 @@ def tcp_overhead(mtu: int = DEFAULT_MTU, *, ipv6: bool = False) -> WireOverhead:
     return WireOverhead(payload, mtu + ETHERNET_BYTES)
 
 
+def udp_overhead(mtu: int = DEFAULT_MTU, *, header_bytes: int = 0, ipv6: bool = False) -> WireOverhead:
+    """Full datagrams whose payload begins with a header of the application's, over IP over Ethernet.
+
+    Raises:
+        PlanError: the MTU leaves no room for payload.
+    """
+    payload = mtu - (_IPV6 if ipv6 else _IPV4) - _UDP - header_bytes
+    if payload <= 0:
+        raise PlanError(f"an MTU of {mtu} bytes has no room for a UDP datagram")
+    return WireOverhead(payload, mtu + ETHERNET_BYTES)
+
+
 TCP_1500 = tcp_overhead(DEFAULT_MTU)
 """TCP over IPv4 at an MTU of 1,500 bytes."""
 
@@ -67,6 +79,7 @@ def roce_overhead(
     message_bytes: int = DEFAULT_MESSAGE_BYTES,
     path_mtu: int | None = None,
     ipv6: bool = False,
+    is_sprayed: bool = False,
 ) -> WireOverhead:
     """RDMA WRITEs of full messages over RoCEv2: every packet has Ethernet, IP, UDP, BTH and ICRC, the first a RETH.
 
@@ -77,6 +90,7 @@ def roce_overhead(
         message_bytes: payload of a message.
         path_mtu: payload of a packet; None: the largest that fits.
         ipv6: IP headers of 40 bytes instead of 20.
+        is_sprayed: every packet has a RETH, as with the multipath profile.
 
     Raises:
         PlanError: the MTU leaves no room for a packet.
@@ -84,7 +98,8 @@ def roce_overhead(
     packet_bytes = path_mtu or roce_path_mtu(mtu, ipv6=ipv6)
     packets = -(-message_bytes // packet_bytes)
     headers = roce_packet_bytes(0, ipv6=ipv6)
-    return WireOverhead(message_bytes, message_bytes + packets * headers + RETH_BYTES)
+    reths = packets if is_sprayed else 1
+    return WireOverhead(message_bytes, message_bytes + packets * headers + reths * RETH_BYTES)
 
 
 def roce_packet_bytes(payload_bytes: int, *, ipv6: bool = False) -> int:
@@ -93,7 +108,13 @@ def roce_packet_bytes(payload_bytes: int, *, ipv6: bool = False) -> int:
 
 
 def transport_overhead(
-    name: str, *, mtu: int, message_bytes: int, path_mtu: int | None = None, ipv6: bool = False
+    name: str,
+    *,
+    mtu: int,
+    message_bytes: int,
+    path_mtu: int | None = None,
+    ipv6: bool = False,
+    is_sprayed: bool = False,
 ) -> WireOverhead:
     """Header overhead of a transport by its name; arguments as for `roce_overhead`.
 
@@ -101,5 +122,5 @@ def transport_overhead(
         PlanError: there is no such transport, or the MTU leaves no room for payload.
     """
     if transport_named(name).is_rocev2:
-        return roce_overhead(mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=ipv6)
+        return roce_overhead(mtu, message_bytes=message_bytes, path_mtu=path_mtu, ipv6=ipv6, is_sprayed=is_sprayed)
     return tcp_overhead(mtu, ipv6=ipv6)

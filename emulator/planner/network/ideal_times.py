@@ -18,6 +18,9 @@ from emulator.planner.algorithms import bytes_per_member, depends_on_layout, sch
 from emulator.planner.group_layout import layouts_on
 from emulator.planner.network.header_overhead import NO_HEADERS, TCP_1500, WireOverhead
 from emulator.planner.schedule import Collective
+from emulator.planner.traffic.operation import TRANSFERS_AT_ONCE
+from emulator.planner.traffic.phase import Phase
+from emulator.planner.traffic.phases import peer_totals
 from emulator.topology.model import Domain, Topology
 from emulator.trace.model import Communication, IntArray, Workload
 from emulator.units import BITS_PER_BYTE, NS_PER_S
@@ -131,13 +134,13 @@ def _port_loads(
 ) -> list[Port]:
     if max(hosts) + 1 == len(members):
         return [bytes_per_member(algorithm, member) for member in members]
-    out, into = [0] * (max(ports) + 1), [0] * (max(ports) + 1)
-    for member in members if max(hosts) else ():
-        for peer, size in _sends(algorithm, member):
-            if hosts[peer] != hosts[member.member]:
-                out[ports[member.member]] += size
-                into[ports[peer]] += size
-    return list(zip(out, into, strict=True))
+    out, into = (np.zeros(max(ports) + 1, np.int64) for _ in range(2))
+    host, port = np.array(hosts), np.array(ports)
+    for phase in _transfers(algorithm, members) if max(hosts) else ():
+        leaves = host[phase.senders] != host[phase.receivers]
+        np.add.at(out, port[phase.senders[leaves]], phase.sizes[leaves])
+        np.add.at(into, port[phase.receivers[leaves]], phase.sizes[leaves])
+    return list(zip(out.tolist(), into.tolist(), strict=True))
 
 
 def _domain_loads(
@@ -146,22 +149,28 @@ def _domain_loads(
     """Payload and rate of the ports of the members into their domains."""
     if not any(domains) or max(hosts) + 1 == len(members):
         return [], []
-    out, into = [0] * len(members), [0] * len(members)
-    for member in members:
-        for peer, size in _sends(algorithm, member) if domains[member.member] else ():
-            if hosts[peer] == hosts[member.member]:
-                out[member.member] += size
-                into[peer] += size
+    out, into = (np.zeros(len(members), np.int64) for _ in range(2))
+    host = np.array(hosts)
+    for phase in _transfers(algorithm, members):
+        stays = host[phase.senders] == host[phase.receivers]
+        np.add.at(out, phase.senders[stays], phase.sizes[stays])
+        np.add.at(into, phase.receivers[stays], phase.sizes[stays])
     has_one = [number for number, domain in enumerate(domains) if domain]
     rates = [domain.rate_bps for domain in domains if domain]
-    return [(out[number], into[number]) for number in has_one], rates
+    return [(int(out[number]), int(into[number])) for number in has_one], rates
 
 
-def _sends(algorithm: str, member: Collective) -> Iterator[tuple[int, int]]:
-    for lane in schedule(algorithm, member):
-        for step in lane:
-            for transfer in step.sends:
-                yield transfer.peer, transfer.size
+def _transfers(algorithm: str, members: Sequence[Collective]) -> Iterator[Phase]:
+    """What all members send, some members at a time; a walk through all steps would take too long in large groups."""
+    if members[0].send_splits is None:
+        some = max(1, TRANSFERS_AT_ONCE // len(members))
+        for first in range(0, len(members), some):
+            yield peer_totals(algorithm, members[0], np.arange(first, min(first + some, len(members)), dtype=np.int64))
+        return
+    for member in members:
+        sends = [send for lane in schedule(algorithm, member) for step in lane for send in step.sends]
+        receivers, sizes = (np.array(column, np.int64) for column in ([s.peer for s in sends], [s.size for s in sends]))
+        yield Phase(np.full(len(sends), member.member), receivers, sizes)
 
 
 def ideal_per_instance(

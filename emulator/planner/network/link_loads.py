@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from emulator.planner.network.arrays import FloatArray, sum_by
+from emulator.planner.network.ecmp import FlowHash
 from emulator.planner.network.routing import Router
 from emulator.planner.traffic.operation import Operation
 from emulator.planner.traffic.phase import Phase
@@ -80,7 +81,7 @@ class OperationLoads:
 
     @property
     def hashed(self) -> FloatArray:
-        """Bytes of an iteration on every link, with every flow on one path."""
+        """Bytes of an iteration on every link, with every flow on one path, or every entropy value of it."""
         return self._edges.total + self._hashed.total
 
     @property
@@ -125,12 +126,18 @@ class OperationLoads:
                 self._domains.add(kept.groups, ports, kept.sizes, first=first)
         batch = FlowBatch(*(column[remote] for column in batch))
         ends = batch.senders, batch.receivers
-        for loads, crossings in ((self._edges, self._router.edges), (self._hashed, self._router.hashed)):
-            for crossing in crossings(*ends):
-                loads.add(batch.groups[crossing.flows], crossing.links, batch.sizes[crossing.flows], first=first)
+        shares: Sequence[FlowHash | None] = self._router.sprays or (None,)
+        between = (crossing for one in shares for crossing in self._router.hashed(*ends, one))
+        for loads, crossings, share in (
+            (self._edges, self._router.edges(*ends), 1),
+            (self._hashed, between, len(shares)),
+        ):
+            for crossing in crossings:
+                sizes = batch.sizes[crossing.flows] / share
+                loads.add(batch.groups[crossing.flows], crossing.links, sizes, first=first)
                 self.flow_count += np.bincount(crossing.links, minlength=len(self.flow_count))
-        for groups, links, sizes in self._router.spread(batch.groups - first, *ends, batch.sizes):
-            self._even.add(groups + first, links, sizes, first=first)
+        for groups, links, parts in self._router.spread(batch.groups - first, *ends, batch.sizes):
+            self._even.add(groups + first, links, parts, first=first)
         return batch
 
     def finish(self, groups: range) -> None:

@@ -57,7 +57,7 @@ class OperationPlan:
         ideal_ns: the same by all links on the way, with equal-cost paths shared evenly.
         hashed_ns: the same with each flow on the path that its hash chooses.
         together_ns, together_hashed_ns: as ideal_ns and hashed_ns, with all groups at once.
-        fair_ns: simulated time with flows as fluids, on hashed paths; None for large groups too.
+        fair_ns: simulated time with flows as fluids, on hashed paths; None for large groups and sprayed flows too.
         queued_ns: simulated time packet by packet, on hashed paths; None where packet_simulation does not apply too.
         group_ns: float64, shape (groups,): ideal_ns of each group, NaN if unknown.
     """
@@ -123,6 +123,7 @@ class Plan:
         flows: flows between hosts, largest first; None if there are more than LISTED_FLOWS.
         jct_ns: least time of an iteration in which compute and operations take place one after the other, of the rank
             where that is longest; None without compute times, or if a rate is missing.
+        entropy_values: over which every flow is sprayed; 0: each takes one path.
         is_observed: equal-cost paths share the `even` loads in observed, not in equal shares.
     """
 
@@ -136,6 +137,7 @@ class Plan:
     flows: Sequence[Flow] | None
     jct_ns: int | None
     is_observed: bool = False
+    entropy_values: int = 0
 
     @property
     def network_bytes(self) -> int:
@@ -182,6 +184,7 @@ def make_plan(
         planner.flows(),
         _sequential_ns(traffic, operations),
         is_observed=router.weights is not None,
+        entropy_values=len(router.sprays),
     )
 
 
@@ -242,7 +245,7 @@ class _Planner:
             hashed_ns=longest_ns(work.hashed_ns),
             together_ns=longest_ns(work.together_ns),
             together_hashed_ns=longest_ns(work.together_hashed_ns),
-            fair_ns=fluid_ns(operation, self._router, self._byte_ns),
+            fair_ns=None if self._router.sprays else fluid_ns(operation, self._router, self._byte_ns),
             queued_ns=queued,
             group_ns=work.even_ns,
         )

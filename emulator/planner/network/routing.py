@@ -6,7 +6,7 @@ chooses one of them for the whole flow. Spread evenly, each next hop gets an equ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ class Router:
         seed: seed of the hash and of the source ports of flows; None: that of the topology.
         weights: weight of each directed link among equal-cost next hops, for `spread`; None: equal weights.
         flow_hash: chooses next hops for `hashed`; None: a generic hash.
+        sprays: if flows are sprayed, the hash of each entropy value: each carries an equal share of every flow.
 
     Attributes:
         paths: paths through the network.
@@ -60,6 +61,7 @@ class Router:
         seed: int | None = None,
         weights: FloatArray | None = None,
         flow_hash: FlowHash | None = None,
+        sprays: Sequence[FlowHash] = (),
     ) -> None:
         network = topology.network
         self.paths = paths = Paths(network)
@@ -71,6 +73,7 @@ class Router:
         interface = np.array(topology.interface_index or [0] * topology.endpoints, dtype=np.int64)
         self.rank_port = paths.port_base[self.rank_host] + interface
         self.flow_hash = flow_hash or GenericHash(topology.addresses, switches=paths.switches, seed=self.seed)
+        self.sprays = sprays
         self._out = paths.port_link
         self._far = paths.target[paths.port_link]
         self._has_cables = bool((self._far < paths.hosts).any())
@@ -97,8 +100,8 @@ class Router:
         apart &= ~self._arrives_at_once(senders, receivers)
         yield Crossing(every[apart], into[apart])
 
-    def hashed(self, senders: IntArray, receivers: IntArray) -> Iterator[Crossing]:
-        """Links between switches that flows cross, each flow on one path, hop by hop.
+    def hashed(self, senders: IntArray, receivers: IntArray, flow_hash: FlowHash | None = None) -> Iterator[Crossing]:
+        """Links between switches that flows cross, each flow on one path, hop by hop; by `flow_hash` unless given one.
 
         Raises:
             PlanError: there is no path, or explicit routes form a loop.
@@ -108,7 +111,8 @@ class Router:
         here = self._switch(self.rank_port[senders[flows]])
         port = self.rank_port[receivers[flows]]
         last = self._switch(port)
-        tuples = self.flow_hash.tuples(senders[flows], receivers[flows])
+        chosen = flow_hash or self.flow_hash
+        tuples = chosen.tuples(senders[flows], receivers[flows])
         for _ in self._hops():
             moving = here != last
             if not moving.any():
@@ -118,7 +122,7 @@ class Router:
                 tuples = tuples[moving]
             first, count = self._table.find(here, port, last)
             self._require_paths(count, senders[flows], receivers[flows])
-            links = self._table.links[first + self.flow_hash.choose(tuples, here, count)]
+            links = self._table.links[first + chosen.choose(tuples, here, count)]
             self._note_choices(first, count)
             yield Crossing(flows, links)
             here = self.paths.target[links] - self.paths.hosts

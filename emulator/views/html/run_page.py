@@ -12,6 +12,7 @@ from emulator.views.as_json.summary import summary_to_json
 from emulator.views.as_json.verdict import verdict_to_json
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Page
+from emulator.views.html.sections.background import background
 from emulator.views.html.sections.chosen import whole_iterations
 from emulator.views.html.sections.completion import completion
 from emulator.views.html.sections.counters import device_counters
@@ -45,6 +46,7 @@ def run_page(facts: RunFacts) -> Page:
             *worst(facts),
             *recorded_steps(facts),
             *flows_beside(facts),
+            *background(facts),
             device_counters(facts),
             description(facts),
         ],

@@ -247,6 +247,8 @@ def _facts(plan: Plan, jct_ns: int | None, jct_note: str) -> Iterator[str]:
         yield f"Oversubscription {shown}, rates of host ports to rates of uplinks, per switch"
     if plan.loads.is_choice.any():
         yield f"Hash             {_HASHES[plan.hash_name]}, seed {plan.seed}"
+    if plan.entropy_values:
+        yield f"Multipath        flows are sprayed over {plan.entropy_values} entropy values, each hashed for itself"
     difference = observed_difference(plan)
     if difference is not None:
         yield f"Link loads       given and hashed shares of equal-cost links differ by up to {difference:.1%}"

@@ -10,11 +10,11 @@ from rich.text import Text
 from emulator.run_folder.manifest import COMPLETE
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.dut_counters import describe_device
-from emulator.statistics.flow_results import FlowResult
 from emulator.statistics.iterations import IterationSummary
 from emulator.statistics.summary import RunSummary
 from emulator.statistics.transfers import Times, TransferSummary
 from emulator.units import format_duration, format_size
+from emulator.views.background_columns import BACKGROUND_COLUMNS, describe_behind
 from emulator.views.class_columns import CLASS_COLUMNS
 from emulator.views.columns import explain
 from emulator.views.figures import (
@@ -27,7 +27,7 @@ from emulator.views.figures import (
 )
 from emulator.views.flow_result_columns import FLOW_RESULT_COLUMNS
 from emulator.views.ideal_text import explain_ideal
-from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network
+from emulator.views.network_text import describe_flows, describe_loss_focus, describe_network, describe_paths
 from emulator.views.terminal.table import FittedTable, facts_grid
 from emulator.views.worst_flow_columns import WORST_FLOW_COLUMNS
 from emulator.views.worst_step_columns import WORST_STEP_COLUMNS
@@ -39,6 +39,7 @@ EXPLAIN = "\n\n".join(
         explain(WORST_FLOW_COLUMNS, title="Worst flows, of the whole run; only if there were any events:"),
         explain(WORST_STEP_COLUMNS, title="Worst steps of recorded collectives; only with --record-steps:"),
         explain(FLOW_RESULT_COLUMNS, title="Flows beside the job, if the run spec has any:"),
+        explain(BACKGROUND_COLUMNS, title="Background traffic, if the run has any:"),
     )
 )
 _LONGEST_NAME = 100
@@ -70,14 +71,20 @@ def render(summary: RunSummary, *, limit: int | None = None) -> RenderableType:
         hidden = len(summary.worst_steps) - len(shown_steps)
         more = f"{count_of(hidden, 'more step')} in the report and with --json." if hidden else ""
         parts += [Text(), Text("Worst steps", style="bold"), FittedTable(WORST_STEP_COLUMNS, shown_steps, more=more)]
-    if summary.flow_results:
-        parts += [Text(), *render_flow_results(summary.flow_results)]
+    if beside := render_beside(summary):
+        parts += [Text(), *beside]
     return Group(*parts, Text(), facts_grid(_lines(summary)))
 
 
-def render_flow_results(results: Sequence[FlowResult]) -> list[RenderableType]:
-    """The flows beside the job."""
-    return [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, results)]
+def render_beside(summary: RunSummary) -> list[RenderableType]:
+    """Everything that ran beside the job; empty: nothing."""
+    parts: list[RenderableType] = []
+    if summary.flow_results:
+        parts += [Text("Flows beside the job", style="bold"), FittedTable(FLOW_RESULT_COLUMNS, summary.flow_results)]
+    if summary.background:
+        parts += [Text("Background traffic", style="bold"), FittedTable(BACKGROUND_COLUMNS, summary.background)]
+        parts += [Text(behind)] if (behind := describe_behind(summary.background)) else []
+    return parts
 
 
 def _headline(summary: RunSummary) -> Text:
@@ -156,6 +163,8 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
         yield "In domains", f"{size} of the payload of an iteration ({part}), through scale-up domains inside hosts"
     if totals.counters:
         yield "Flows", describe_flows(totals.counters)
+    if totals.paths:
+        yield "Paths", describe_paths(totals.paths)
     for focus in summary.loss_foci:
         yield "Lost", describe_loss_focus(focus)
     device = describe_device(totals.device_frames, totals.dut)

@@ -13,7 +13,7 @@ from emulator.views.class_columns import BUSBW_FACTOR
 from emulator.views.columns import Column, Header, bold, explain
 from emulator.views.figures import describe_warning, duration_cell, number_cell, rate_cell
 from emulator.views.nccl_table import NcclRow, nccl_table
-from emulator.views.network_text import describe_flows
+from emulator.views.network_text import describe_flows, describe_paths
 from emulator.views.terminal.table import FittedTable
 from emulator.views.worst_step_columns import describe_worst_step
 
@@ -95,6 +95,8 @@ def _notes(table: SweepTable) -> Iterator[str]:
         yield f"{early} measurements without bandwidth: payload arrived before a rank had posted (credits are off)"
     if table.counters:
         yield f"Flows: {describe_flows(table.counters)}"
+    if table.paths:
+        yield f"Paths: {describe_paths(table.paths)}"
     if device := describe_device(table.device_frames, table.dut):
         yield f"DUT: {device}"
     for one in table.worst_steps[:1]:

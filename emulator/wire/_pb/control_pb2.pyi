@@ -236,7 +236,7 @@ class FlowReport(_message.Message):
     def __init__(self, number: _Optional[int] = ..., is_complete: _Optional[bool] = ..., figures: _Optional[_Iterable[_Union[FlowFigures, _Mapping]]] = ...) -> None: ...
 
 class FlowFigures(_message.Message):
-    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns")
+    __slots__ = ("direction", "observer", "messages", "bytes", "start_ns", "duration_ns", "bytes_per_s", "packets", "retransmits", "timeouts", "naks", "rnr_naks", "duplicates", "latency_median_ns", "latency_p99_ns", "wire_bps", "lost", "offered_messages", "offered_bytes", "offered_bps", "lateness_median_ns", "lateness_p99_ns", "completions", "completion_median_ns", "completion_p99_ns")
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
     OBSERVER_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +252,16 @@ class FlowFigures(_message.Message):
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     LATENCY_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
     LATENCY_P99_NS_FIELD_NUMBER: _ClassVar[int]
+    WIRE_BPS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_BPS_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_P99_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_MEDIAN_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_P99_NS_FIELD_NUMBER: _ClassVar[int]
     direction: str
     observer: str
     messages: int
@@ -267,7 +277,17 @@ class FlowFigures(_message.Message):
     duplicates: int
     latency_median_ns: float
     latency_p99_ns: float
-    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ...) -> None: ...
+    wire_bps: float
+    lost: int
+    offered_messages: int
+    offered_bytes: int
+    offered_bps: float
+    lateness_median_ns: float
+    lateness_p99_ns: float
+    completions: int
+    completion_median_ns: float
+    completion_p99_ns: float
+    def __init__(self, direction: _Optional[str] = ..., observer: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., start_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., packets: _Optional[int] = ..., retransmits: _Optional[int] = ..., timeouts: _Optional[int] = ..., naks: _Optional[int] = ..., rnr_naks: _Optional[int] = ..., duplicates: _Optional[int] = ..., latency_median_ns: _Optional[float] = ..., latency_p99_ns: _Optional[float] = ..., wire_bps: _Optional[float] = ..., lost: _Optional[int] = ..., offered_messages: _Optional[int] = ..., offered_bytes: _Optional[int] = ..., offered_bps: _Optional[float] = ..., lateness_median_ns: _Optional[float] = ..., lateness_p99_ns: _Optional[float] = ..., completions: _Optional[int] = ..., completion_median_ns: _Optional[float] = ..., completion_p99_ns: _Optional[float] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "host", "nodes", "window", "interface", "port", "line_rate_bps", "port_cap_bps", "storage")

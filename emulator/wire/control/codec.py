@@ -441,7 +441,7 @@ def _decode_flow_report(message: Any) -> FlowReport:
 
 
 def _decode_figures(entry: Any) -> FlowFigures:
-    required = {name: getattr(entry, name) for name in ("direction", "observer", "messages", "bytes", "start_ns")}
+    required = {name: getattr(entry, name) for name in ("direction", "observer", "messages", "bytes")}
     return FlowFigures(**{found.name: content for found, content in entry.ListFields()} | required)
 
 

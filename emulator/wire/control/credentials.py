@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
 
 from emulator.errors import InputError
@@ -29,9 +30,46 @@ def read_token(path: Path | None) -> str | None:
     return text
 
 
-def tls_files(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    """The certificate, key and authority; None without any of them."""
-    return None if cert is None and key is None and ca is None else TlsFiles(cert, key, ca)
+def tls_files(cert: Path | None, key: Path | None, ca: Path | None, identity: Path | None = None) -> TlsFiles | None:
+    """The certificate, key and authority, or the identity that has all; None without any of them.
+
+    Raises:
+        InputError: an identity and other files as well.
+    """
+    files = (cert, key, ca)
+    if identity is not None and files != (None, None, None):
+        raise InputError("--identity has certificate, key and authority: leave the --tls options out")
+    return None if files == (None, None, None) and identity is None else TlsFiles(*files, identity)
+
+
+def require_protection(target: str, tls: TlsFiles | None, *, insecure: bool, option: str) -> None:
+    """Control that leaves this machine needs certificates on both sides, unless the user goes without them.
+
+    Args:
+        target: HOST:PORT or unix:PATH, of `option`.
+        tls: what there is.
+        insecure: the user said so.
+        option: for messages.
+
+    Raises:
+        InputError: it would not be protected.
+    """
+    host = target.rpartition(":")[0].strip("[]")
+    is_here = target.startswith("unix:") or host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+    if not (is_here or insecure or (tls is not None and tls.is_mutual)):
+        raise InputError(
+            f"{option} {target}: control would leave this machine without certificates on both sides. Give --identity "
+            "FILE (charkha certs issue), or --insecure: then anybody on that network can read the token, start "
+            "traffic with your agents and alter results"
+        )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _read(path: Path) -> str:

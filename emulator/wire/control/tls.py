@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
 from emulator.errors import InputError
+
+_BLOCK = re.compile(rb"-----BEGIN [A-Z ]+-----.+?-----END [A-Z ]+-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,13 @@ class TlsFiles:
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
+    identity: Path | None = None
+    """One file with all three, as `charkha certs issue` writes it, in place of them."""
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether each side demands a certificate of the other, and has one."""
+        return self.identity is not None or None not in (self.certificate, self.key, self.authority)
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For the side that listens; with an authority it lets in only who has a certificate of it.
@@ -24,12 +34,11 @@ class TlsFiles:
         Raises:
             InputError: a file is missing, cannot be read, or is not a PEM file.
         """
-        if self.certificate is None or self.key is None:
+        certificate, key, authority = self._read()
+        if certificate is None or key is None:
             raise InputError("TLS needs both --tls-cert and --tls-key here")
         return grpc.ssl_server_credentials(
-            [(_read_pem(self.key), _read_pem(self.certificate))],
-            root_certificates=None if self.authority is None else _read_pem(self.authority),
-            require_client_auth=self.authority is not None,
+            [(key, certificate)], root_certificates=authority, require_client_auth=authority is not None
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
@@ -40,11 +49,26 @@ class TlsFiles:
         """
         if (self.certificate is None) != (self.key is None):
             raise InputError("--tls-cert and --tls-key come together")
-        return grpc.ssl_channel_credentials(
-            root_certificates=None if self.authority is None else _read_pem(self.authority),
-            private_key=None if self.key is None else _read_pem(self.key),
-            certificate_chain=None if self.certificate is None else _read_pem(self.certificate),
-        )
+        certificate, key, authority = self._read()
+        return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=certificate)
+
+    def _read(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Certificate, key and authority."""
+        if self.identity is not None:
+            return _parts(self.identity, _read_pem(self.identity))
+        files = self.certificate, self.key, self.authority
+        certificate, key, authority = (None if file is None else _read_pem(file) for file in files)
+        return certificate, key, authority
+
+
+def _parts(path: Path, content: bytes) -> tuple[bytes, bytes, bytes]:
+    """Certificate, key and authority of an identity file."""
+    blocks = [match[0] + b"\n" for match in _BLOCK.finditer(content)]
+    keys = [block for block in blocks if b"PRIVATE KEY-----" in block]
+    certificates = [block for block in blocks if b"-----BEGIN CERTIFICATE-----" in block]
+    if (len(keys), len(certificates)) != (1, 2):
+        raise InputError(f"{path}: an identity has a key, its certificate and the authority's: charkha certs issue")
+    return certificates[0], keys[0], certificates[1]
 
 
 def _read_pem(path: Path) -> bytes:

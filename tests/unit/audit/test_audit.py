@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.audit.rules import Rule
 from emulator.roce.headers import Bth, Deth
+from emulator.roce.messages import Message, Verb
+from emulator.roce.multipath.wire import SelectiveAck, write_header
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import pack_packet
 from emulator.roce.psn import Psn
@@ -49,3 +52,16 @@ def test_unreliable_datagrams_are_counted_and_can_jump_in_psn() -> None:
     report = talk.audit()
     assert report.violations == ()
     assert (report.flows[0].data_frames, report.flows[0].messages.sizes) == (3, {64: 3})
+
+
+def test_the_multipath_profile_is_named_and_its_order_not_judged() -> None:
+    talk = Conversation()
+    for psn in (104, 100, 107, 101):
+        write = write_header(Message(Verb.WRITE, 64), Psn(psn), 0, 64, dest_qp=SERVER_QP, path_mtu=MTU)
+        talk.add(talk.to_server, write + bytes(64))
+    talk.add(talk.to_client, SelectiveAck(Psn(101), 0x1F, 2, b"\x14\0\0\0").pack(7))
+    report = talk.audit()
+    assert broken(report) == []
+    assert "2 flows of Charkha's multipath profile" in "\n".join(report.notes)
+    talk.add(talk.to_client, SelectiveAck(Psn(101), 0x1F, 2).pack(7), crc=1)
+    assert [one.rule for one in talk.audit().violations] == [Rule.ICRC]

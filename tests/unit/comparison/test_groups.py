@@ -10,6 +10,7 @@ from emulator.run_folder.manifest import Trials
 from emulator.run_folder.writer import RunWriter
 from emulator.statistics.classes import ClassKey
 from tests.support.runs import collective, manifest, write_run
+from tests.support.sessions import PlayedJob, write_jobs
 
 ROWS = collective([0, 0], [300, 300])
 CALIBRATION = {"rates": [[500, 20e9], [50_000, 40e9]], "step_ns": 100}
@@ -142,3 +143,11 @@ def test_a_single_group_can_be_split_by_firmware_in_order_of_first_measurement(r
 
 def test_several_groups_are_not_split_by_firmware(root: Path) -> None:
     assert [group.name for group in groups_to_compare(["a", "b"], by_firmware=True)] == ["a", "b"]
+
+
+def test_the_jobs_of_a_session_are_no_group(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "runs" / "session", {name: PlayedJob(0, [1_000_000] * 3) for name in "ab"})
+    for argument in (tmp_path / "runs" / "session", tmp_path / "runs"):
+        with pytest.raises(InputError, match=r"session: holds the jobs of a session, .*job=a, .*job=b"):
+            find_group(str(argument))
+    assert [one.name for one in find_group(str(tmp_path / "runs/*/job=a"))] == ["job=a"]

@@ -12,9 +12,9 @@ from emulator.comparison.inference import (
     MIN_RUNS,
     Spread,
     holm,
+    location,
+    location_interval,
     pair_ratios,
-    paired_interval,
-    paired_ratio,
     pairs_to_decide,
     rank_test_p,
     ratio,
@@ -222,7 +222,7 @@ def test_the_smallest_p_follows_from_the_number_of_arrangements(baseline: int, o
 def test_the_paired_estimate_is_the_median_of_the_means_of_two_log_ratios() -> None:
     baseline, other = np.array([1.0, 10.0, 100.0]), np.array([2.0, 40.0, 100.0])
     means = sorted(np.log2([2, 4, 1, (2 * 4) ** 0.5, (2 * 1) ** 0.5, (4 * 1) ** 0.5]))
-    assert np.log2(paired_ratio(other / baseline)) == pytest.approx((means[2] + means[3]) / 2)
+    assert np.log2(location(other / baseline)) == pytest.approx((means[2] + means[3]) / 2)
 
 
 def test_the_signed_rank_test_is_exact() -> None:
@@ -234,12 +234,12 @@ def test_the_signed_rank_test_is_exact() -> None:
     assert signed_rank_p(ties) == pytest.approx(14 / 64)
 
 
-def test_the_paired_interval_covers_the_ratio() -> None:
+def test_the_location_interval_covers_the_ratio() -> None:
     spread = np.exp(np.array([1, -2, 3, -1, 2, -3, 0.5, -0.5]) / 1000)
-    found = paired_interval(1.1 * spread, resamples=999)
+    found = location_interval(1.1 * spread, resamples=999)
     assert found is not None
     assert 1.095 < found.low < 1.1 < found.high < 1.105
-    assert paired_interval(spread[:1]) is None
+    assert location_interval(spread[:1]) is None
 
 
 def test_a_steady_drift_within_pairs_is_taken_out() -> None:
@@ -265,7 +265,7 @@ def test_what_is_said_to_be_found_is_found_in_95_of_100_comparisons(is_paired: b
     for _ in range(60):
         a, b = np.exp(deviation * random.standard_normal((2, n)))
         other = found * b
-        interval = paired_interval(other / a, resamples=299) if is_paired else ratio_interval(a, other, resamples=299)
+        interval = location_interval(other / a, resamples=299) if is_paired else ratio_interval(a, other, resamples=299)
         assert interval is not None
         seen += interval.low > 1 + margin
     assert seen >= 60 * 0.95 - 2 * math.sqrt(60 * 0.95 * 0.05)

@@ -58,7 +58,7 @@ def test_an_agent_learns_the_networks_of_the_other_ports(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("target", "token", "problem"),
     [
-        ("192.0.2.1:4790", None, "needs a token"),
+        ("192.0.2.1:4790", None, "needs --identity FILE, or a token"),
         ("192.0.2.1", TOKEN, "give HOST:PORT"),
         ("192.0.2.1:http", TOKEN, "give HOST:PORT"),
         ("198.18.1.2:4790", TOKEN, "must not cross the DUT"),

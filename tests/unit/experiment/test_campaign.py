@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from emulator.errors import HostError, InputError, RunError, RunInterrupted
+from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.campaign import CampaignProgress, Turn, play_campaign, schedule
 from emulator.experiment.spec import AUTO, Campaign, Device, Experiment, Job, Trace
 from emulator.run_folder.reader import Run, read_run
@@ -20,7 +22,7 @@ BASE = Experiment(jobs=(Job(trace=Trace(path="t")),))
 
 
 def turns(repeat: int | Literal["auto"], *profiles: str, classes: int = 1) -> list[Turn]:
-    return schedule(Campaign(repeat=repeat, profiles=profiles), classes=classes)
+    return schedule(replace(BASE, campaign=Campaign(repeat=repeat, profiles=profiles)), classes=classes)
 
 
 def names(found: Sequence[Turn]) -> list[str]:
@@ -49,7 +51,7 @@ def campaign(tmp_path: Path, repeat: int | Literal["auto"], *profiles: str) -> C
 def test_versions_take_turns() -> None:
     found = turns(2, "fw-a", "lab/profiles/fw-b.yaml")
     assert names(found) == ["fw-a/01", "fw-b/01", "fw-a/02", "fw-b/02"]
-    assert [turn.profile for turn in found[:2]] == ["fw-a", "lab/profiles/fw-b.yaml"]
+    assert [turn.experiment.device.profile for turn in found[:2]] == ["fw-a", "lab/profiles/fw-b.yaml"]
 
 
 def test_without_profiles_there_is_one_group() -> None:
@@ -81,7 +83,7 @@ def test_one_profile_and_several_are_not_both() -> None:
 
 def test_every_run_gets_its_folder_and_its_profile(tmp_path: Path) -> None:
     play, progress, told = Player(), campaign(tmp_path, 2, "a", "b"), []
-    play_campaign(BASE, play, progress, on_turn=lambda number, turn: told.append((number, str(turn))))
+    play_campaign(play, progress, on_turn=lambda number, turn: told.append((number, str(turn))))
     root = progress.root
     assert play.played == [
         (f"{root}/a/01", "a"),
@@ -96,7 +98,7 @@ def test_every_run_gets_its_folder_and_its_profile(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_is_left_out_and_the_next_goes_on(tmp_path: Path) -> None:
     progress = campaign(tmp_path, 3)
-    play_campaign(BASE, Player(_1=RunError("agent a0 is lost")), progress)
+    play_campaign(Player(_1=RunError("agent a0 is lost")), progress)
     plain = progress.to_plain()
     assert (plain["planned"], plain["complete"]) == (3, 2)
     assert [(one["jct_ns"], one["problem"]) for one in plain["runs"]] == [
@@ -109,7 +111,7 @@ def test_a_run_that_fails_is_left_out_and_the_next_goes_on(tmp_path: Path) -> No
 def test_two_failures_in_a_row_are_the_end(tmp_path: Path) -> None:
     play = Player(_1=RunError("one"), _2=RunError("two"))
     with pytest.raises(RunError, match="2 runs in a row failed, the last one: two"):
-        play_campaign(BASE, play, campaign(tmp_path, 9))
+        play_campaign(play, campaign(tmp_path, 9))
     assert len(play.played) == 3
 
 
@@ -117,30 +119,30 @@ def test_two_failures_in_a_row_are_the_end(tmp_path: Path) -> None:
 def test_what_is_complete_stays_when_it_ends_early(error: Callable[[], BaseException], tmp_path: Path) -> None:
     progress = campaign(tmp_path, 9)
     with pytest.raises((RunInterrupted, HostError, KeyboardInterrupt)):
-        play_campaign(BASE, Player(_2=error()), progress)
+        play_campaign(Player(_2=error()), progress)
     assert progress.complete == 2
-    assert sorted(path.name for path in progress.root.iterdir()) == ["01", "02"]
+    assert sorted(path.name for path in progress.root.glob("0*")) == ["01", "02"]
 
 
 def test_bad_input_leaves_nothing_to_show(tmp_path: Path) -> None:
     progress = campaign(tmp_path, 2)
     with pytest.raises(InputError, match="no such profile"):
-        play_campaign(BASE, Player(_0=InputError("no such profile")), progress)
+        play_campaign(Player(_0=InputError("no such profile")), progress)
     assert progress.outcomes == []
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out" / "old").mkdir(parents=True)
     with pytest.raises(InputError, match="not an empty folder"):
-        play_campaign(BASE, Player(), campaign(tmp_path, 2))
+        play_campaign(Player(), campaign(tmp_path, 2))
 
 
 def test_a_resumed_campaign_plays_only_what_is_missing(tmp_path: Path) -> None:
     first = Player(_3=RunInterrupted())
     with pytest.raises(RunInterrupted):
-        play_campaign(BASE, first, campaign(tmp_path, 3, "a", "b"))
+        play_campaign(first, campaign(tmp_path, 3, "a", "b"))
     second, progress = Player(), campaign(tmp_path, 3, "a", "b")
-    play_campaign(BASE, second, progress, resume=True)
+    play_campaign(second, progress, resume=True)
     root = progress.root
     assert [folder for folder, _ in second.played] == [f"{root}/b/02", f"{root}/a/03", f"{root}/b/03"]
     assert progress.complete == 6
@@ -151,6 +153,13 @@ def test_a_resumed_campaign_keeps_what_an_aborted_run_measured(tmp_path: Path) -
     with pytest.raises(RunInterrupted), RunWriter(root / "01", manifest(run_id="first")):
         raise RunInterrupted
     play, progress = Player(), campaign(tmp_path, 1)
-    play_campaign(BASE, play, progress, resume=True)
+    play_campaign(play, progress, resume=True)
     assert play.played == [(f"{root}/01", None)]
     assert read_run(root / "01.aborted-1").manifest.run_id == "first"
+
+
+def test_a_resumed_campaign_refuses_a_run_of_another_run_spec(tmp_path: Path) -> None:
+    other = replace(BASE, jobs=(Job(trace=Trace(path="t"), iterations=9),))
+    write_run(tmp_path / "out" / "01", [], spec=with_absolute_paths(other).to_plain())
+    with pytest.raises(InputError, match="01: holds a run of another run spec"):
+        play_campaign(Player(), campaign(tmp_path, 1), resume=True)

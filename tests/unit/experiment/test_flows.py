@@ -11,8 +11,9 @@ import pytest
 from emulator.control.flows import FlowFigures, FlowReport
 from emulator.controller.assignment import assign_ranks
 from emulator.errors import PlanError
+from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
 from emulator.experiment.flow_spec import PerftestFlow
-from emulator.experiment.flows import PlannedFlow, assign_flows, flow_parameters, plan_flows, result_rows
+from emulator.experiment.flows import assign_flows, flow_parameters, plan_flows, result_rows
 from emulator.peer.task import PeerTask
 from emulator.roce.options import RoceOptions
 from emulator.schema import decode
@@ -37,7 +38,7 @@ def topology(tmp_path: Path) -> Topology:
 
 def plan(topology: Topology, *flows: dict[str, Any], mtu: int | None = None) -> list[PlannedFlow]:
     specs = [decode({"kind": "perftest", "peer": "nic", **flow}, PerftestFlow) for flow in flows]
-    return plan_flows(specs, topology, is_rocev2=True, mtu=mtu, options=RoceOptions())
+    return plan_flows(specs, topology, FreeAddresses(topology, is_rocev2=True), mtu=mtu, options=RoceOptions())
 
 
 def document(flow: PlannedFlow) -> PeerTask:

@@ -116,3 +116,17 @@ def test_a_plan_refuses_what_a_run_refuses() -> None:
 def test_the_trace_of_the_experiment_is_not_opened_for_another_load() -> None:
     assert experiment().job.trace == Trace(path="")
     assert plan_experiment(experiment(), ALL_TO_ALL).plan.operations
+
+
+@pytest.mark.parametrize(("values", "shares"), [(0, [0, 0, 16, 0]), (4, [4, 4, 4, 4]), (16, [2, 5, 2, 7])])
+def test_a_sprayed_flow_is_hashed_value_by_value(values: int, shares: list[int]) -> None:
+    transport = Transport(name="roce", options={"multipath": values})
+    one = experiment(topology=str(ROOT / "topologies" / "leaf-spine-2x4.yaml"), transport=transport)
+    load = CollectiveLoad(CommKind.BROADCAST, ranks=2, size_bytes=16, group_size=2)
+    plan = plan_experiment(one, load).plan
+    links = {plan.paths.link_name(link): load for link, load in enumerate(plan.loads.hashed.tolist())}
+    assert [links[f"leaf0:u{spine} > spine{spine}:d0"] for spine in range(4)] == shares
+    assert plan.entropy_values == values
+    (operation,) = plan.operations
+    assert operation.ideal_ns is not None
+    assert (operation.hashed_ns == operation.ideal_ns) is (values == 4)

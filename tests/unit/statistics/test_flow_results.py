@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emulator.statistics.flow_results import FlowResult, flow_results
+from emulator.run_folder.flow_results import FlowResult
+from emulator.statistics.flow_results import flow_results
 from emulator.statistics.summary import summarise
 from emulator.views.as_json.summary import summary_to_json
 from emulator.views.figures import NONE

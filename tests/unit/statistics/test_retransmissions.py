@@ -16,8 +16,8 @@ def test_what_no_receiver_reported_was_lost() -> None:
 
 
 def test_a_receiver_that_keeps_early_packets_discards_none() -> None:
-    manifest = make_manifest(parameters={"roce.receiver": Parameter("ooo")})
-    assert lost_packets(COUNTERS, manifest) == 70
+    for parameters in ({"roce.receiver": Parameter("ooo")}, {"roce.multipath": Parameter(4)}):
+        assert lost_packets(COUNTERS, make_manifest(parameters=parameters)) == 70
 
 
 def test_loss_is_unknown_for_a_transport_without_these_counters() -> None:

@@ -131,3 +131,11 @@ def test_bytes_through_domains_cost_the_tester_nothing() -> None:
     assert tester_model.TesterShare.of(model, samples, merged).machine_bytes.tolist() == pytest.approx([1000, 2000])
     share = tester_model.TesterShare.of(model, samples, merged, domain_share=2 / 3)
     assert share.machine_bytes.tolist() == pytest.approx([0, 1000])
+
+
+def test_flows_beside_the_job_cost_the_tester_throughput() -> None:
+    samples = table(collective((0, 0), (300, 300), **RING))
+    model, merged = tester_model.TesterModel([(500, 1e9)], 10.0), merge(samples)
+    alone = tester_model.TesterShare.of(model, samples, merged).machine_bytes
+    shared = tester_model.TesterShare.of(model, samples, merged, beside_bytes_per_s=2e9).machine_bytes
+    assert (shared - alone).tolist() == pytest.approx([600])

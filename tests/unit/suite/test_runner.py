@@ -203,7 +203,7 @@ def test_two_suites_do_not_play_into_one_folder(tmp_path: Path) -> None:
     one, root = suite(tmp_path), tmp_path / "out"
     playing = play_suite(one, root, Player())
     next(playing)
-    with pytest.raises(InputError, match="another suite is being played into it"):
+    with pytest.raises(InputError, match="another command is playing into it"):
         run(one, root, Player(), resume=True)
     playing.close()
     assert run(one, root, Player(), resume=True).left == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from emulator.statistics.flow_counters import media
 from emulator.statistics.flow_figures import communication_times, goodput
 from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import crosses_network
+from emulator.statistics.path_counts import PathCounts, path_counts
 from emulator.statistics.table_columns import to_ints
 from emulator.statistics.worst_flows import endpoint_names
 from emulator.trace.model import BoolArray
@@ -67,6 +69,8 @@ def traffic(facts: RunFacts) -> Section:
         blocks.append(_completion(facts.spans, counted))
     if facts.flows.num_rows:
         blocks.append(_flows(facts))
+    if paths := path_counts(facts.manifest):
+        blocks.append(_paths(paths))
     return Section("traffic", "Traffic between ranks", blocks)
 
 
@@ -155,6 +159,14 @@ def _flows(facts: RunFacts) -> Table:
     return Table(
         "flows", "Flows", [Header(title, is_number=title != "over") for title in titles], rows, about, is_folded=True
     )
+
+
+def _paths(paths: Sequence[PathCounts]) -> Table:
+    """What happened on each path of sprayed flows."""
+    names = [field.name for field in fields(PathCounts)]
+    rows = [[f"{getattr(one, name):,}" for name in names] for one in paths]
+    about = "Entropy values of sprayed flows, over all flows; whole run, warm-up included (docs/multipath.md)."
+    return Table("paths", "Paths", [Header(name) for name in names], rows, about, is_folded=True)
 
 
 def _count(value: int) -> str:

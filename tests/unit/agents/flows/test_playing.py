@@ -28,7 +28,7 @@ class Actor:
     async def prepare(self) -> None:
         await self._step("prepare")
 
-    async def play(self) -> None:
+    async def play(self, at_ns: int) -> None:
         await self._step("play")
         await self._over.wait()
         self.happened.append("done")

@@ -124,3 +124,11 @@ def test_runs_are_early_by_the_lead_at_most() -> None:
     clock.run()
     due = [log[0][1] + number * 10 * PACKET_NS for number in range(2000)]
     assert all(now >= at - PORT_LEAD_NS for (_, now), at in zip(log, due, strict=True))
+
+
+def test_extension_headers_of_every_packet_count() -> None:
+    clock = VirtualClock()
+    log: list[tuple[str, int]] = []
+    Flow("a", paced(clock, extension_bytes=16), log, runs=2, packets=1000).send(clock.now())
+    clock.run()
+    assert log[1][1] - log[0][1] == 1000 * (PACKET_NS + 16 * 8)

@@ -10,6 +10,7 @@ import pytest
 from emulator.cli.main import main
 from tests.support.command import refused
 from tests.support.runs import collective, ranks, write_run
+from tests.support.sessions import PlayedJob, write_jobs
 
 
 @pytest.fixture
@@ -42,3 +43,20 @@ def test_json_writes_no_file(run: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["report", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["run_folder"] == str(run)
     assert not (run / "report.html").exists()
+
+
+def test_a_session_has_a_page_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = PlayedJob(0, [1_000_000] * 3)
+    folder = write_jobs(tmp_path / "both", {"a": job, "b": job}).folder
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+    assert "a and b at once" in (folder / "report.html").read_text()
+    assert main(["report", str(folder), "--json"]) == 0
+    assert [one["job"] for one in json.loads(capsys.readouterr().out)["interference"]["jobs"]] == ["a", "b"]
+
+
+def test_other_commands_name_the_jobs_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = PlayedJob(0, [1_000_000] * 3)
+    folder = write_jobs(tmp_path / "both", {"a": job, "b": job}).folder
+    for command in (("export", folder, "--to", "csv"), ("expect", folder, "example"), ("runs", "show", folder)):
+        assert f"name a run folder in it: {folder}/job=a, {folder}/job=b" in refused(*command, capsys=capsys)

@@ -80,3 +80,8 @@ def test_a_job_that_cannot_be_understood_is_refused(
     text: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert problem in refused("run", "--job", text, capsys=capsys)
+
+
+def test_a_session_is_not_repeated_as_a_campaign(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = ("--job", "a=lab/examples/transformer-8r", "--job", "b=lab/examples/transformer-8r")
+    assert "several jobs are not repeated as a campaign" in refused("run", *jobs, "--repeat", "2", capsys=capsys)

@@ -36,3 +36,8 @@ def test_what_has_no_room_or_no_name_is_refused() -> None:
     with pytest.raises(PlanError, match="'carrier'"):
         transport_overhead("carrier", mtu=1500, message_bytes=1)
     assert transport_overhead("zmq", mtu=1500, message_bytes=1) == TCP_1500
+
+
+def test_with_the_multipath_profile_every_packet_has_a_reth() -> None:
+    plain, sprayed = (roce_overhead(9000, message_bytes=1 << 20, is_sprayed=sprayed) for sprayed in (False, True))
+    assert sprayed.wire_bytes - plain.wire_bytes == 255 * 16

@@ -17,6 +17,7 @@ TABLES = (
     "comparison_table",
     "flow_load_table",
     "import_report",
+    "interference_table",
     "lab_picture",
     "pair_table",
     "plan_table",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
-from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, tls_files
+from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
 from emulator.wire.control.tls import TlsFiles
 
 SHORT, LONG_ENOUGH = "x" * 15, "x" * 16
@@ -70,3 +70,23 @@ def test_without_tls_files_the_stream_is_not_encrypted() -> None:
 def test_any_tls_file_turns_tls_on(given: tuple[str | None, ...]) -> None:
     paths = [None if name is None else Path(name) for name in given]
     assert tls_files(*paths) == TlsFiles(*paths)
+
+
+def test_an_identity_stands_alone() -> None:
+    assert tls_files(None, None, None, Path("i")) == TlsFiles(identity=Path("i"))
+    with pytest.raises(InputError, match="leave the --tls options out"):
+        tls_files(Path("c"), None, None, Path("i"))
+
+
+@pytest.mark.parametrize("target", ["unix:sock", "localhost:1", "127.9.9.9:1", "[::1]:1"])
+def test_control_on_this_machine_needs_no_certificates(target: str) -> None:
+    require_protection(target, None, insecure=False, option="--listen")
+
+
+@pytest.mark.parametrize("target", ["192.0.2.1:1", "lab.test:1", "0.0.0.0:1", "[::]:1", "[2001:db8::1]:1"])
+def test_control_beyond_it_needs_certificates_or_a_word(target: str) -> None:
+    require_protection(target, None, insecure=True, option="--listen")
+    require_protection(target, TlsFiles(identity=Path("i")), insecure=False, option="--listen")
+    for tls in (None, TlsFiles(authority=Path("a")), TlsFiles(Path("c"), Path("k"))):
+        with pytest.raises(InputError, match="control would leave this machine without certificates on both sides"):
+            require_protection(target, tls, insecure=False, option="--listen")

@@ -48,3 +48,32 @@ def test_a_missing_file_is_named_on_both_sides(pem: Path, tmp_path: Path, wrong:
     for credentials in (files.server_credentials, files.channel_credentials):
         with pytest.raises(InputError, match=rf"^{absent}: cannot be read \(No such file"):
             credentials()
+
+
+def identity(*kinds: str) -> str:
+    return "\n".join(f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----" for kind in kinds)
+
+
+def test_an_identity_is_all_three_and_mutual(tmp_path: Path) -> None:
+    path = tmp_path / "a.pem"
+    path.write_text(identity("PRIVATE KEY", "CERTIFICATE", "CERTIFICATE"))
+    files = TlsFiles(identity=path)
+    assert files.is_mutual
+    assert files.server_credentials() is not None
+    assert files.channel_credentials() is not None
+
+
+@pytest.mark.parametrize(
+    "kinds", [("CERTIFICATE",), ("PRIVATE KEY", "CERTIFICATE"), ("PRIVATE KEY", "PRIVATE KEY", "CERTIFICATE")]
+)
+def test_an_identity_that_is_not_whole_is_named(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    path = tmp_path / "a.pem"
+    path.write_text(identity(*kinds))
+    with pytest.raises(InputError, match=rf"^{path}: an identity has a key, its certificate and the authority's"):
+        TlsFiles(identity=path).channel_credentials()
+
+
+def test_only_certificates_of_both_sides_are_mutual(pem: Path) -> None:
+    assert TlsFiles(pem, pem, pem).is_mutual
+    assert not TlsFiles(pem, pem).is_mutual
+    assert not TlsFiles(authority=pem).is_mutual

@@ -1,0 +1,150 @@
+"""The result of a sweep for a terminal: a row per point. The report has the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from emulator.sweep.record import Figure, PointRecord, SweepRecord
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE, count_of, duration_cell, rate_cell
+from emulator.views.terminal.table import FittedTable
+from emulator.views.verdict_columns import STYLES
+from emulator.visible import visible
+
+
+class Noted(Protocol):
+    """What may have gone wrong at a point."""
+
+    @property
+    def tester_limited(self) -> str:
+        """Why the figures describe the tester."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why a run failed."""
+        ...
+
+
+N = TypeVar("N", bound=Noted)
+
+
+def note(one: Noted) -> str:
+    """What a reader of this point must know."""
+    limited = f"tester-limited: {one.tester_limited}" if one.tester_limited else ""
+    return "; ".join(filter(None, (limited, f"failed: {one.problem}" if one.problem else "")))
+
+
+def note_column(_: type[N]) -> Column[N]:
+    """The column of notes, of a table with rows of this type."""
+    return Column(
+        "note",
+        "tester-limited: the tester rather than the device set the figures; failed: why a run failed",
+        cell=lambda one: visible(note(one)) or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=24,
+        style=lambda _: "yellow",
+    )
+
+
+def interval_cell(figure: Figure | None, cell: Callable[[float], str]) -> str:
+    """`1.2 ms to 1.4 ms`."""
+    if figure is None or figure.low is None or figure.high is None:
+        return NONE
+    return f"{cell(figure.low)} to {cell(figure.high)}"
+
+
+def columns_of(record: SweepRecord) -> list[Column[PointRecord]]:
+    """The columns: one per setting, then the figures."""
+    return [*(_setting(axis.name) for axis in record.axes), *_FIGURES]
+
+
+def _setting(name: str) -> Column[PointRecord]:
+    return Column(name, "value of the setting", cell=lambda one: visible(one.values[name]), is_number=False, folds=20)
+
+
+_FIGURES: tuple[Column[PointRecord], ...] = (
+    Column("runs", "complete runs of this point", cell=lambda one: str(one.runs), sacrifice=3),
+    Column(
+        "JCT",
+        "time of an iteration: the median, of several runs the Hodges-Lehmann estimate of their medians",
+        cell=lambda one: duration_cell(one.jct_ns.value if one.jct_ns else None),
+        style=bold,
+    ),
+    Column(
+        "95 % interval",
+        "of the JCT; with iterations as units if there is one run, else with runs as units",
+        cell=lambda one: interval_cell(one.jct_ns, duration_cell),
+        sacrifice=1,
+    ),
+    Column(
+        "busbw\nGB/s",
+        "bus bandwidth of the class",
+        cell=lambda one: rate_cell(one.busbw_bytes_per_s.value if one.busbw_bytes_per_s else None),
+        unit="1e9 bytes per second",
+        style=bold,
+    ),
+    Column(
+        "95 % interval ",
+        "of the bus bandwidth",
+        cell=lambda one: interval_cell(one.busbw_bytes_per_s, rate_cell),
+        title="busbw 95 % interval",
+        sacrifice=2,
+    ),
+    Column(
+        "class",
+        "the class of the bus bandwidth: of its collective, the one that takes most time",
+        cell=lambda one: one.collective or NONE,
+        is_number=False,
+        folds=24,
+        sacrifice=4,
+    ),
+    Column(
+        "verdict",
+        "by the rules of the run spec (--expect); of several runs, the gravest",
+        cell=lambda one: NONE if one.verdict is None else one.verdict.value,
+        is_number=False,
+        is_optional=True,
+        style=lambda one: "" if one.verdict is None else STYLES[one.verdict],
+    ),
+    Column(
+        "scaled",
+        "how the runs differ from their trace",
+        cell=lambda one: one.scaling or NONE,
+        is_number=False,
+        is_optional=True,
+        folds=16,
+    ),
+    note_column(PointRecord),
+)
+
+
+def render_sweep_record(record: SweepRecord, folder: Path) -> Sequence[RenderableType]:
+    """The table and where everything is."""
+    lines = list(_lines(record, folder))
+    return [
+        Text(visible(headline(record)), style="bold"),
+        Text(),
+        FittedTable(columns_of(record), record.points),
+        *lines,
+    ]
+
+
+def headline(record: SweepRecord) -> str:
+    """What was varied, and how much of it is played."""
+    axes = " × ".join(f"{axis.name} ({count_of(len(axis.values), 'value')})" for axis in record.axes)  # noqa: RUF001
+    each = f", {count_of(record.repeat, 'run')} each" if record.repeat > 1 else ""
+    left = f"; {record.left} of {count_of(len(record.points), 'point')} lack a complete run" if record.left else ""
+    return f"{record.name} over {axes}{each}{left}"
+
+
+def _lines(record: SweepRecord, folder: Path) -> Iterator[str]:
+    if record.left:
+        yield f"Play what is missing: the same command with --resume --out {visible(str(folder))}"
+    yield f"Folder of the sweep, with report.html: {visible(str(folder))}"

@@ -1,0 +1,149 @@
+"""The report of a session: its jobs, what they do to each other, and when each of them played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from emulator.comparison.interference import covered_iterations, window_of
+from emulator.run_folder.schema import Part
+from emulator.run_folder.session import Session
+from emulator.run_folder.stream import write_text
+from emulator.statistics.iterations import Span, iteration_spans
+from emulator.verdict.session import JudgedJob, JudgedSession, judge_session
+from emulator.views.columns import Column
+from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell
+from emulator.views.html.page.document import Answer, Block, Chart, Facts, Page, Section, render, table_of
+from emulator.views.html.page.pictures import Picture, Rows
+from emulator.views.html.sections.verdict import TONES
+from emulator.views.html.writing import REPORT
+from emulator.views.interference_columns import (
+    COLUMNS,
+    interference_facts,
+    interference_rows,
+    interference_text,
+    session_headline,
+    tester_problems,
+)
+
+DRAWN = 400
+"""Iterations of a job in the time line."""
+_JobRow = tuple[str, JudgedJob, str]
+_JOBS: tuple[Column[_JobRow], ...] = (
+    Column("job", cell=lambda row: row[0], is_number=False),
+    Column("plays", cell=lambda row: row[1].summary.trace, is_number=False),
+    Column("ranks", cell=lambda row: str(row[1].summary.ranks)),
+    Column("began", "after the first job began", cell=lambda row: row[2]),
+    Column("iterations", "measured", cell=lambda row: str(row[1].summary.trials.included)),
+    Column(
+        "JCT",
+        "median time of all measured iterations, covered by others or not",
+        cell=lambda row: duration_cell(row[1].summary.iteration.jct_ns if row[1].summary.iteration else None),
+    ),
+    Column("verdict", cell=lambda row: row[1].verdict.outcome.value, is_number=False),
+    Column("status", cell=lambda row: row[1].summary.status, is_number=False),
+)
+
+
+def write_session_report(session: Session, path: Path | None = None) -> Path:
+    """Write the report of a session and return its path.
+
+    Args:
+        session: with at least one run.
+        path: of the file; None: report.html in the folder of the session. An existing file is replaced.
+
+    Raises:
+        ResultError: a run is missing or damaged.
+        HostError: the file cannot be written.
+    """
+    target = session.folder / REPORT if path is None else path
+    write_text(target, render(session_page(judge_session(session))))
+    return target
+
+
+def session_page(judged: JudgedSession) -> Page:
+    """The page."""
+    facts, names = judged.session.facts, " and ".join(judged.jobs)
+    word, _, text = session_headline(judged).partition(": ")
+    return Page(
+        title=f"{names} · {facts.session_id} · charkha",
+        heading=f"{names} at once",
+        sentence=_sentence(judged),
+        labels=[count_of(len(judged.jobs), "job"), facts.created.replace("T", " ")[:19]],
+        warnings=list(_warnings(judged)),
+        sections=[_jobs(judged), _interference(judged), _time_line(judged)],
+        footer=f"Session {facts.session_id}. The folder of each job holds its run with a report of its own.",
+        answer=Answer(word, text, TONES.get(judged.verdict.outcome, "open")),
+    )
+
+
+def _sentence(judged: JudgedSession) -> str:
+    found = judged.interference
+    factors = interference_text(found)
+    if factors:
+        return f"{factors}." if found.fairness is None else f"{factors}; fairness {found.fairness:.4f}."
+    if any(job.has_solo for job in found.jobs):
+        return "No iteration counts of a job that was played alone, so there is no interference factor."
+    return "No job was played alone (--solo), so there is no interference factor."
+
+
+def _warnings(judged: JudgedSession) -> Iterator[str]:
+    for problem in tester_problems(judged):
+        yield f"The tester limited the session: {problem}."
+    for name, one in judged.jobs.items():
+        if one.summary.scaling.is_scaled:
+            yield f"Job {name} was scaled: {describe_scaling(one.summary.scaling)}."
+    if missing := [one.name for one in judged.session.facts.jobs if one.name not in judged.jobs]:
+        yield f"Without a run folder: {', '.join(missing)}."
+
+
+def _jobs(judged: JudgedSession) -> Section:
+    starts = judged.session.starts_ns
+    first = min(starts.values(), default=0)
+    rows = [
+        (name, one, duration_cell(starts[name] - first) if name in starts else NONE)
+        for name, one in judged.jobs.items()
+    ]
+    return Section("jobs", "Jobs", [table_of("job-table", "Jobs", _JOBS, rows)], is_wide=True)
+
+
+def _interference(judged: JudgedSession) -> Section:
+    found = judged.interference
+    table = table_of("factors", "Interference factors", COLUMNS, interference_rows(found))
+    about = (
+        "The interference factor is the time of a class in the session over its time alone. Only iterations that all "
+        "other jobs cover count."
+    )
+    blocks: list[Block] = [table, Facts("interference-facts", "What counts", list(interference_facts(found)))]
+    return Section("interference", "Interference", blocks, about, is_wide=True)
+
+
+def _time_line(judged: JudgedSession) -> Section:
+    bars, session = Rows(), judged.session
+    windows = {name: window_of(run) for name, run in session.jobs.items()}
+    first = min((one.start_ns for one in windows.values() if one is not None), default=0)
+    for name, run in session.jobs.items():
+        spans = iteration_spans(run.table(Part.ITERATIONS), run.manifest)
+        others = [window for other, window in windows.items() if other != name]
+        counted = set(covered_iterations(spans, others).tolist())
+        for number, span in list(spans.items())[:DRAWN]:
+            bars.add(job=name, iteration=number, what=_what(number, counted), **_since(span, first))
+    chart = Chart(
+        "session-line",
+        "Iterations of the jobs",
+        f"Each bar is an iteration. Not covered: another job had not begun or had ended. At most {DRAWN} of a job.",
+        "One lane per job with a bar for every iteration, over time.",
+        Picture("session_line", {"bars": bars.columns}),
+        is_wide=True,
+    )
+    return Section("time-line", "Time line", [chart] if bars.columns else [], is_wide=True)
+
+
+def _what(number: int, counted: set[int]) -> str:
+    if number < 0:
+        return "warm-up"
+    return "counts" if number in counted else "not covered"
+
+
+def _since(span: Span, first_ns: int) -> dict[str, int]:
+    return {"begin_ns": span.start_ns - first_ns, "end_ns": span.end_ns - first_ns}

@@ -1,0 +1,116 @@
+"""Columns of the tables of a session: its jobs, and what they do to each other; and the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from emulator.comparison.interference import ClassInterference, Interference
+from emulator.comparison.verdicts import Effect
+from emulator.statistics.classes import JCT
+from emulator.verdict.session import JudgedSession
+from emulator.views.columns import Column, bold
+from emulator.views.figures import NONE, count_of, duration_cell
+from emulator.views.verdict_text import headline
+
+
+@dataclass(frozen=True, slots=True)
+class InterferenceRow:
+    """A class of a job."""
+
+    job: str
+    one: ClassInterference
+
+
+COLUMNS: tuple[Column[InterferenceRow], ...] = (
+    Column("job", "name of the job", cell=lambda row: row.job, is_number=False),
+    Column(
+        "class",
+        "collective, ranks, size and algorithm, or the whole iteration (JCT)",
+        cell=lambda row: "JCT" if row.one.key.collective == JCT else str(row.one.key),
+        is_number=False,
+        folds=24,
+    ),
+    Column("alone", "median time when the job was played alone", cell=lambda row: duration_cell(row.one.solo_ns)),
+    Column(
+        "shared",
+        "median time in iterations that all other jobs cover",
+        cell=lambda row: duration_cell(row.one.shared_ns),
+    ),
+    Column(
+        "factor",
+        "interference factor: shared / alone, the Hodges-Lehmann estimate; 1: the others cost nothing",
+        cell=lambda row: factor_cell(row.one.effect),
+        style=bold,
+    ),
+    Column(
+        "95 % interval",
+        "of the factor; units are runs, or of one session stretches of consecutive iterations",
+        cell=lambda row: interval_cell(row.one.effect),
+    ),
+    Column(
+        "n",
+        "measurements: alone / shared",
+        cell=lambda row: f"{row.one.solo_samples} / {row.one.shared_samples}",
+        sacrifice=1,
+    ),
+)
+
+
+def interference_rows(found: Interference) -> list[InterferenceRow]:
+    """A row per class and job, job by job."""
+    return [InterferenceRow(job.name, one) for job in found.jobs for one in job.classes]
+
+
+def factor_cell(effect: Effect | None) -> str:
+    """`1.998`."""
+    return NONE if effect is None else f"{effect.ratio:.3f}"
+
+
+def interval_cell(effect: Effect | None) -> str:
+    """`1.990 to 2.006`."""
+    if effect is None or effect.interval is None:
+        return NONE
+    return f"{effect.interval.low:.3f} to {effect.interval.high:.3f}"
+
+
+def interference_facts(found: Interference) -> Iterator[tuple[str, str]]:
+    """(name, fact): what counts, how fair it is, what the intervals mean."""
+    for job in found.jobs:
+        text = f"{count_of(job.covered, 'iteration')} that the other jobs cover"
+        if job.left_out:
+            text += f"; {job.left_out} left out, in which another job had not begun or had ended"
+        yield f"Job {job.name}", text if job.has_solo else f"{text}; it was not played alone (--solo)"
+    if found.fairness is not None:
+        about = "Jain's index of the rates that the jobs keep: 1 / factor of the JCT of each"
+        yield "Fairness", f"{found.fairness:.4f}; {about}; 1 = all lose alike"
+    if found.sessions == 1:
+        yield "Intervals", "of this session, with stretches of consecutive iterations as units; not of the next session"
+    else:
+        yield "Intervals", f"over {found.sessions} sessions, with runs as units"
+
+
+def interference_text(found: Interference) -> str:
+    """`a takes 2.00 times as long as alone (1.99 to 2.01), b 1.98 times`; "" if no job was played alone."""
+    parts = []
+    for job in found.jobs:
+        if job.jct is not None and job.jct.effect is not None:
+            interval = job.jct.effect.interval
+            known = "" if interval is None else f" ({interval.low:.3f} to {interval.high:.3f})"
+            parts.append(f"{job.name} takes {job.jct.effect.ratio:.3f} times as long as alone{known}")
+    return ", ".join(parts)
+
+
+def session_headline(judged: JudgedSession) -> str:
+    """The verdict of the job that decides, and the factors."""
+    text = f"{headline(judged.verdict)}"
+    if judged.verdict.rules is not None:
+        word, _, rest = text.partition(": ")
+        text = f"{word}: job {judged.decisive}: {rest}"
+    factors = interference_text(judged.interference)
+    return f"{text}; {factors}" if factors else text
+
+
+def tester_problems(judged: JudgedSession) -> Sequence[str]:
+    """Why times of a job describe the tester."""
+    return [f"job {name}: {problem}" for name, one in judged.jobs.items() if (problem := one.verdict.tester.problem)]

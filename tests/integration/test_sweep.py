@@ -1,0 +1,74 @@
+"""Sweeps from the command line: over loopback, killed and resumed, refused before any traffic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator import exit_codes
+from tests.integration.test_suite import complete_runs
+from tests.support.command import charkha, refused, started, wait_for
+
+SPEC = """\
+charkha: 1
+jobs: [{iterations: 2, warmup: 0, sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}}]
+observe: {report: false}
+"""
+
+
+def test_a_sweep_that_was_killed_is_resumed_and_plays_no_point_twice(tmp_path: Path) -> None:
+    out, vary = tmp_path / "out", ("--vary", "qps=1,2")
+    (tmp_path / "run.yaml").write_text(SPEC)
+    with started("sweep", "-f", "run.yaml", *vary, "--out", out, cwd=tmp_path) as command:
+        wait_for(lambda: (out / "qps=2").exists() or None, timeout_s=60)
+        command.process.kill()
+        command.process.wait()
+        wait_for(lambda: True if not command.left() else None, timeout_s=20)
+    before = complete_runs(out)
+    assert "qps=1/01" in before
+    assert len(before) < 2
+    resumed = charkha("sweep", "-f", "run.yaml", *vary, "--out", out, "--resume", "--json", cwd=tmp_path)
+    after, result = complete_runs(out), json.loads(resumed.stdout)
+    assert resumed.code == exit_codes.DONE, resumed.stderr
+    assert len(after) == 2
+    assert before.items() <= after.items()
+    assert [one["values"] for one in result["points"]] == [{"qps": "1"}, {"qps": "2"}]
+    assert all(one["jct_ns"]["value"] > 0 for one in result["points"])
+    assert "charkha sweep" in (out / "report.html").read_text()
+
+
+def test_two_jobs_are_swept_over_their_phase(tmp_path: Path) -> None:
+    job = "warmup: 1, pace: continuous, sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}"
+    jobs = "".join(f"  - {{name: {name}, iterations: 8, {job}}}\n" for name in "ab")
+    (tmp_path / "session.yaml").write_text(f"charkha: 1\njobs:\n{jobs}observe: {{report: false}}\n")
+    played = charkha("sweep", "-f", "session.yaml", "--phase", "0", "--out", "out", "--json", cwd=tmp_path)
+    assert played.code == exit_codes.DONE, played.stderr
+    (point,) = json.loads(played.stdout)["points"]
+    assert [one["job"] for one in point["jobs"]] == ["a", "b"]
+    assert all(one["covered"] + one["left_out"] == 8 for one in point["jobs"])
+    assert "b against a over 1 phase" in (tmp_path / "out" / "report.html").read_text()
+    assert set(complete_runs(tmp_path / "out")) == {
+        *(f"solo/01/job={name}" for name in "ab"),
+        *(f"phase=0/01/job={name}" for name in "ab"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "give --vary NAME=VALUES or --phase VALUES"),
+        (["--phase", "0:1:0.5"], "--phase needs two jobs"),
+        (["--vary", "qps=1,99"], "point qps=99: --qps 99: from 1 to 64"),
+        (["--vary", "qps=1", "--resume"], "--resume needs --out DIR"),
+        (["--vary", "qps=1", "--out", "."], "is not an empty folder"),
+    ],
+)
+def test_mistakes_are_refused_before_any_traffic(
+    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.yaml").write_text(SPEC)
+    assert problem in refused("sweep", "-f", "run.yaml", *words, capsys=capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]

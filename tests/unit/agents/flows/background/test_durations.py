@@ -1,0 +1,27 @@
+"""Durations of background messages: their percentiles, however many there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.flows.background import durations
+from agents.flows.background.durations import Durations
+
+
+def test_percentiles_are_measured_values() -> None:
+    found = Durations()
+    assert (found.count, found.percentile(0.5)) == (0, None)
+    for duration_ns in range(1, 100):
+        found.note(duration_ns)
+    assert (found.count, found.percentile(0.5), found.percentile(0.99)) == (99, 50, None)
+    found.note(100)
+    assert found.percentile(0.99) == 99
+
+
+def test_of_very_many_a_share_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "MOST_KEPT", 64)
+    found = Durations()
+    for duration_ns in range(1000):
+        found.note(duration_ns)
+    assert found.count == 1000
+    assert found.percentile(0.5) == pytest.approx(500, abs=40)
