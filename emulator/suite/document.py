@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
 from emulator.experiment.document import relative_to
-from emulator.experiment.parts import Part, build_experiment, merge, part_of
+from emulator.experiment.parts import Part, build_experiment, common_of, merge, part_of
 from emulator.experiment.resolve import overrides_of
 from emulator.experiment.spec import Experiment
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
@@ -288,7 +288,7 @@ def _with_own_jobs(part: Part) -> Part:
     if not isinstance(part.get("jobs"), list):
         return part
     common = part.get("job", {})
-    jobs = [merge(common, one) if isinstance(one, Mapping) else one for one in part["jobs"]]
+    jobs = [merge(common_of(one, common), one) if isinstance(one, Mapping) else one for one in part["jobs"]]
     return {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
 
 

@@ -32,11 +32,11 @@ rules: [{metric: jct, at_most: 1 ms}]
 cases:
 """
 TWO_JOBS = (
-    HEAD.replace("at_most: 1 ms", "below: 1.5 ms")
+    HEAD.replace("at_most: 1 ms", "below: 3 ms").replace("job: {", "job: {iterations: 3, ")
     + """\
   - {name: first}
   - name: both
-    spec: {jobs: [{name: a}, {name: b, sweep: {sizes: [2K]}}]}
+    spec: {jobs: [{name: a}, {name: b, until: others, sweep: {sizes: [2K]}}]}
     interference: {below: 120 %}
 """
 )
@@ -329,7 +329,8 @@ def test_a_case_of_several_jobs_is_judged_per_job_and_the_gravest_decides(tmp_pa
     assert case.text.startswith("job b: interference is 2")
     found = {run.job: {check.metric: check.value for check in run.checks} for run in case.runs}
     assert found == {"a": {"jct": 1e6, "interference": 1}, "b": {"jct": 2e6, "interference": 2}}
-    assert [job.sweep.sizes for job in play.played[1][1].jobs] == [(1024,), (2048,)]
+    jobs = play.played[1][1].jobs
+    assert [(job.sweep.sizes, job.iterations) for job in jobs] == [((1024,), 3), ((2048,), None)]
 
 
 def test_a_session_that_was_interrupted_is_played_again_and_a_complete_one_is_not(tmp_path: Path) -> None:
