@@ -85,7 +85,7 @@ def _play_solo(experiment: Experiment, jobs: Sequence[LoadedJob], folder: Path) 
 def _progress(run: PreparedRun, job: str, display: Progress, *, is_open_ended: bool = False) -> RunProgress:
     facts = run.facts
     return RunProgress(
-        nodes=facts.nodes // facts.iterations,
+        nodes=run.nodes,
         iterations=None if is_open_ended else facts.iterations,
         dialling=run.connecting,
         address=run.settled.experiment.agents.listen or "",
