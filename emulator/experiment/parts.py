@@ -37,7 +37,7 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         SchemaProblem: a value does not fit; its path is that in the part, as `job.iterations`.
     """
     common = part.get("job", {})
-    jobs = [_with_common(one, common) for one in part["jobs"]] if "jobs" in part else [common]
+    jobs = [merge(one, common_of(one, common)) for one in part["jobs"]] if "jobs" in part else [common]
     document = {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
     try:
         return decode(document, Experiment)
@@ -47,7 +47,7 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         raise SchemaProblem(path, problem.problem) from problem
 
 
-def _with_common(job: Mapping[str, Any], common: Mapping[str, Any]) -> Part:
-    """A job with what holds for each of them; a number of iterations holds for those that have one."""
+def common_of(job: Mapping[str, Any], common: Mapping[str, Any]) -> Part:
+    """What holds for each job, as far as for this one: a number of iterations holds for those that have one."""
     left_out = {"iterations"} if "until" in job else set()
-    return merge(job, {key: value for key, value in common.items() if key not in left_out})
+    return {key: value for key, value in common.items() if key not in left_out}

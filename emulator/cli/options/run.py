@@ -93,7 +93,7 @@ def parse_job(text: str) -> dict[str, Any]:
 
 _JOB_KEYS: Mapping[str, Callable[[str], Any]] = {
     "ranks": whole(1),
-    "hosts": lambda text: text.split("+"),
+    "hosts": lambda text: text if "/" in text else text.split("+"),
     "start": parse_start,
     "until": str,
     "iterations": whole(1),
