@@ -120,7 +120,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     overrides = overrides_of(job)
     for collective, algorithm in overrides.items():
         record.note(f"algorithm.{collective}", algorithm, source=Source.ASKED)
-    for name, value in (("hosts", job.hosts and ", ".join(job.hosts)), ("pace", job.pace)):
+    for name, value in (("hosts", ", ".join(job.host_names) if job.host_names else job.hosts), ("pace", job.pace)):
         if value is not None:
             record.note(name, value, source=Source.ASKED)
     mtu = experiment.network.mtu or topology.link_mtu
