@@ -106,7 +106,7 @@ def parse_fraction(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise ValueError(f"{text!r} is not between 0% and 100%: write it as 3% or 0.03")
+        raise ValueError(f"{text!r} is not above 0% and below 100%: write it as 3% or 0.03")
     return value
 
 

@@ -113,7 +113,7 @@ MISTAKES = {
     "compare": "required: GROUP",
     "compare runs/one nowhere": "nowhere",
     "compare runs/one runs/one --gate=strictly": "argument --gate: there is no 'strictly'; did you mean 'strict'?",
-    "compare runs/one runs/two --margin 3": "'3' is not between 0% and 100%: write it as 3% or 0.03",
+    "compare runs/one runs/two --margin 3": "'3' is not above 0% and below 100%: write it as 3% or 0.03",
     "report nowhere": "nowhere",
     "report runs/one --out .": "--out",
     "export runs/one": "required: --to",

@@ -114,7 +114,7 @@ def test_what_the_topology_cannot_do_is_refused(topology: Topology, spec: dict[s
         ({"sizes": "cache"}, "is not one of"),
         ({"pattern": "burst"}, "is not one of"),
         ({"peak": "1Gbit"}, "peak and on_time are for pattern: on-off, not for poisson"),
-        ({"rate": "0 %"}, "'0 %' is not between 0% and 100%"),
+        ({"rate": "0 %"}, "'0 %' is not above 0% and below 100%"),
         ({"from": ["h0", "h1"], "to": []}, "needs a host in from, and another one in to"),
         ({"form": "h0"}, "unknown key 'form'; did you mean 'from'"),
         ({"dscp": 64}, "<= 63"),
