@@ -16,7 +16,7 @@ from emulator.errors import InputError, ResultError, RunInterrupted
 from emulator.experiment.log import RunLog
 from emulator.experiment.outcome import outcome_of
 from emulator.experiment.play import new_run_folder
-from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
+from emulator.experiment.session import check_session, load_jobs, prepare_session, prepare_solo, require_new
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.session import Session, load_session, solo_folder
 from emulator.verdict.judge import gravest
@@ -48,6 +48,7 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
     if args.live is not None:
         raise InputError("--live shows the report of one run: leave it out, every job of a session gets a report.html")
     folder = args.out or new_run_folder("-".join(job.name for job in experiment.jobs))
+    require_new(folder)
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             on_step("reading the traces")
@@ -73,6 +74,7 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
 
 def _play_solo(experiment: Experiment, jobs: Sequence[LoadedJob], folder: Path) -> dict[str, Run]:
     """Every job alone, one after the other."""
+    check_session(experiment, jobs)
     alone: dict[str, Run] = {}
     for job, loaded in zip(experiment.jobs, jobs, strict=True):
         with prepare_solo(experiment, job, loaded, notify=notify) as run, make_display() as display:
