@@ -218,7 +218,9 @@ class Agent:
             elif job in self._parts:
                 self._parts[job].carry_out(value)
             else:
-                raise RemoteProtocolError(f"the controller sent {type(value).__name__} about a job of others")
+                raise RemoteProtocolError(
+                    f"the controller sent {type(value).__name__} about a job that this agent does not play"
+                )
 
     def _tidy(self) -> None:
         """Objects that were made for an iteration live through it: collections during it need not visit them."""

@@ -29,7 +29,7 @@ run. docs/physical.md walks through it.
 
 _SECURITY = {
     "--token-file": f"file with the secret that the controller requires (default: {TOKEN_VARIABLE})",
-    "--identity": "own file of `charkha certs issue`, for this agent",
+    "--identity": "identity of this agent, from `charkha certs issue`",
     "--tls-cert": "own certificate, PEM; encrypts control",
     "--tls-key": "key of the certificate, PEM",
     "--tls-ca": "authority that must have issued the controller's certificate, PEM",

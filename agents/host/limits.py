@@ -73,8 +73,8 @@ class Limits:
         for cap_bps in together.values():
             if cap_bps > most_bps:
                 raise HostError(
-                    f"the run may send {cap_bps / 1e9:g} Gbit/s at a port, and this agent {most_bps / 1e9:g} Gbit/s "
-                    "(--max-rate)"
+                    f"the run may send {cap_bps / 1e9:g} Gbit/s at a port, and this agent allows "
+                    f"{most_bps / 1e9:g} Gbit/s (--max-rate)"
                 )
 
 

@@ -84,7 +84,7 @@ def issue(
         folder: of the authority.
         name: of the agent, as the topology has it; of the controller or person.
         role: what it may do.
-        addresses: IP addresses and names that others reach it at: a controller needs those that agents dial.
+        addresses: IP addresses and host names of the holder: a controller needs those that agents connect to.
         valid: for how long.
         out: the file; None: `<name>.pem` in the folder.
         now: None: this moment.
@@ -98,10 +98,10 @@ def issue(
     expires = begin + CLOCK_SLACK + valid
     if expires > authority.not_valid_after_utc:
         raise InputError(
-            f"the authority in {folder} expires on {authority.not_valid_after_utc:%Y-%m-%d}: issue for less"
+            f"the authority in {folder} expires on {authority.not_valid_after_utc:%Y-%m-%d}: give fewer --days"
         )
     if role is Role.CONTROLLER and not addresses:
-        raise InputError("a controller needs --address: where agents dial it")
+        raise InputError("a controller needs --address HOST: the address or host name that agents connect to")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _checked(name))])
     names = [x509.UniformResourceIdentifier(role_uri(role)), *map(_general_name, addresses)]

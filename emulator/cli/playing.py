@@ -138,7 +138,7 @@ def play_job(job: LoadedJob, experiment: Experiment, folder: Path, *, live: Live
     with prepare(experiment, job, notify=notify) as prepared:
         facts = prepared.facts
         progress = RunProgress(
-            nodes=facts.nodes // facts.iterations,
+            nodes=prepared.nodes,
             iterations=facts.iterations,
             dialling=prepared.connecting,
             address=experiment.agents.listen or "",

@@ -44,32 +44,46 @@ def play_and_show_session(experiment: Experiment, args: argparse.Namespace) -> i
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
     if experiment.campaign is not None:
-        raise InputError("several jobs are not repeated as a campaign: play the session again (sweep --phase repeats)")
+        raise InputError("--repeat and --profiles are for runs of one job: play the session again, or sweep --phase")
     if args.live is not None:
-        raise InputError("--live shows the report of one run: leave it out, every job of a session gets a report.html")
+        raise InputError("--live shows the report of one run: leave it out; every job of a session has a report.html")
     folder = args.out or new_run_folder("-".join(job.name for job in experiment.jobs))
+    try:
+        session = play_session_into(experiment, folder, getattr(args, "solo", False))
+    except RunInterrupted:
+        with contextlib.suppress(ResultError):
+            _show(load_session(folder), experiment, args)
+        raise
+    exit_code = _show(session, experiment, args)
+    return exit_code if experiment.observe.expect is not None else exit_codes.DONE
+
+
+def play_session_into(experiment: Experiment, folder: Path, solo: bool) -> Session:
+    """Play a session into a folder; nothing goes to stdout.
+
+    Args:
+        experiment: with several jobs.
+        folder: of the session.
+        solo: play each job alone first.
+
+    Raises:
+        EmulatorError: bad input, a failed run, a host that lacks something.
+    """
     require_new(folder)
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             on_step("reading the traces")
             jobs = stack.enter_context(load_jobs(experiment))
-        solo = _play_solo(experiment, jobs, folder) if getattr(args, "solo", False) else {}
+        alone = _play_solo(experiment, jobs, folder) if solo else {}
         with prepare_session(experiment, jobs, notify=notify) as prepared, make_display() as display:
             progress = [
                 _progress(run, job.name, display, is_open_ended=job.until is not None)
                 for run, job in zip(prepared.runs, experiment.jobs, strict=True)
             ]
-            try:
-                session = prepared.play(folder, [[one, RunLog()] for one in progress], solo=solo)
-            except RunInterrupted:
-                display.stop()
-                with contextlib.suppress(ResultError):
-                    _show(load_session(folder), experiment, args)
-                raise
+            session = prepared.play(folder, [[one, RunLog()] for one in progress], solo=alone)
     if experiment.observe.report:
         write_session_report(session)
-    exit_code = _show(session, experiment, args)
-    return exit_code if experiment.observe.expect is not None else exit_codes.DONE
+    return session
 
 
 def _play_solo(experiment: Experiment, jobs: Sequence[LoadedJob], folder: Path) -> dict[str, Run]:
@@ -87,7 +101,7 @@ def _play_solo(experiment: Experiment, jobs: Sequence[LoadedJob], folder: Path) 
 def _progress(run: PreparedRun, job: str, display: Progress, *, is_open_ended: bool = False) -> RunProgress:
     facts = run.facts
     return RunProgress(
-        nodes=facts.nodes // facts.iterations,
+        nodes=run.nodes,
         iterations=None if is_open_ended else facts.iterations,
         dialling=run.connecting,
         address=run.settled.experiment.agents.listen or "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ from emulator.host.core_wait import CoreTime
 
 DEATH_NEWS_S = 0.1
 """An agent that dies makes others give up: its death is waited for this long, because it is the better reason."""
+UNREAD_S = 1.0
+"""How long the stream of an agent may still be open after its process ended."""
 FAREWELL_S = 0.5
 """How long a session that ends early waits for the counters of its agents, which stop sending at once."""
 
@@ -73,6 +76,7 @@ class Roster:
         self._gave_up: set[str] = set()
         self._left: set[str] = set()
         self._gone: set[str] = set()  # nothing more is expected of them
+        self._exits: dict[str, str] = {}  # why processes ended
         self._silent = asyncio.Event()
         self._is_over = False
         self.clocks = AgentClocks()
@@ -125,25 +129,33 @@ class Roster:
                 case control.Abort():
                     self._gave_up.add(name)
                     self._leaves(name)
-                    self._later(self._listener.gave_up, name, message.value, message.job)
+                    self._later(partial(self._listener.gave_up, name, message.value, message.job))
                 case _:
                     self._listener.said(name, message)
         except EmulatorError as error:  # a result cannot be written, an agent reports nonsense: the session is over
             self._listener.failed(error)
 
     def lost(self, channel: AgentChannel, reason: str) -> None:
-        """See AgentListener."""
+        """See AgentListener. Why its process ended, if that becomes known meanwhile, says more."""
         name = channel.hello.agent
         self._leaves(name)
         if name not in self._left:
-            self._later(self._listener.vanished, name, reason)
+            self._later(lambda: self._listener.vanished(name, self._exits.get(name, reason)))
 
     def exited(self, agent: str, code: int, reason: str) -> None:
-        """Its process ended. What it said before that, which may be unread yet, explains more than a clean exit."""
-        self._leaves(agent)
-        is_heard_out = code == 0 and agent in self._channels
-        if agent not in self._gave_up | self._left and not is_heard_out:
+        """Its process ended. What it said before that may be unread: then the end of its stream is waited for."""
+        if code:
+            self._exits[agent] = reason
+        if agent not in self._channels:
             self._listener.vanished(agent, reason)
+        elif code and agent not in self._gone:
+            asyncio.get_running_loop().call_later(UNREAD_S, self._unheard, agent)
+
+    def _unheard(self, agent: str) -> None:
+        """Nothing more came of an agent whose process ended."""
+        if agent not in self._gone:
+            self._leaves(agent)
+            self._listener.vanished(agent, self._exits[agent])
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -167,8 +179,8 @@ class Roster:
         if self._gone >= self._channels.keys():
             self._silent.set()
 
-    def _later(self, tell: Callable[..., None], *what: Any) -> None:
-        asyncio.get_running_loop().call_later(DEATH_NEWS_S, tell, *what)
+    def _later(self, tell: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(DEATH_NEWS_S, tell)
 
     def _core_time_of(self, agent: str) -> CoreTime | None:
         if agent not in self._local:

@@ -115,7 +115,7 @@ def bits_per_s(rate: str | int, port_rate_bps: int | None) -> int:
         return rate
     share = parse_fraction(rate)
     if port_rate_bps is None:
-        raise ValueError(f"{rate} of the sender's port: the topology gives it no rate; write one, as 200Mbit")
+        raise ValueError(f"{rate} of the sender's port: the topology gives it no rate; write a rate such as 200Mbit")
     return round(share * port_rate_bps)
 
 

@@ -37,7 +37,7 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         SchemaProblem: a value does not fit; its path is that in the part, as `job.iterations`.
     """
     common = part.get("job", {})
-    jobs = [merge(one, common) for one in part["jobs"]] if "jobs" in part else [common]
+    jobs = [merge(one, common_of(one, common)) for one in part["jobs"]] if "jobs" in part else [common]
     document = {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
     try:
         return decode(document, Experiment)
@@ -45,3 +45,9 @@ def build_experiment(part: Mapping[str, Any]) -> Experiment:
         is_one = "jobs" not in part and problem.path[:1] == ("jobs",)
         path = ("job", *problem.path[2:]) if is_one else problem.path
         raise SchemaProblem(path, problem.problem) from problem
+
+
+def common_of(job: Mapping[str, Any], common: Mapping[str, Any]) -> Part:
+    """What holds for each job, as far as for this one: a number of iterations holds for those that have one."""
+    left_out = {"iterations"} if "until" in job else set()
+    return {key: value for key, value in common.items() if key not in left_out}

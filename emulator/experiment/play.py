@@ -152,14 +152,18 @@ class PreparedRun:
         return self.settled.assignment.remote
 
     @property
+    def nodes(self) -> int:
+        """Communication nodes of one iteration, over all ranks."""
+        return sum(len(program.communications) for program in self.settled.workload.programs)
+
+    @property
     def facts(self) -> RunFacts:
         """What observers know before the run starts; `play` adds `run_folder`."""
         settled = self.settled
-        nodes = sum(len(program.communications) for program in settled.workload.programs)
-        iterations = settled.resolved.iterations + settled.resolved.warmup
+        iterations = 0 if settled.until_others else settled.resolved.iterations + settled.resolved.warmup
         ranks = len(settled.workload.programs)
         return RunFacts(
-            settled.identity.run_id, str(settled.job.loaded.path), ranks, iterations, nodes * iterations, ""
+            settled.identity.run_id, str(settled.job.loaded.path), ranks, iterations, self.nodes * iterations, ""
         )
 
     def play(self, folder: Path, *, observers: Sequence[RunObserver] = (), live: LiveAddress | None = None) -> Run:

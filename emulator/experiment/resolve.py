@@ -120,7 +120,7 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     overrides = overrides_of(job)
     for collective, algorithm in overrides.items():
         record.note(f"algorithm.{collective}", algorithm, source=Source.ASKED)
-    for name, value in (("hosts", job.hosts and ", ".join(job.hosts)), ("pace", job.pace)):
+    for name, value in (("hosts", ", ".join(job.host_names) if job.host_names else job.hosts), ("pace", job.pace)):
         if value is not None:
             record.note(name, value, source=Source.ASKED)
     mtu = experiment.network.mtu or topology.link_mtu
@@ -131,6 +131,8 @@ def resolve(experiment: Experiment, topology: Topology, *, in_lab: bool = False)
     if facts.options is not None:
         chosen, options = _options(record, facts, requested.options, of_topology, topology, mtu=mtu, in_lab=in_lab)
     roce = chosen if isinstance(chosen, RoceOptions) else None
+    if roce is not None:
+        _check_entropy(roce, topology)
     return Resolved(
         transport=facts,
         message_bytes=message_bytes,
@@ -244,6 +246,17 @@ def _options(
             source, reason = Source.DERIVED, "from qp_timeout" if name == "timeout_ns" else "from the preset"
         record.note(f"{facts.name}.{name}", value, unit, source, reason)
     return options, {name: str(getattr(options, name)) for name in texts}
+
+
+def _check_entropy(roce: RoceOptions, topology: Topology) -> None:
+    """Refuse flow labels as entropy where a rank has none."""
+    if roce.multipath and roce.entropy_field == "flow-label":
+        for rank, address in enumerate(topology.addresses):
+            if ":" not in address:
+                raise PlanError(
+                    f"--entropy-field flow-label: {topology.label_of(rank)} has the IPv4 address {address}, which has "
+                    "no flow label: use --entropy-field port"
+                )
 
 
 def _largest_path_mtu(topology: Topology, mtu: int | None) -> dict[str, tuple[str, str]]:

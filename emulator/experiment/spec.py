@@ -175,7 +175,8 @@ class Job(_Section, frozen=True, kw_only=True):
         compute: "replay", "skip", or a factor on recorded compute time; None: replay.
         algorithms: collective → algorithm.
         credits: receiver-ready credits; None: on.
-        hosts: of the topology that its ranks are placed on; None: all.
+        hosts: of the topology that its ranks are placed on; "1/2": the first half of those that take ranks, in the
+            order of the file; None: all.
         addresses: "2/3": of the addresses of every interface it takes each third, from the second on; None: all, or,
             in a session with jobs on the same hosts, its even share.
         start: when it begins, after the session began; None: at once.
@@ -195,7 +196,7 @@ class Job(_Section, frozen=True, kw_only=True):
     compute: str | int | float | None = None
     algorithms: Mapping[str, str] = {}
     credits: bool | None = None
-    hosts: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | str | None = None
     addresses: str | None = None
     start: str | int | float | None = None
     until: Literal["others"] | None = None
@@ -211,11 +212,12 @@ class Job(_Section, frozen=True, kw_only=True):
             force_setattr(self, "compute", parse_compute(str(self.compute)))
         if self.start is not None:
             force_setattr(self, "start", parse_start(str(self.start)))
-        if self.hosts is not None and (not self.hosts or len(set(self.hosts)) < len(self.hosts)):
+        names = self.host_names
+        if names is not None and (not names or len(set(names)) < len(names)):
             raise ValueError("hosts: name at least one, and each once")
         if self.until is not None and self.iterations is not None:
             raise ValueError("give iterations or until, not both")
-        _ = self.address_share
+        _ = self.address_share, self.host_share
 
     @property
     def compute_factor(self) -> float:
@@ -231,12 +233,17 @@ class Job(_Section, frozen=True, kw_only=True):
     @property
     def address_share(self) -> tuple[int, int]:
         """(first, step) of the addresses that it takes of every interface, counted from 0."""
-        if self.addresses is None:
-            return 0, 1
-        first, _, of = self.addresses.partition("/")
-        if not (first.isdecimal() and of.isdecimal() and 1 <= int(first) <= int(of)):
-            raise ValueError(f"addresses: {self.addresses[:40]!r}: write 1/2 or 2/2, for example")
-        return int(first) - 1, int(of)
+        return (0, 1) if self.addresses is None else _parse_part("addresses", self.addresses)
+
+    @property
+    def host_names(self) -> tuple[str, ...] | None:
+        """Hosts that are named; None: all, or a share of them."""
+        return None if isinstance(self.hosts, str) else self.hosts
+
+    @property
+    def host_share(self) -> tuple[int, int]:
+        """(number, of): which of how many equal parts of the hosts it takes, counted from 0."""
+        return _parse_part("hosts", self.hosts) if isinstance(self.hosts, str) else (0, 1)
 
 
 class Network(_Section, frozen=True, kw_only=True):
@@ -372,7 +379,7 @@ class Experiment(_Section, frozen=True, kw_only=True):
             raise ValueError("jobs: name at least one")
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"there are several jobs named {twice!r}: give each a name of its own")
-        if self.network.topology is None and any(job.hosts or job.addresses for job in self.jobs):
+        if self.network.topology is None and any(job.host_names or job.addresses for job in self.jobs):
             raise ValueError("hosts of a job need network.topology, which names them")
         if all(job.until for job in self.jobs):
             raise ValueError("until: every job waits for others to end: one must have a number of iterations")
@@ -455,7 +462,22 @@ class Experiment(_Section, frozen=True, kw_only=True):
 
 def _meet(job: Job, other: Job) -> bool:
     """Whether both may have ranks on one host."""
-    return job.hosts is None or other.hosts is None or not set(job.hosts).isdisjoint(other.hosts)
+    if job.host_names is not None and other.host_names is not None:
+        return not set(job.host_names).isdisjoint(other.host_names)
+    (number, of), (other_number, other_of) = job.host_share, other.host_share
+    return number * other_of < (other_number + 1) * of and other_number * of < (number + 1) * other_of
+
+
+def _parse_part(key: str, text: str) -> tuple[int, int]:
+    """`2/3`, the second of three equal parts, as (1, 3).
+
+    Raises:
+        ValueError: not such a text.
+    """
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ValueError(f"{key}: {text[:40]!r}: write 1/2 or 2/2, for example")
+    return int(number) - 1, int(of)
 
 
 def _merged(common: Transport, own: Transport | None) -> Transport:

@@ -72,7 +72,8 @@ def _load(experiment: Experiment, path: str, *, ranks: int) -> Topology:
         Path(path),
         ranks=ranks,
         allow_networks=experiment.network.allow_networks,
-        hosts=job.hosts,
+        hosts=job.host_names,
+        host_share=job.host_share,
         address_share=job.address_share,
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from emulator.errors import ResultError
 from emulator.run_folder.layout import SESSION
+from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import publish, writing
@@ -136,6 +137,15 @@ def load_session(folder: Path) -> Session:
         solo={name: read_run(path) for name in names if is_run_folder(path := solo_folder(folder, name))},
         starts_ns={job.name: job.start_ns for job in facts.jobs if job.start_ns is not None},
     )
+
+
+def complete_session(folder: Path) -> Session | None:
+    """The session in a folder; None if there is none, or a job of it is not complete."""
+    if not is_session(folder):
+        return None
+    found = load_session(folder)
+    is_whole = len(found.jobs) == len(found.facts.jobs)
+    return found if is_whole and all(run.manifest.status == COMPLETE for run in found.jobs.values()) else None
 
 
 def _read_facts(path: Path) -> SessionFacts:

@@ -15,15 +15,16 @@ from msgspec import Meta
 
 from emulator.errors import EmulatorError, InputError
 from emulator.experiment.document import relative_to
-from emulator.experiment.parts import Part, build_experiment, merge, part_of
+from emulator.experiment.parts import Part, build_experiment, common_of, merge, part_of
 from emulator.experiment.resolve import overrides_of
 from emulator.experiment.spec import Experiment
 from emulator.schema import SchemaProblem, Section, decode, json_schema, require_one_of
+from emulator.statistics.metric import Unit
 from emulator.suggestions import did_you_mean
 from emulator.suite.search import Quantity, Search
 from emulator.topology.document import Document, read_document
 from emulator.units import parse_fraction, parse_rate, parse_size
-from emulator.verdict.rules import Rules, RuleSection, rules_in
+from emulator.verdict.rules import Bound, BoundSection, Rules, RuleSection, bound_in, rules_in
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=60)]
 _Load = str | int
@@ -41,13 +42,17 @@ class SearchSection(Section, frozen=True, kw_only=True):
 
 
 class CaseSection(Section, frozen=True, kw_only=True):
-    """One case: a part of a run spec, in which `job` stands for its one job, and the rules for the result."""
+    """One case: a part of a run spec, in which `job` stands for its one job, and the rules for the result.
+
+    With `jobs` it is a session: `job` and the defaults hold for each, as far as it does not set a value itself.
+    """
 
     name: Name
     about: str = ""
     clause: str | None = None
     spec: Mapping[str, Any] = {}
     rules: tuple[RuleSection, ...] = ()
+    interference: BoundSection | None = None
     search: SearchSection | None = None
 
 
@@ -86,10 +91,12 @@ class Case:
         name: unique in the suite; that of its folder.
         about: what it tests, in a sentence.
         clause: of the source; None if it belongs to none.
-        experiment: the run; of a search, without the load.
-        rules: decide whether a run passes.
+        experiment: the run, or a session of several jobs; of a search, without the load.
+        rules: decide whether a run passes, and each job of a session.
         rules_text: the same as a rules file.
-        search: None: one run.
+        search: None: one run, or one session.
+        interference: bound on the interference factor of the JCT of each job of a session, which is then played alone
+            first; None: no bound.
     """
 
     name: str
@@ -99,6 +106,7 @@ class Case:
     rules: Rules
     rules_text: str
     search: Search | None = None
+    interference: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,10 @@ class Suite:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that determines what is played and how it is judged, in hex."""
-        cases = [(one.name, one.experiment.to_plain(), one.rules_text, repr(one.search)) for one in self.cases]
+        cases = [
+            (one.name, one.experiment.to_plain(), one.rules_text, repr(one.search), str(one.interference))
+            for one in self.cases
+        ]
         return hashlib.sha256(json.dumps(cases, sort_keys=True).encode()).hexdigest()
 
 
@@ -195,21 +206,30 @@ class _Reader:
         text = yaml.safe_dump(
             {"charkha_rules": 1, "name": rules.name, "rules": self._plain_rules()}, sort_keys=False, allow_unicode=True
         )
-        return Case(case.name, case.about, case.clause, experiment, rules, text, self._search(experiment))
+        return Case(
+            name=case.name,
+            about=case.about,
+            clause=case.clause,
+            experiment=experiment,
+            rules=rules,
+            rules_text=text,
+            search=self._search(experiment),
+            interference=self._interference(experiment),
+        )
 
     def _plain_rules(self) -> Any:
         value = self._document.value
         return value["cases"][self._at].get("rules") or value["rules"]
 
     def _experiment(self, over: Mapping[str, Any]) -> Experiment:
-        for part in (self._file.defaults, self._case.spec):
-            if "jobs" in part:
-                raise self._error("write `job`: a case has exactly one", ("jobs",))
-        own: Part = merge(self._file.defaults, self._case.spec)
+        if "jobs" in self._file.defaults:
+            raise self._error("write `job`: the defaults are for every job", ("jobs",))
+        own: Part = _with_own_jobs(merge(self._file.defaults, self._case.spec))
         try:
             experiment = build_experiment(own)
             whole = relative_to(self._document.path.parent, experiment)
-            overrides_of(whole.job)
+            for job in whole.jobs:
+                overrides_of(job)
             if over:
                 whole = build_experiment(merge(part_of(whole), over))
         except SchemaProblem as problem:
@@ -222,11 +242,21 @@ class _Reader:
             raise self._error(_OF_THE_CASE, ("observe", "expect"))
         return whole
 
+    def _interference(self, experiment: Experiment) -> Bound | None:
+        section, place = self._case.interference, ("cases", self._at, "interference")
+        if section is None:
+            return None
+        if len(experiment.jobs) == 1:
+            raise self._document.error("needs several jobs (spec.jobs)", place)
+        return bound_in(section, Unit.RATIO, self._document, place)
+
     def _search(self, experiment: Experiment) -> Search | None:
         section = self._case.search
         if section is None:
             return None
         place = ("cases", self._at, "search")
+        if len(experiment.jobs) > 1:
+            raise self._document.error("a search has one job", place)
         limits = section.rate or section.size
         if limits is None or (section.rate and section.size):
             raise self._document.error("needs exactly one of rate and size", place)
@@ -251,6 +281,15 @@ class _Reader:
         own = ("cases", self._at, "spec")
         place = own if _has(self._case.spec, key) or not _has(self._file.defaults, key) else ("defaults",)
         return self._document.error(f"case {self._case.name}: {problem}", (*place, *key) if key else own[:2])
+
+
+def _with_own_jobs(part: Part) -> Part:
+    """The part with what holds for all jobs in each of them; what a job sets itself wins."""
+    if not isinstance(part.get("jobs"), list):
+        return part
+    common = part.get("job", {})
+    jobs = [merge(common_of(one, common), one) if isinstance(one, Mapping) else one for one in part["jobs"]]
+    return {key: value for key, value in part.items() if key != "job"} | {"jobs": jobs}
 
 
 def _parse_share(text: str) -> int:

@@ -24,5 +24,5 @@ def _case(one: CaseRecord, record: SuiteRecord) -> TestCase:
     case.result = result_of(one.outcome, one.text)
     figures = {name: getattr(one, name) for name in ("clause", "metric", "value", "unit")}
     runs = " ".join(run.run_id for run in one.runs if run.run_id is not None)
-    add_properties(case, {"outcome": one.outcome.value, **figures, "run_ids": runs})
+    add_properties(case, {"outcome": one.outcome.value, **figures, "jobs": " ".join(one.jobs) or None, "run_ids": runs})
     return case

@@ -18,11 +18,17 @@ from emulator.views.terminal.table import FittedTable
 from emulator.views.verdict_columns import STYLES
 from emulator.visible import visible
 
+
+def _rules_text(one: Case) -> str:
+    bound = [] if one.interference is None else [f"interference {one.interference}"]
+    return "; ".join([*map(str, one.rules.rules), *bound])
+
+
 _CASES: tuple[Column[Case], ...] = (
     Column("case", cell=lambda one: one.name, is_number=False),
     Column("clause", cell=lambda one: visible(one.clause or NONE), is_number=False, is_optional=True),
     Column("about", cell=lambda one: visible(one.about or NONE), is_number=False, is_optional=True, folds=30),
-    Column("rules", cell=lambda one: "; ".join(map(str, one.rules.rules)), is_number=False, folds=30, sacrifice=1),
+    Column("rules", cell=_rules_text, is_number=False, folds=30, sacrifice=1),
 )
 _SUITES: tuple[Column[Suite], ...] = (
     Column("suite", cell=lambda one: one.name, is_number=False),

@@ -84,7 +84,9 @@ def _clause(one: CaseRecord) -> str:
 
 
 def _checks(one: CaseRecord, run: RunRecord) -> Table:
-    return table_of(f"{one.name}-checks", "Checks", _CHECKS, run.checks, f"Run {run.run_id} in {run.folder}")
+    of_job = "" if run.job is None else f"-{run.job}"
+    title = "Checks" if run.job is None else f"Checks of job {run.job}"
+    return table_of(f"{one.name}-checks{of_job}", title, _CHECKS, run.checks, f"Run {run.run_id} in {run.folder}")
 
 
 def _trials(one: CaseRecord) -> Table:

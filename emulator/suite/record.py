@@ -24,6 +24,7 @@ from emulator.statistics.metric import Kind
 from emulator.statistics.summary import RunSummary, summarise
 from emulator.suite.document import Case, Suite
 from emulator.verdict.judge import Finding, Outcome, Verdict, gravest, judge
+from emulator.verdict.rules import Rule, Rules
 from emulator.views.figures import count_of, link_rate_cell
 from emulator.views.verdict_text import describe_finding, describe_subject
 
@@ -49,6 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         folder: below that of the suite.
+        job: of a session; None: the case is none.
         run_id: None if the run left no folder.
         load: in bit/s or bytes, of a search; None: the case is no search.
         problem: why the run failed, or did not offer its load; "" if neither.
@@ -58,6 +60,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     run_id: str | None
     outcome: Outcome
+    job: str | None = None
     load: int | None = None
     problem: str = ""
     is_calibrated: bool = False
@@ -78,7 +81,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: why the outcome is what it is, with the figure that decides.
         metric, value, unit: that figure; None if nothing was measured.
-        runs: one, or those of a search in the order they were played.
+        runs: one, one for each job of a session, or those of a search in the order they were played.
     """
 
     name: str
@@ -90,6 +93,11 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     unit: str | None = None
     runs: tuple[RunRecord, ...]
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs of a session; empty: the case is none."""
+        return tuple(run.job for run in self.runs if run.job is not None)
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +197,15 @@ def new_record(suite: Suite, *, digest: str, started: str) -> SuiteRecord:
 
 
 def run_record(
-    case: Case, run: Run, folder: str, *, load: int | None = None, rate_bps: int | None = None, problem: str = ""
+    case: Case,
+    run: Run,
+    folder: str,
+    *,
+    load: int | None = None,
+    rate_bps: int | None = None,
+    problem: str = "",
+    job: str | None = None,
+    more: Sequence[Rule] = (),
 ) -> RunRecord:
     """The result of a run by the rules of its case.
 
@@ -199,12 +215,14 @@ def run_record(
         load: of a search.
         rate_bps: that load as the rate of a port; None if it is none.
         problem: why the run failed.
+        job: of a session.
+        more: rules beside those of the case.
 
     Raises:
         ResultError: the run cannot be read.
     """
     summary = summarise(run)
-    verdict = judge(summary, case.rules)
+    verdict = judge(summary, Rules(case.rules.name, (*case.rules.rules, *more)))
     manifest: Manifest = run.manifest
     outcome = verdict.outcome
     short = "" if rate_bps is None else shortfall(summary, rate_bps)
@@ -215,6 +233,7 @@ def run_record(
         folder=folder,
         run_id=manifest.run_id,
         outcome=outcome,
+        job=job,
         load=load,
         problem=problem or manifest.reason or "",
         is_calibrated=verdict.tester.is_calibrated,
@@ -233,12 +252,15 @@ def shortfall(summary: RunSummary, rate_bps: int) -> str:
 
 
 def case_record(case: Case, runs: Sequence[RunRecord]) -> CaseRecord:
-    """The result of a case of one run."""
-    (run,) = runs
+    """The result of a case that is a run or a session: of its jobs, the first with the gravest outcome decides."""
+    outcome = gravest(one.outcome for one in runs)
+    run = next(one for one in runs if one.outcome is outcome)
     first = run.checks[0] if run.checks else None
     text = f"the run failed: {run.problem}" if run.problem or first is None else first.text
     if run.problem and run.outcome is Outcome.FAIL and first is not None:
         text = f"{first.text}; {text}"
+    if run.job is not None:
+        text = f"job {run.job}: {text}"
     return CaseRecord(
         name=case.name,
         about=case.about,

@@ -2,6 +2,7 @@
 
 DIR/suite.json           what is played, and the results so far
 DIR/CASE/                the run folder of a case
+DIR/CASE/job=a/          of a case that is a session: the run folder of job a
 DIR/CASE.rules.yaml      its rules
 DIR/CASE/250000000-1/    of a search: the run folder of the first trial at 250 Mbit/s
 """
@@ -23,6 +24,7 @@ from emulator.experiment.parts import build_experiment, merge, part_of
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.claim import claimed
 from emulator.run_folder.reader import Run, read_run
+from emulator.run_folder.session import complete_session
 from emulator.run_folder.store import is_run_folder
 from emulator.run_folder.stream import write_text
 from emulator.shipped import TOPOLOGIES
@@ -40,6 +42,7 @@ from emulator.suite.record import (
 )
 from emulator.suite.search import Search
 from emulator.suite.search_record import search_record
+from emulator.suite.session_record import session_records
 from emulator.topology.load import load_topology
 from emulator.verdict.judge import Outcome
 
@@ -50,6 +53,8 @@ SHARES = 10_000
 
 PlayOne = Callable[[Experiment, Path], Run]
 """Plays one run into a folder."""
+PlaySession = Callable[[Experiment, Path, bool], object]
+"""Plays a session into a folder; if the last argument is true, each job alone before it."""
 OnRun = Callable[[int, Case, Path], None]
 """Called before a run with the number of the case, from 1, the case, and the folder of the run."""
 
@@ -76,6 +81,7 @@ def play_suite(
     root: Path,
     play_one: PlayOne,
     *,
+    play_session: PlaySession,
     resume: bool = False,
     on_run: OnRun = lambda number, case, folder: None,
 ) -> Generator[SuiteRecord, None, None]:
@@ -86,7 +92,7 @@ def play_suite(
     Args:
         suite: to play.
         root: folder of the suite; empty or missing, unless `resume`.
-        play_one: plays one run.
+        play_one, play_session: play one run, and one session.
         resume: continue in a folder of this suite: complete runs are kept, others are played again.
         on_run: called before each run.
 
@@ -100,7 +106,7 @@ def play_suite(
         record = _begin(suite, root)
         yield record
         players = [
-            _CasePlayer(case, root, play_one, partial(on_run, number, case))
+            _CasePlayer(case, root, play_one, play_session, partial(on_run, number, case))
             for number, case in enumerate(suite.cases, 1)
         ]
         for player in players:
@@ -138,14 +144,24 @@ def _digest(suite: Suite) -> str:
 class _CasePlayer:
     """Plays one case."""
 
-    def __init__(self, case: Case, root: Path, play_one: PlayOne, on_run: Callable[[Path], None]) -> None:
-        self._case, self._root, self._play_one, self._on_run = case, root, play_one, on_run
+    def __init__(
+        self,
+        case: Case,
+        root: Path,
+        play_one: PlayOne,
+        play_session: PlaySession,
+        on_run: Callable[[Path], None],
+    ) -> None:
+        self._case, self._root, self._on_run = case, root, on_run
+        self._play_one, self._play_session = play_one, play_session
         self._rules_file = root / f"{case.name}.rules.yaml"
         is_share = case.search is not None and case.search.quantity == "share"
         self._port_bps = slowest_port_bps(case) if is_share else 0
 
     def play(self) -> CaseRecord:
         write_text(self._rules_file, self._case.rules_text)
+        if len(self._case.experiment.jobs) > 1:
+            return case_record(self._case, self._session(self._root / self._case.name))
         if self._case.search is None:
             return case_record(self._case, [self._run(self._root / self._case.name, None)])
         return search_record(self._case, self._case.search, list(self._trials(self._case.search)))
@@ -161,6 +177,18 @@ class _CasePlayer:
                 if record.outcome is not Outcome.PASS:
                     tried[load] = False
                     break
+
+    def _session(self, folder: Path) -> list[RunRecord]:
+        name, problem = folder.relative_to(self._root).as_posix(), ""
+        if complete_session(folder) is None:
+            self._on_run(free_folder(folder))
+            try:
+                self._play_session(self._experiment(None), folder, self._case.interference is not None)
+            except RunInterrupted:
+                raise
+            except RunError as error:
+                problem = str(error)
+        return session_records(self._case, folder, name, problem=problem)
 
     def _run(self, folder: Path, load: int | None) -> RunRecord:
         name, problem = folder.relative_to(self._root).as_posix(), ""
@@ -188,12 +216,12 @@ class _CasePlayer:
     def _experiment(self, load: int | None) -> Experiment:
         """The run spec of a run, with its rules and its load."""
         part, search = part_of(self._case.experiment), self._case.search
-        job = part["job"]
         part = merge(part, {"observe": {"expect": str(self._rules_file)}})
         rate_bps = self._rate_bps(load)
         if rate_bps is not None:
             part = merge(part, {"network": {"transport": {"options": {"rate_cap_bps": f"{rate_bps}bit"}}}})
         elif search is not None:
+            job = part["job"]
             sweep = {name: job["sweep"][name] for name in ("collective", "ranks")}
             part["job"] = {**job, "sweep": {**sweep, "sizes": [load]}}
         return build_experiment(part)

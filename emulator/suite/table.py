@@ -50,6 +50,14 @@ RESULTS: tuple[Column[CaseRecord], ...] = (
         sacrifice=2,
     ),
     Column(
+        "jobs",
+        "jobs that were played at the same time",
+        cell=lambda one: ", ".join(one.jobs) or NONE,
+        is_number=False,
+        is_optional=True,
+        sacrifice=2,
+    ),
+    Column(
         "outcome",
         "PASS, FAIL, TESTER-LIMITED (the tester set the value, not the device) or UNDECIDED (not measured)",
         cell=lambda one: one.outcome.value,

@@ -20,9 +20,8 @@ from emulator.experiment.absolute_paths import with_absolute_paths
 from emulator.experiment.campaign import complete_run, free_folder, jct_ns, require_same
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.claim import claimed
-from emulator.run_folder.manifest import COMPLETE
 from emulator.run_folder.reader import Run
-from emulator.run_folder.session import Session, is_session, job_folder, load_session
+from emulator.run_folder.session import Session, complete_session, job_folder
 from emulator.sweep.axis import parse_values
 
 PlaySession = Callable[[Experiment, Path], Session]
@@ -170,7 +169,7 @@ def _solo(experiment: Experiment, name: str, folder: Path, play: PlaySolo, on_ru
 def _session(
     experiment: Experiment, phase: str, folder: Path, play: PlaySession, on_run: Callable[[Path], None]
 ) -> Played:
-    done = _complete_session(folder)
+    done = complete_session(folder)
     if done is not None:
         if dict(done.facts.spec) != with_absolute_paths(experiment).to_plain():
             raise InputError(
@@ -184,12 +183,3 @@ def _session(
         raise
     except RunError as error:
         return Played(phase, None, str(error))
-
-
-def _complete_session(folder: Path) -> Session | None:
-    """The session in a folder, if all its jobs are complete."""
-    if not is_session(folder):
-        return None
-    found = load_session(folder)
-    is_whole = len(found.jobs) == len(found.facts.jobs)
-    return found if is_whole and all(run.manifest.status == COMPLETE for run in found.jobs.values()) else None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from msgspec import UNSET
+
 from emulator.run_folder.observer import RunObserver
 from emulator.telemetry.messages import Composer, Message
 from emulator.telemetry.payloads import (
@@ -31,8 +33,8 @@ class RunFacts:
     """What is known of a run before it begins.
 
     Attributes:
-        iterations: to be played, warm-up included.
-        nodes: communication nodes of all iterations and ranks.
+        iterations: to be played, warm-up included; 0: nobody knows yet.
+        nodes: communication nodes of all iterations and ranks; 0: nobody knows yet.
     """
 
     run_id: str
@@ -81,8 +83,8 @@ class TelemetryReporter(RunObserver):
                 state="starting",
                 trace=facts.trace,
                 ranks=facts.ranks,
-                iterations=facts.iterations,
-                nodes=facts.nodes,
+                iterations=facts.iterations or UNSET,
+                nodes=facts.nodes or UNSET,
                 run_folder=facts.run_folder,
                 dropped=self._sink.dropped,
             )

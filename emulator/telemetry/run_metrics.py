@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class RunMetrics(RunObserver):
         self._ranks = Gauge("charkha_ranks", "ranks of the trace", registry=registry)
         self._ranks.set(facts.ranks)
         self._nodes = Gauge("charkha_communication_nodes", "communication nodes of the whole run", registry=registry)
-        self._nodes.set(facts.nodes)
+        self._nodes.set(facts.nodes or math.nan)
         self._iteration = Gauge(
             "charkha_iteration", "number of the current iteration, negative for warm-up", registry=registry
         )

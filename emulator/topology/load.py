@@ -33,6 +33,7 @@ def load_topology(
     ranks: int,
     allow_networks: Iterable[str] = (),
     hosts: Sequence[str] | None = None,
+    host_share: tuple[int, int] = (0, 1),
     address_share: tuple[int, int] = (0, 1),
 ) -> Topology:
     """Read a topology and place every rank.
@@ -43,6 +44,7 @@ def load_topology(
         ranks: number of ranks in the trace; 0 loads the network alone.
         allow_networks: prefixes that may be used in addition to the safe ones, see safety.py.
         hosts: names of those that ranks are placed on; None: all.
+        host_share: (number, of): which of how many equal parts of them, in the order of the file.
         address_share: (first, step) of the addresses of every interface that ranks take.
 
     Raises:
@@ -54,7 +56,8 @@ def load_topology(
     document, notes = _read(path)
     file = _decode(document)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
-    entries = _available(document, entries, hosts, address_share)
+    taken = _share(document, entries, host_share) if hosts is None else hosts
+    entries = _available(document, entries, taken, address_share)
     host_index, interface_index = place_ranks(document, file.placement, entries, ranks)
     storage = place_storage(entries)
     host_index += [host for host, _ in storage]
@@ -74,6 +77,21 @@ def load_topology(
         notes=notes,
         storage_endpoints=len(storage),
     )
+
+
+def _share(document: Document, entries: Sequence[HostEntry], share: tuple[int, int]) -> Sequence[str] | None:
+    """Names of the hosts in one of several equal parts; None: all.
+
+    Raises:
+        PlanError: there are fewer hosts than parts.
+    """
+    number, of = share
+    if of == 1:
+        return None
+    names = [entry.host.name for entry in entries if not entry.host.storage and entry.host.peer is None]
+    if len(names) < of:
+        raise PlanError(f"{document.path}: a job has hosts: {number + 1}/{of}, but only {len(names)} hosts take ranks")
+    return names[len(names) * number // of : len(names) * (number + 1) // of]
 
 
 def _available(

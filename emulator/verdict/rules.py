@@ -40,14 +40,19 @@ class _WhereSection(Section, frozen=True, kw_only=True):
     max_size: str | int | None = None
 
 
-class RuleSection(Section, frozen=True, kw_only=True):
-    """One bound on one metric."""
+class BoundSection(Section, frozen=True, kw_only=True):
+    """One limit for a value."""
 
-    metric: str
     at_most: _Number | None = None
     at_least: _Number | None = None
     below: _Number | None = None
     above: _Number | None = None
+
+
+class RuleSection(BoundSection, frozen=True, kw_only=True):
+    """One bound on one metric."""
+
+    metric: str
     where: _WhereSection = _WhereSection()
 
 
@@ -191,6 +196,20 @@ def _rule(section: RuleSection, document: Document, place: tuple[str | int, ...]
     metric = METRICS.get(section.metric)
     if metric is None:
         raise document.error(_unknown_metric(section.metric), (*place, "metric"))
+    bound = bound_in(section, metric.unit, document, place)
+    where = _selection(section.where, document, place)
+    if metric.scope is not Scope.CLASS and where != Selection():
+        problem = f"{metric.name} is a metric of {_SCOPES[metric.scope]}: only those of classes have a `where`"
+        raise document.error(problem, (*place, "where"))
+    return Rule(metric, bound, where)
+
+
+def bound_in(section: BoundSection, unit: Unit, document: Document, place: tuple[str | int, ...]) -> Bound:
+    """The limit in a part of a document, in a unit.
+
+    Raises:
+        InputError: not exactly one limit, or one in another unit; the message has file, line and key.
+    """
     given = [
         (kind, text)
         for kind in ("at_most", "at_least", "below", "above")
@@ -200,14 +219,10 @@ def _rule(section: RuleSection, document: Document, place: tuple[str | int, ...]
         raise document.error("a rule has exactly one of at_most, at_least, below and above", place)
     kind, text = given[0]
     try:
-        limit = _parse(str(text), metric.unit)
+        limit = _parse(str(text), unit)
     except ValueError as error:
         raise document.error(str(error), (*place, kind)) from error
-    where = _selection(section.where, document, place)
-    if metric.scope is not Scope.CLASS and where != Selection():
-        problem = f"{metric.name} is a metric of {_SCOPES[metric.scope]}: only those of classes have a `where`"
-        raise document.error(problem, (*place, "where"))
-    return Rule(metric, Bound(kind.replace("_", " "), limit, str(text)), where)  # type: ignore[arg-type]
+    return Bound(kind.replace("_", " "), limit, str(text))  # type: ignore[arg-type]
 
 
 _SCOPES = {

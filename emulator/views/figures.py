@@ -54,6 +54,13 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def describe_early(samples: int) -> str:
+    """`2 samples received payload before they had posted: no bandwidth for them`."""
+    if samples == 1:
+        return "1 sample received payload before it had posted: no bandwidth for it"
+    return f"{samples:,} samples received payload before they had posted: no bandwidth for them"
+
+
 def describe_scaling(scaling: Scaling) -> str:
     """How a run differs from its trace; "" if it does not."""
     parts = []

@@ -32,7 +32,9 @@ def describe_flows(counters: Mapping[str, int]) -> str:
 def describe_paths(paths: Sequence[PathCounts]) -> str:
     """`4: 1,281 to 1,282 packets each, lost 9 (path 1: 8)`: counters that are not 0, and of which path most."""
     packets = [one.packets for one in paths]
-    words = [f"{len(paths)}: {min(packets):,} to {max(packets):,} packets each"]
+    least, most_packets = min(packets), max(packets)
+    dealt = f"{least:,}" if least == most_packets else f"{least:,} to {most_packets:,}"
+    words = [f"{len(paths)}: {dealt} packets" + " each" * (len(paths) > 1)]
     for title in ("retransmits", "lost", "trimmed", "marked", "retirements"):
         counts = {one.path: getattr(one, title) for one in paths if getattr(one, title)}
         if counts:

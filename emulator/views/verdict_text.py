@@ -28,7 +28,7 @@ def _reason(verdict: Verdict) -> str:
     decisive, total = verdict.decisive, len(verdict.findings)
     assert decisive is not None
     if verdict.outcome is Outcome.PASS:
-        return f"all {count_of(total, 'check')} met"
+        return f"all {total} checks met" if total > 1 else "the one check is met"
     if decisive.outcome is Outcome.PASS:
         return "the run did not complete"
     return f"{describe_finding(decisive)}; {verdict.count(verdict.outcome)} of {count_of(total, 'check')} like it"

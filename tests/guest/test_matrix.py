@@ -12,7 +12,7 @@ from tests.guest.machine import Guest, NoGuest
 from tests.guest.matrix import Cell, Frame, cells, icrc_is_right, play, roce_frames, sample
 from tests.support.shared_traces import require_shared
 
-PART = 16
+PART = 12
 
 
 @pytest.mark.lab

@@ -19,6 +19,7 @@ SIZE = 1 << 18
 def test_a_run_keeps_in_domains_what_the_plan_says(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(f"hosts:\n{HOSTS}")
     what = ("all_to_all", "-n", 4, "-b", SIZE, "--topology", "t.yaml", "--transport", "zmq")
+    what += ("--algorithm", "all_to_all=parallel")
     planned = charkha("plan", "--collective", *what, "--json", cwd=tmp_path)
     plan = json.loads(planned.stdout)
     assert (plan["domain_bytes"], plan["local_bytes"], plan["network_bytes"]) == (SIZE, SIZE, 2 * SIZE)

@@ -58,13 +58,15 @@ def test_a_suite_that_was_killed_is_resumed_and_plays_no_case_twice(tmp_path: Pa
 
 
 def test_a_suite_answers_first_and_ends_with_the_exit_code_of_the_gravest_case(tmp_path: Path) -> None:
-    (tmp_path / "short.yaml").write_text(SUITE + "  - {name: third, rules: [{metric: packets, at_most: 0}]}\n")
+    both = "  - {name: both, spec: {jobs: [{name: a, hosts: 1/2}, {name: b, hosts: 2/2, until: others}]}}\n"
+    (tmp_path / "short.yaml").write_text(SUITE + "  - {name: third, rules: [{metric: packets, at_most: 0}]}\n" + both)
     played = charkha("suite", "run", "short.yaml", "--out", "out", cwd=tmp_path)
     assert played.code == exit_codes.EXPECTATION_FAILED, played.stderr
     assert played.stdout.startswith("FAIL: third: packets is ")
     assert '<p class="answer bad"><strong>FAIL</strong>' in (tmp_path / "out" / "report.html").read_text()
     (suite,) = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testsuite")
-    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    assert {"both/job=a", "both/job=b"} <= set(complete_runs(tmp_path / "out"))
     judged = charkha("expect", "out/third", cwd=tmp_path)
     assert judged.code == exit_codes.EXPECTATION_FAILED
     assert judged.stdout.startswith("FAIL: packets is ")

@@ -41,7 +41,7 @@ def opened() -> Iterator[Play]:
     with star_lab(AGENTS) as lab, competitors(COMPETITORS):
 
         def play(number: int) -> Trial:
-            sweep = ("-n", AGENTS, "-b", "512K", "-e", "512K", "--iterations", 4, "--warmup", 1)
+            sweep = ("-n", AGENTS, "-b", "1M", "-e", "1M", "--iterations", 4, "--warmup", 1)
             where = ("--topology", "lab.yaml", "--lab", lab.id, "--out", "run")
             with started("bench", collective(number), *sweep, *where, cwd=lab.folder) as run:
                 for agent in run.agents(AGENTS, timeout_s=60):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -66,7 +65,7 @@ def planned(topology: Topology, case: tuple[CommKind, str], size_bytes: int) -> 
     return plan.operations[0]
 
 
-@settings(max_examples=int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", examples(80))), deadline=None)
+@settings(max_examples=examples(500))
 @given(
     described=hosts,
     placement=st.sampled_from(["block", "round_robin", "rail"]),
@@ -95,7 +94,7 @@ def test_no_plan_is_faster_than_the_ideal(
     assert plan.domain_bytes <= plan.local_bytes
 
 
-@settings(max_examples=int(os.environ.get("CHARKHA_FUZZ_EXAMPLES", examples(80))), deadline=None)
+@settings(max_examples=examples(500))
 @given(
     rate=st.integers(1, 4_000),
     latency_ns=st.integers(0, 5_000),

@@ -14,6 +14,7 @@ from emulator.run_folder.reader import Run
 from tests.support.runs import Row, collective, ranks, write_run
 
 SIZES = (1_000, 64_000, 1_000_000)
+APART_NS = 1 << 40
 ITERATIONS = 12
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -51,7 +52,9 @@ def write_runs(
             write_run(
                 folder / f"{number + 1:02}",
                 [row for rows, _ in iterations for row in _named(rows, algorithm)],
-                iterations={n: ranks((0, end), (0, end)) for n, (_, end) in enumerate(iterations)},
+                iterations={
+                    n: ranks(*[(n * APART_NS, n * APART_NS + end)] * 2) for n, (_, end) in enumerate(iterations)
+                },
                 created=created,
                 run_id=f"{folder.name}-{number}-{seed}",
                 trials=Trials(attempted=ITERATIONS, included=ITERATIONS),

@@ -39,8 +39,8 @@ def add_parser(subparsers: Subparsers) -> None:
     init = actions.add_parser(
         "init", help="make an authority", description="Make the authority of a test bed, in a new folder.", epilog=_INIT
     )
-    init.add_argument("folder", metavar="FOLDER", type=Path, help="where its key and certificate go")
-    init.add_argument("--name", metavar="NAME", default="charkha", help="as certificates show it (default: charkha)")
+    init.add_argument("folder", metavar="FOLDER", type=Path, help="new folder for its key and certificate")
+    init.add_argument("--name", metavar="NAME", default="charkha", help="name in its certificate (default: charkha)")
     init.set_defaults(handler=_init)
     issue = actions.add_parser(
         "issue",
@@ -48,18 +48,20 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Issue a certificate with its key, in one file.",
         epilog=_ISSUE + _MORE,
     )
-    issue.add_argument("folder", metavar="FOLDER", type=Path, help="of the authority")
-    issue.add_argument("name", metavar="NAME", help="of the agent, as the topology has it; or of the controller")
-    issue.add_argument("--role", choices=[role.value for role in Role], required=True, help="what its holder may do")
+    issue.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the authority")
+    issue.add_argument("name", metavar="NAME", help="name of the agent as in the topology, or of the controller")
+    issue.add_argument("--role", choices=[role.value for role in Role], required=True, help="role of its holder")
     issue.add_argument(
         "--address",
         metavar="HOST",
         action="append",
         default=[],
-        help="address or host name that agents dial (repeatable; a controller needs one)",
+        help="address or host name that agents connect to (repeatable; a controller needs one)",
     )
-    issue.add_argument("--days", metavar="N", type=at_least(1, most=3650), default=90, help="validity (default: 90)")
-    issue.add_argument("--out", metavar="FILE", type=Path, help="(default: NAME.pem in FOLDER)")
+    issue.add_argument(
+        "--days", metavar="N", type=at_least(1, most=3650), default=90, help="validity, days (default: 90)"
+    )
+    issue.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME.pem in FOLDER)")
     issue.set_defaults(handler=_issue)
 
 

@@ -69,7 +69,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--on", choices=_STATISTICS, default="p50", help="statistic of a run that is compared (default: p50)"
     )
     rules.add_argument(
-        "--find", metavar="F", type=argument(parse_fraction), help="say how many runs find a difference of F, as 5%%"
+        "--find",
+        metavar="F",
+        type=argument(parse_fraction),
+        help="say how many runs find a difference of F, for example 5%%",
     )
     rules.add_argument("--force", action="store_true", help="compare runs that are not comparable, with a note")
     rules.add_argument("--trend", action="store_true", help="one table over all versions; splits a GROUP by firmware")

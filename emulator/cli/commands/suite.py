@@ -8,6 +8,7 @@ from pathlib import Path
 from emulator.cli.output import notify, print_json, print_tables
 from emulator.cli.parser import Parser, Subparsers
 from emulator.cli.playing import play_into
+from emulator.cli.playing_sessions import play_session_into
 from emulator.run_folder.places import check_folder
 from emulator.suite.document import Case, find_suite, read_suite
 from emulator.suite.listing import (
@@ -77,7 +78,10 @@ def _run(args: argparse.Namespace) -> int:
 
     record = None
     try:
-        for so_far in play_suite(suite, root, play_into, resume=args.is_resumed, on_run=announce):
+        played = play_suite(
+            suite, root, play_into, play_session=play_session_into, resume=args.is_resumed, on_run=announce
+        )
+        for so_far in played:
             record = so_far
     finally:
         if record is not None:

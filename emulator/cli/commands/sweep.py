@@ -32,9 +32,9 @@ _EPILOG = """example:
   charkha sweep -f run.yaml --vary size=64K:16M:x4 --vary path-mtu=1024,4096 --repeat 4
   charkha sweep -f session.yaml --phase 0:1:0.05
 
-Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. A setting is any of a run spec, by its path
-or its last word. Several --vary play every combination. Every point is checked before any traffic.
---phase moves the start of the second of two jobs over the first's iteration: docs/interference.md.
+Values: 1,2,4 or FIRST:LAST:STEP or FIRST:LAST:xFACTOR. NAME is the path of any setting of a run
+spec, or its last word. Several --vary play every combination. All is checked before any traffic.
+--phase begins the second of two jobs later, in iterations of the first: docs/interference.md.
 docs/sweep.md describes the files.
 exit codes: 0 all points are complete; 1 a run failed; with --expect those of suites: docs/expect.md
 """
@@ -56,7 +56,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--phase", metavar="VALUES", help="start of the second of two jobs, in iterations of the first alone"
     )
     parser.add_argument(
-        "--collective", metavar="NAME", advanced=True, help="whose bus bandwidth to show (default: takes most time)"
+        "--collective",
+        metavar="NAME",
+        advanced=True,
+        help="collective whose bus bandwidth is shown (default: the one that takes most time)",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder (default: sweeps/<time>-<name>)")
     parser.add_argument("--resume", action="store_true", help="play only what is missing in --out")

@@ -95,7 +95,7 @@ def parse_job(text: str) -> dict[str, Any]:
 
 _JOB_KEYS: Mapping[str, Callable[[str], Any]] = {
     "ranks": whole(1),
-    "hosts": lambda text: text.split("+"),
+    "hosts": lambda text: text if "/" in text else text.split("+"),
     "start": parse_start,
     "until": str,
     "iterations": whole(1),
@@ -273,7 +273,9 @@ CONNECTION = OptionGroup(
             "secret that agents must present (default: CHARKHA_TOKEN)",
             metavar="FILE",
         ),
-        Option("--identity", "agents.identity", "own file of `charkha certs issue`", metavar="FILE"),
+        Option(
+            "--identity", "agents.identity", "identity of the controller, from `charkha certs issue`", metavar="FILE"
+        ),
         Option("--insecure", "agents.insecure", "let control leave this machine without certificates", constant=True),
         Option("--tls-cert", "agents.tls_cert", "own certificate, PEM; encrypts control", metavar="FILE"),
         Option("--tls-key", "agents.tls_key", "key of the certificate, PEM", metavar="FILE"),
@@ -425,7 +427,7 @@ def play_groups(*, iterations: int, warmup: int) -> list[OptionGroup]:
         Option(
             "--background",
             "background",
-            "traffic beside the job: from=h0,to=h1,rate=1Gbit,pattern=poisson,sizes=web-search (repeatable)",
+            "background traffic, for example from=h0,to=h1,rate=1Gbit,sizes=web-search (repeatable)",
             metavar="KEY=VALUE,…",
             read=parse_background,
             is_list=True,

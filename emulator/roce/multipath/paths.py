@@ -143,6 +143,10 @@ class PathColumns:
         self.lost_in_row[path] += packets
         self.slow_down(path, newest)
 
+    def note_found(self, paths: IntColumn) -> None:
+        """Packets that counted as lost, and were not sent again, have arrived: the path of each."""
+        self.lost -= np.bincount(paths, minlength=len(self.lost))
+
     def slow_down(self, path: int, place: int) -> None:
         """Packet number `place` of a path met congestion: once for all that were in flight then."""
         if place >= self._recovery[path]:

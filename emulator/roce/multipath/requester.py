@@ -228,6 +228,7 @@ class MultipathRequester(Requester):
         flying = at[self._state[at] == _FLYING]
         if len(flying) < len(at):  # taken for lost too early
             self._lost = deque(n for n in self._lost if not here[n - self._unacknowledged])
+            self.paths.note_found(self._path[at[self._state[at] == _LOST]])
         self._state[at] = _HERE
         self.paths.note_acknowledged(self._path[flying], self._place[flying], now)
         self._retries, self._waited_ns, self._progress_ns = 0, 0, now

@@ -20,6 +20,7 @@ from emulator.views.columns import explain
 from emulator.views.figures import (
     NONE,
     count_of,
+    describe_early,
     describe_scaling,
     describe_warning,
     percent_cell,
@@ -174,7 +175,7 @@ def _total_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     if limited:
         yield "Tester-limited", _limited_in_words(limited)
     if totals.early:
-        yield "Early payload", f"{totals.early} samples received payload before they had posted: no bandwidth for them"
+        yield "Early payload", describe_early(totals.early)
     if totals.negative:
         yield "Below zero", f"{totals.negative} measurements have a negative time and are left out"
     if totals.incomplete:

@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[StayingAgent]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--controller", TARGET], "a token is needed: --token-file FILE, or CHARKHA_TOKEN"),
+        (["--controller", TARGET], "--identity FILE is needed, or a token: --token-file FILE, or CHARKHA_TOKEN"),
         (["--controller", "192.0.2.1"], "--controller 192.0.2.1: give HOST:PORT"),
         (["--controller", ":4790"], "--controller :4790: give HOST:PORT"),
         (["--controller", "192.0.2.1:0"], "give HOST:PORT"),
@@ -47,9 +47,10 @@ def test_the_token_comes_from_a_file_or_the_environment(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("secret from a file\n")
-    assert main(["agent", "--controller", TARGET, "--token-file", str(token), "--name", "nic0"]) == 0
+    assert main(["agent", "--controller", TARGET, "--insecure", "--token-file", str(token), "--name", "nic0"]) == 0
     monkeypatch.setenv("CHARKHA_TOKEN", "secret from the environment")
-    assert main(["agent", "--controller", "[2001:db8::1]:4790", "--interface", "eth1", "--interface", "eth2"]) == 0
+    elsewhere = ("--controller", "[2001:db8::1]:4790", "--insecure")
+    assert main(["agent", *elsewhere, "--interface", "eth1", "--interface", "eth2"]) == 0
     assert [(one.target, one.token) for one in served] == [
         (TARGET, "secret from a file"),
         ("[2001:db8::1]:4790", "secret from the environment"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.experiment.parts import build_experiment, merge
+from emulator.experiment.parts import build_experiment, merge, part_of
 from emulator.schema import SchemaProblem
 
 SWEEP = {"job": {"sweep": {"collective": "all_reduce", "ranks": 4}}}
@@ -35,3 +35,14 @@ def test_an_error_has_the_path_of_the_value_in_the_part(over: dict, path: tuple)
     with pytest.raises(SchemaProblem) as caught:
         build_experiment(merge(SWEEP, over))
     assert caught.value.path == path
+
+
+def test_what_is_given_beside_jobs_holds_for_each_and_iterations_for_those_that_have_a_number() -> None:
+    trace = {"trace": {"path": "t"}}
+    jobs = [{**trace, "name": "a"}, {**trace, "name": "b", "until": "others"}]
+    built = build_experiment({"jobs": jobs, "job": {"iterations": 7, "pace": "continuous"}})
+    assert [(job.name, job.iterations, job.pace) for job in built.jobs] == [
+        ("a", 7, "continuous"),
+        ("b", None, "continuous"),
+    ]
+    assert part_of(built)["jobs"][0]["iterations"] == 7

@@ -202,6 +202,13 @@ def test_what_a_topology_gets_wrong_is_named(transport: Mapping[str, str | int],
     assert problem in str(caught.value)
 
 
+def test_flow_labels_are_entropy_only_where_every_rank_has_one() -> None:
+    labels = ["--multipath", "4", "--entropy-field", "flow-label"]
+    with pytest.raises(PlanError, match="rank 0 has the IPv4 address 127"):
+        resolved(labels, default_loopback(2))
+    resolved(labels[2:], default_loopback(2))
+
+
 def test_derived_settings_give_their_reason() -> None:
     found = resolved([], load_topology(TOPOLOGIES / "two-hosts-switch.yaml", ranks=2))
     reasons = {one.name: one.reason for one in found.settings if one.source == "derived"}

@@ -224,3 +224,18 @@ def test_the_only_job_is_the_run_itself() -> None:
 @pytest.mark.parametrize(("text", "start_ns"), [("+3ms", 3_000_000), ("3ms", 3_000_000), ("0", 0), (None, 0)])
 def test_a_job_starts_some_time_after_its_session(text: str | None, start_ns: int) -> None:
     assert job(**({} if text is None else {"start": text})).start_ns == start_ns
+
+
+@pytest.mark.parametrize(
+    ("hosts", "addresses"),
+    [(("1/2", "2/2"), [None, None]), (("1/2", "2/3"), ["1/2", "2/2"]), (("1/3", "2/2"), [None, None])],
+)
+def test_jobs_on_parts_of_the_hosts_that_do_not_meet_keep_all_addresses(
+    hosts: tuple[str, str], addresses: list[str | None]
+) -> None:
+    sweep = Sweep(collective="all_reduce", ranks=2)
+    jobs = tuple(Job(name=name, hosts=one, sweep=sweep) for name, one in zip("ab", hosts, strict=True))
+    session = Experiment(jobs=jobs, network=Network(topology="net.yaml"))
+    assert [session.for_job(name).job.addresses for name in "ab"] == addresses
+    with pytest.raises(ValueError, match="hosts: '3/2': write 1/2"):
+        Job(hosts="3/2", sweep=sweep)

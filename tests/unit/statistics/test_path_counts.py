@@ -22,6 +22,7 @@ def test_agents_are_added_up_by_path() -> None:
     counts = path_counts(manifest)
     assert [(one.path, one.packets, one.lost) for one in counts] == [(0, 11, 0), (1, 22, 3)]
     assert describe_paths(counts) == "2: 11 to 22 packets each, lost 3 (path 1: 3)"
+    assert describe_paths(counts[:1]) == "1: 11 packets"
 
 
 def test_without_sprayed_flows_there_are_no_paths() -> None:

@@ -76,7 +76,9 @@ def test_the_digest_tells_what_is_played_not_how_it_is_described(tmp_path: Path)
         ("all_reduce: ring", "all_reduce: rong", 11, "cases[0].spec.job.algorithms: case reduce: "),
         ("metric: jct", "metric: jtc", 15, "cases[1].rules[0].metric: there is no metric 'jtc'"),
         ("{metric: incomplete, at_most: 0}", "{metric: incomplete}", 7, "rules[0]: a rule has exactly one of"),
-        ("  - name: gather\n    spec: {", "  - name: gather\n    spec: {jobs: [], ", 13, "write `job`"),
+        ("  job: {iterations: 3", "  jobs: []\n  job: {iterations: 3", 5, "write `job`"),
+        ("  - name: gather\n", "  - name: gather\n    interference: {below: 2}\n", 13, "needs several jobs"),
+        ("iterations: 9}", "iterations: 9}, jobs: [{name: a}, {name: a}]", 12, "several jobs named 'a'"),
         ("iterations: 9}", "iterations: 9}, campaign: {repeat: 2}", 13, "it has no campaign"),
         ("iterations: 9}", "iterations: 9}, observe: {expect: example}", 13, "the rules of a case are its key `rules`"),
     ],
@@ -129,7 +131,7 @@ def test_a_search_that_cannot_be_made_is_refused(old: str, new: str, problem: st
 def test_the_example_of_the_documentation_can_be_read(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
     suite = read_suite(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))
-    assert [one.name for one in suite.cases] == ["all-reduce", "trace", "load"]
+    assert [one.name for one in suite.cases] == ["all-reduce", "trace", "load", "two-jobs"]
     assert suite.cases[1].experiment.job.sweep is None
 
 

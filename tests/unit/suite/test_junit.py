@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 from msgspec.structs import replace
 
 from emulator.suite.junit import suite_to_xml
+from emulator.suite.record import RunRecord
 from emulator.verdict.judge import Outcome
 from tests.unit.suite.test_table import RECORD, case
 
@@ -30,6 +31,14 @@ def test_a_case_has_its_figure_and_its_clause_as_properties() -> None:
         "4.1",
         "PASS",
     )
+
+
+def test_a_session_names_its_jobs() -> None:
+    runs = tuple(RunRecord(folder=job, run_id=f"r-{job}", outcome=Outcome.PASS, job=job) for job in "ab")
+    record = replace(RECORD, cases=(replace(RECORD.cases[0], runs=runs),))
+    (one,) = ElementTree.fromstring(suite_to_xml(record)).iter("testcase")
+    found = {item.get("name"): item.get("value") for item in one.iter("property")}
+    assert (found["jobs"], found["run_ids"]) == ("a b", "r-a r-b")
 
 
 def test_the_number_of_cases_that_were_not_played_is_a_property() -> None:

@@ -44,6 +44,15 @@ def test_every_case_has_a_row_and_its_checks() -> None:
     assert next(one for one in page.sections if one.title == "second").about == "Clause 4.1."
 
 
+def test_a_session_has_the_checks_of_every_job_and_its_row_names_them() -> None:
+    runs = tuple(replace(RUN, folder=f"second/job={job}", job=job) for job in "ab")
+    found = tables(suite_page(replace(RECORD, cases=(RECORD.cases[0], replace(RECORD.cases[1], runs=runs)))))
+    results = found["results"]
+    jobs = [header.name for header in results.columns].index("jobs")
+    assert [row[jobs] for row in results.rows][1] == "a, b"
+    assert [found[f"second-checks-{job}"].caption for job in "ab"] == ["Checks of job a", "Checks of job b"]
+
+
 def test_a_search_has_a_row_per_trial_with_its_load() -> None:
     runs = (
         replace(RUN, folder="load/2000000-1", load=2_000_000),

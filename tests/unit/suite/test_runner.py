@@ -11,6 +11,7 @@ from emulator.experiment.spec import Experiment
 from emulator.run_folder.layout import PARTIAL_MANIFEST
 from emulator.run_folder.manifest import to_json
 from emulator.run_folder.reader import Run
+from emulator.run_folder.session import Session
 from emulator.run_folder.writer import RunWriter
 from emulator.statistics.network_traffic import NetworkTraffic, PortLoad
 from emulator.statistics.summary import summarise
@@ -21,6 +22,7 @@ from emulator.suite.runner import latest_folder, new_folder, play_suite
 from emulator.suite.table import deciding_cell
 from emulator.verdict.judge import Outcome
 from tests.support.runs import collective, manifest, ranks, write_run
+from tests.support.sessions import PlayedJob, write_job, write_jobs
 
 HEAD = """\
 charkha_suite: 1
@@ -29,6 +31,15 @@ defaults: {job: {sweep: {collective: all_reduce, ranks: 2, sizes: [1K]}}}
 rules: [{metric: jct, at_most: 1 ms}]
 cases:
 """
+TWO_JOBS = (
+    HEAD.replace("at_most: 1 ms", "below: 3 ms").replace("job: {", "job: {iterations: 3, ")
+    + """\
+  - {name: first}
+  - name: both
+    spec: {jobs: [{name: a}, {name: b, until: others, sweep: {sizes: [2K]}}]}
+    interference: {below: 120 %}
+"""
+)
 THREE = HEAD + "  - {name: a}\n  - {name: b}\n  - {name: c, rules: [{metric: device_drops, at_most: 0}]}\n"
 SEARCH = HEAD + "  - {name: a, search: {rate: [100Mbit, 1Gbit], resolution: 10 %, trials: 2}}\n"
 
@@ -62,6 +73,20 @@ class Player:
         spans = {0: ranks((0, self.jct_of(experiment)), (0, 400))}
         return write_run(folder, collective([0, 0], [100, 100]), iterations=spans, run_id=f"run-{number}")
 
+    def session(self, experiment: Experiment, folder: Path, solo: bool) -> Session:
+        """Job b takes twice the time of its solo run, a the same; both take `jct_ns` and twice of it."""
+        number = len(self.played)
+        self.played.append((folder.name, experiment))
+        if number in self._problems:
+            write_job(folder / "job=a", start_ns=0, iterations=[self.jct_ns] * 4, run_id="half")
+            raise self._problems[number]
+        times = {"a": self.jct_ns, "b": 2 * self.jct_ns}
+        jobs = {
+            name: PlayedJob(0, [time] * (40 // (time // self.jct_ns)), [self.jct_ns] * 20 if solo else ())
+            for name, time in times.items()
+        }
+        return write_jobs(folder, jobs)
+
 
 class LossyAbove(Player):
     """A device on which iterations take too long above a rate."""
@@ -74,7 +99,7 @@ class LossyAbove(Player):
 
 
 def run(one: Suite, root: Path, play: Player, *, resume: bool = False) -> SuiteRecord:
-    *_, last = play_suite(one, root, play, resume=resume)
+    *_, last = play_suite(one, root, play, play_session=play.session, resume=resume)
     return last
 
 
@@ -103,7 +128,7 @@ def test_a_run_keeps_the_rules_of_its_case(tmp_path: Path) -> None:
 
 def test_the_result_is_on_disk_after_every_case(tmp_path: Path) -> None:
     root, seen = tmp_path / "out", []
-    for record in play_suite(suite(tmp_path), root, Player()):
+    for record in play_suite(suite(tmp_path), root, Player(), play_session=Player().session):
         assert read_record(root) == record
         seen.append(len(record.cases))
     assert seen == [0, 1, 2, 3]
@@ -201,7 +226,7 @@ def test_a_changed_topology_is_not_resumed(tmp_path: Path) -> None:
 
 def test_two_suites_do_not_play_into_one_folder(tmp_path: Path) -> None:
     one, root = suite(tmp_path), tmp_path / "out"
-    playing = play_suite(one, root, Player())
+    playing = play_suite(one, root, Player(), play_session=Player().session)
     next(playing)
     with pytest.raises(InputError, match="another command is playing into it"):
         run(one, root, Player(), resume=True)
@@ -291,3 +316,35 @@ def test_a_search_finds_the_highest_rate_that_was_offered(tmp_path: Path, monkey
     assert (case.outcome, case.value) == (Outcome.PASS, 381_250_000)
     assert case.text == "highest rate that passes is 381.2 Mbit/s (at 437.5 Mbit/s: not offered)"
     assert {one.outcome for one in case.runs if one.load and one.load > 4e8} == {Outcome.UNDECIDED}
+
+
+def test_a_case_of_several_jobs_is_judged_per_job_and_the_gravest_decides(tmp_path: Path) -> None:
+    root, play = tmp_path / "out", Player(1_000_000)
+    _, case = run(suite(tmp_path, TWO_JOBS), root, play).cases
+    assert [(one.job, one.folder, one.outcome.value) for one in case.runs] == [
+        ("a", "both/job=a", "PASS"),
+        ("b", "both/job=b", "FAIL"),
+    ]
+    assert case.outcome is Outcome.FAIL
+    assert case.text.startswith("job b: interference is 2")
+    found = {run.job: {check.metric: check.value for check in run.checks} for run in case.runs}
+    assert found == {"a": {"jct": 1e6, "interference": 1}, "b": {"jct": 2e6, "interference": 2}}
+    jobs = play.played[1][1].jobs
+    assert [(job.sweep.sizes, job.iterations) for job in jobs] == [((1024,), 3), ((2048,), None)]
+
+
+def test_a_session_that_was_interrupted_is_played_again_and_a_complete_one_is_not(tmp_path: Path) -> None:
+    one, root, second, third = suite(tmp_path, TWO_JOBS), tmp_path / "out", Player(1_000), Player()
+    with pytest.raises(KeyboardInterrupt):
+        run(one, root, Player(1_000, _1=KeyboardInterrupt()))
+    record = run(one, root, second, resume=True)
+    assert (second.folders, (root / "both.aborted-1").is_dir()) == (["both"], True)
+    assert run(one, root, third, resume=True) == record
+    assert third.folders == []
+
+
+def test_a_session_that_fails_leaves_its_case_undecided_with_every_job(tmp_path: Path) -> None:
+    play = Player(1_000, _1=RunError("job b: agent a0 is lost"))
+    _, case = run(suite(tmp_path, TWO_JOBS), tmp_path / "out", play).cases
+    assert (case.outcome, case.jobs) == (Outcome.UNDECIDED, ("a", "b"))
+    assert case.text == "job a: the run failed: job b: agent a0 is lost"

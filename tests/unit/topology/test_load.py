@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.errors import InputError, TopologyError
+from emulator.errors import InputError, PlanError, TopologyError
 from emulator.topology.load import load_topology
 from tests.support.topologies import SHIPPED, topology_error, write_topology
 
@@ -92,3 +92,13 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 def test_allowed_networks_must_be_prefixes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--allow-network 'lab': .*; write a prefix such as 192\.0\.2\.0/24"):
         write_topology(tmp_path, HOST, allow=("lab",))
+
+
+def test_ranks_are_placed_on_one_of_several_equal_parts_of_the_hosts(tmp_path: Path) -> None:
+    lines = [f"  - {{name: h{n}, per_rank: 198.18.{n}.0/24}}\n" for n in range(5)]
+    path = tmp_path / "five.yaml"
+    path.write_text("".join(["hosts:\n", "  - {name: s, address: 198.18.9.1, storage: true}\n", *lines]))
+    halves = [load_topology(path, ranks=6, host_share=(number, 2)) for number in range(2)]
+    assert [{one.host_of(rank).name for rank in range(6)} for one in halves] == [{"h0", "h1"}, {"h2", "h3", "h4"}]
+    with pytest.raises(PlanError, match="a job has hosts: 6/6, but only 5 hosts take ranks"):
+        load_topology(path, ranks=1, host_share=(5, 6))

@@ -11,6 +11,7 @@ from emulator.run_folder.manifest import Scaling
 from emulator.views.figures import (
     NONE,
     count_of,
+    describe_early,
     describe_scaling,
     describe_warning,
     duration_cell,
@@ -114,3 +115,8 @@ def test_a_warning_says_how_often_it_occurred() -> None:
 def test_the_transport_is_a_parameter_of_the_run() -> None:
     assert transport_of(manifest()) == NONE
     assert transport_of(manifest(parameters={"transport": Parameter("roce")})) == "roce"
+
+
+def test_one_early_sample_is_not_several() -> None:
+    assert describe_early(1) == "1 sample received payload before it had posted: no bandwidth for it"
+    assert describe_early(2) == "2 samples received payload before they had posted: no bandwidth for them"

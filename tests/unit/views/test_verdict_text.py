@@ -33,7 +33,7 @@ IDEAL = Rule(METRICS["busbw_to_ideal"], Bound("at least", 90, "90 %"), Selection
 
 
 def test_the_first_line_has_the_answer_the_figure_the_bound_and_the_state_of_the_tester(summary: RunSummary) -> None:
-    assert said(summary, AT_MOST_9_MS) == "PASS: all 1 check met; my rules; tester not calibrated"
+    assert said(summary, AT_MOST_9_MS) == "PASS: the one check is met; my rules; tester not calibrated"
     assert said(summary, AT_MOST_9_MS, AT_MOST_1_MS) == (
         "FAIL: jct is 2 ms (at most 1 ms); 1 of 2 checks like it; my rules; tester not calibrated"
     )
@@ -44,7 +44,9 @@ def test_the_first_line_has_the_answer_the_figure_the_bound_and_the_state_of_the
 
 def test_a_calibrated_tester_is_not_mentioned_and_the_example_is(summary: RunSummary) -> None:
     calibrated = replace(summary, classes=tuple(replace(one, tester_percent=3.0) for one in summary.classes))
-    assert said(calibrated, AT_MOST_9_MS, is_example=True) == "PASS: all 1 check met; my rules (the shipped example)"
+    assert (
+        said(calibrated, AT_MOST_9_MS, is_example=True) == "PASS: the one check is met; my rules (the shipped example)"
+    )
 
 
 def test_the_reason_of_the_tester_is_given(summary: RunSummary) -> None:

@@ -12,7 +12,15 @@ from emulator.statistics.metrics import METRICS
 from emulator.statistics.network_traffic import NetworkTraffic
 from emulator.transports.registry import REGISTRY
 from emulator.units import format_duration, format_size
-from emulator.views.figures import NONE, count_of, describe_scaling, duration_cell, number_cell, rate_cell
+from emulator.views.figures import (
+    NONE,
+    count_of,
+    describe_early,
+    describe_scaling,
+    duration_cell,
+    number_cell,
+    rate_cell,
+)
 from emulator.views.html.facts import RunFacts
 from emulator.views.html.page.document import Bar, Block, Figure, Figures, Part, Section, Text
 from emulator.views.html.sections.counters import count_drops
@@ -69,7 +77,7 @@ def warnings(facts: RunFacts) -> Iterator[str]:
         how = describe_scaling(facts.summary.scaling)
         yield f"Scaled: {how}. The results are those of the scaled run, not of the original trace."
     if facts.summary.totals.early:
-        yield f"{facts.summary.totals.early} samples received payload before they had posted: no bandwidth for them."
+        yield f"{describe_early(facts.summary.totals.early)}."
 
 
 def overview(facts: RunFacts) -> Section:

@@ -57,7 +57,7 @@ def test_networks_of_the_owner_take_the_place_of_the_default() -> None:
 def test_a_port_sends_no_more_than_its_owner_allows() -> None:
     limits = Limits(rate_bps=10**10)
     limits.check(setup(rank("127.0.0.1", cap_bps=10**10), rank("127.0.0.2", cap_bps=10**9, port=1)))
-    with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, and this agent 10 Gbit/s"):
+    with pytest.raises(HostError, match=r"may send 25 Gbit/s at a port, and this agent allows 10 Gbit/s"):
         limits.check(setup(rank("127.0.0.1", cap_bps=10**9), rank("127.0.0.2", cap_bps=25 * 10**9, port=1)))
     with pytest.raises(HostError, match="has no rate cap"):
         limits.check(setup(rank("127.0.0.1")))

@@ -84,4 +84,4 @@ def test_a_job_that_cannot_be_understood_is_refused(
 
 def test_a_session_is_not_repeated_as_a_campaign(capsys: pytest.CaptureFixture[str]) -> None:
     jobs = ("--job", "a=lab/examples/transformer-8r", "--job", "b=lab/examples/transformer-8r")
-    assert "several jobs are not repeated as a campaign" in refused("run", *jobs, "--repeat", "2", capsys=capsys)
+    assert "--repeat and --profiles are for runs of one job" in refused("run", *jobs, "--repeat", "2", capsys=capsys)

@@ -40,6 +40,14 @@ def test_what_later_packets_of_its_path_have_overtaken_is_sent_again() -> None:
     assert (one.retransmits, one.paths.lost.tolist()) == (1, [1, 0])
 
 
+def test_what_arrives_before_it_is_sent_again_was_not_lost() -> None:
+    one = requester(packets=20)
+    dealt(one)
+    one.acknowledge_selectively(ack(99, 0b101010100), MS)
+    one.acknowledge_selectively(ack(100, 0b10101010), MS)  # packet 0 was only late
+    assert (one.backlog, one.retransmits, one.paths.lost.tolist()) == (0, 0, [0, 0])
+
+
 def test_a_trimmed_packet_is_sent_again_at_once_and_only_once() -> None:
     one = requester(packets=4)
     dealt(one)
