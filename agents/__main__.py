@@ -8,6 +8,7 @@ import signal
 import sys
 
 from agents.process import run_agent
+from emulator.host.orphan import die_with_parent
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,6 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     # Ctrl-C reaches every process of the foreground group; the controller decides how the run ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
     return run_agent(options.controller, token=os.environ.get("CHARKHA_TOKEN", ""), name=options.name)
 
 

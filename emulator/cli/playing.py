@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emulator import exit_codes
 from emulator.cli.output import notify, print_json, print_tables
-from emulator.errors import RunInterrupted
+from emulator.errors import InputError, RunInterrupted
 from emulator.experiment.spec import Experiment
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def play_and_show(experiment: Experiment, args: argparse.Namespace) -> int:
         from emulator.cli.playing_sessions import play_and_show_session
 
         return play_and_show_session(experiment, args)
+    if getattr(args, "solo", False):
+        raise InputError("--solo is for several jobs: this one is alone as it is")
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             job = stack.enter_context(load_job(experiment.job, on_step=on_step))

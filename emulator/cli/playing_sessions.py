@@ -16,7 +16,7 @@ from emulator.errors import InputError, ResultError, RunInterrupted
 from emulator.experiment.log import RunLog
 from emulator.experiment.outcome import outcome_of
 from emulator.experiment.play import new_run_folder
-from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
+from emulator.experiment.session import check_session, load_jobs, prepare_session, prepare_solo, require_new
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.session import Session, load_session, solo_folder
 from emulator.verdict.judge import gravest
@@ -69,6 +69,7 @@ def play_session_into(experiment: Experiment, folder: Path, solo: bool) -> Sessi
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something.
     """
+    require_new(folder)
     with contextlib.ExitStack() as stack:
         with status() as on_step:
             on_step("reading the traces")
@@ -87,6 +88,7 @@ def play_session_into(experiment: Experiment, folder: Path, solo: bool) -> Sessi
 
 def _play_solo(experiment: Experiment, jobs: Sequence[LoadedJob], folder: Path) -> dict[str, Run]:
     """Every job alone, one after the other."""
+    check_session(experiment, jobs)
     alone: dict[str, Run] = {}
     for job, loaded in zip(experiment.jobs, jobs, strict=True):
         with prepare_solo(experiment, job, loaded, notify=notify) as run, make_display() as display:

@@ -129,6 +129,8 @@ def parse_background(text: str) -> dict[str, Any]:
     if not all(name and equals and value for name, equals, value in words):
         raise ValueError(f"{text!r}: write from=HOST,to=HOST,rate=200Mbit, and more with commas between")
     found: dict[str, Any] = {name: value for name, _, value in words}
+    if len(found) < len(words):
+        raise ValueError(f"{text!r}: a key is there twice; join several hosts with +")
     for name in ("from", "to"):
         if "+" in found.get(name, ""):
             found[name] = found[name].split("+")

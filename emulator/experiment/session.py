@@ -19,10 +19,10 @@ from emulator.experiment.workload import LoadedJob, load_job
 from emulator.run_folder.observer import RunObserver
 from emulator.run_folder.reader import Run
 from emulator.run_folder.session import (
+    SOLO,
     JobFacts,
     Session,
     SessionFacts,
-    is_session,
     job_folder,
     load_session,
     solo_folder,
@@ -45,7 +45,9 @@ def play_session(
     Raises:
         EmulatorError: bad input, a failed run, a host that lacks something. What was measured stays in the folder.
     """
+    require_new(folder)
     with load_jobs(experiment) as jobs:
+        check_session(experiment, jobs)
         alone: dict[str, Run] = {}
         for job, loaded in zip(experiment.jobs, jobs, strict=True) if solo else ():
             with prepare_solo(experiment, job, loaded, notify=notify) as prepared:
@@ -114,6 +116,26 @@ def prepare_session(
         yield PreparedSession(experiment, runs, Identity.new(words), notify)
 
 
+def require_new(folder: Path, *inside: str) -> None:
+    """Refuse a folder that holds something besides the names `inside`.
+
+    Raises:
+        InputError: it does.
+    """
+    if folder.is_dir() and any(one.name not in inside for one in folder.iterdir()):
+        raise InputError(f"{folder}: is not empty; a session is written once, choose another --out")
+
+
+def check_session(experiment: Experiment, jobs: Sequence[LoadedJob]) -> None:
+    """Refuse a session that cannot be played before its jobs are played alone.
+
+    Raises:
+        EmulatorError: as `prepare_session`.
+    """
+    with prepare_session(experiment, jobs):
+        pass
+
+
 class PreparedSession:
     """A session that can begin. Made by `prepare_session`.
 
@@ -147,8 +169,7 @@ class PreparedSession:
             HostError: a folder cannot be written, an agent cannot start.
             InputError: the folder is in use.
         """
-        if is_session(folder):
-            raise InputError(f"{folder}: has a session already; choose another --out")
+        require_new(folder, *([SOLO] if solo else []))
         facts = self._facts(solo or {})
         write_session(folder, facts)
 

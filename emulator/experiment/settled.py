@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from emulator.certificates.roles import Role
 from emulator.controller.assignment import Assignment, agents_at, assign_ranks
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
@@ -164,7 +165,7 @@ def listening(agents: Agents) -> ListenAddress | None:
     """Where agents connect; None if all are local.
 
     Raises:
-        InputError: the token cannot be used, or control would leave this machine unprotected.
+        InputError: the token or the identity cannot be used, or control would leave this machine unprotected.
         PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
     """
     files = {
@@ -183,6 +184,10 @@ def listening(agents: Agents) -> ListenAddress | None:
         return None
     token_file, *tls = (None if file is None else Path(file) for file in files.values())
     address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
+    if agents.identity is not None:
+        from emulator.certificates.identity import check_identity
+
+        check_identity(Path(agents.identity), Role.CONTROLLER)
     require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
     return address
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -12,10 +11,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from emulator.errors import HostError
+from emulator.host.orphan import die_with_parent
 
 WORTH_BYTES = 32 << 20
 """With less to read, starting processes takes longer than they save."""
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,4 +65,4 @@ def _noted(result: R, number: int, count: int, on_done: Callable[[int, int], Non
 def _begin() -> None:
     """An interrupt ends a process without a word, and so does the end of the command."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()

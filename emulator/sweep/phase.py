@@ -29,6 +29,8 @@ PlaySession = Callable[[Experiment, Path], Session]
 PlaySolo = Callable[[Experiment, str, Path], Run]
 """Plays the job of this name alone into a folder, at the places that it has in the session."""
 _CONTINUOUS = "continuous"
+_LATEST = 1000
+"""Phase: later, the second job would hardly meet the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ def make_phase_sweep(experiment: Experiment, text: str, *, repeat: int = 1) -> P
     """
     try:
         phases = parse_values(text)
-        if any(float(phase) < 0 for phase in phases):
-            raise ValueError("a phase is at least 0")
+        if not all(0 <= float(phase) <= _LATEST for phase in phases):  # NaN is in no range
+            raise ValueError(f"a phase is from 0 to {_LATEST:,} iterations")
     except ValueError as error:
         raise InputError(f"--phase {text}: {error}; for example 0:1:0.05") from error
     if len(experiment.jobs) != 2:

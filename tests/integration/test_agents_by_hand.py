@@ -116,7 +116,7 @@ def test_an_agent_is_the_one_that_its_certificate_names(folder: Path) -> None:
             ("agent", "--controller", "192.0.2.1:1", "--token-file", "long"),
             "--controller 192.0.2.1:1: control would leave this machine without certificates on both sides",
         ),
-        (("agent", "--controller", "127.0.0.1:1", "--identity", "short"), "short: is not a PEM file"),
+        (("agent", "--controller", "127.0.0.1:1", "--identity", "short"), "short: is not an identity"),
         (("run", EXAMPLE, "--token-file", "token"), "--token-file is for --listen"),
         (("run", EXAMPLE, "--listen", "127.0.0.1:1", "--token-file", "t"), "t: cannot be read"),
         (("run", EXAMPLE, "--listen", "x:1", "--token-file", "short"), "a token needs at least 16 characters"),

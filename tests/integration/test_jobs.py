@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from emulator import exit_codes
-from emulator.errors import PlanError
+from emulator.errors import InputError, PlanError
 from emulator.experiment.document import experiment_of_run, to_yaml
-from emulator.experiment.session import load_jobs, play_session, prepare_session
+from emulator.experiment.session import play_session
 from emulator.experiment.spec import Experiment
 from emulator.run_folder.reader import Run
 from emulator.run_folder.schema import Part
@@ -102,5 +102,12 @@ def test_what_cannot_be_done_is_refused_before_any_traffic(
     network = {"topology": str(tmp_path / "t.yaml"), "transport": {"name": "roce"}}
     named = [{"name": name, **job} for name, job in zip("ab", jobs, strict=True)]
     spec = session(*named, network=network)
-    with load_jobs(spec) as loaded, pytest.raises(PlanError, match=problem), prepare_session(spec, loaded):
-        pass
+    with pytest.raises(PlanError, match=problem):
+        play_session(spec, tmp_path / "s", solo=True)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_session_is_written_once(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    with pytest.raises(InputError, match="is not empty; a session is written once, choose another --out"):
+        play_session(session({"name": "a", "sweep": sweep(2)}, {"name": "b", "sweep": sweep(2)}), tmp_path)

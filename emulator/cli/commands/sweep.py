@@ -142,7 +142,7 @@ def _show(sweep: Sweep, progress: CampaignProgress, args: argparse.Namespace) ->
 
 
 def _play_phases(experiment: Experiment, root: Path, args: argparse.Namespace) -> int:
-    from emulator.experiment.session import load_jobs, prepare_session, prepare_solo
+    from emulator.experiment.session import check_session, load_jobs, prepare_session, prepare_solo
     from emulator.sweep.grid import repeats_of
     from emulator.sweep.phase import PhaseProgress, make_phase_sweep, play_phases
 
@@ -151,8 +151,7 @@ def _play_phases(experiment: Experiment, root: Path, args: argparse.Namespace) -
     names = list(sweep.names)
 
     with load_jobs(sweep.experiment) as jobs:
-        with prepare_session(sweep.experiment, jobs):
-            pass  # refused before any traffic
+        check_session(sweep.experiment, jobs)
 
         def play_solo(one: Experiment, name: str, folder: Path) -> Run:
             at = names.index(name)

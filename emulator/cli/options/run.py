@@ -75,7 +75,7 @@ def parse_job(text: str) -> dict[str, Any]:
     """A job as `NAME=TRACE[,KEY=VALUE…]`, as the part of a run spec.
 
     Raises:
-        ValueError: not such a text, or a key that is not known.
+        ValueError: not such a text, or a key that is not known or there twice.
     """
     head, *rest = text.split(",")
     name, equals, path = head.partition("=")
@@ -87,6 +87,8 @@ def parse_job(text: str) -> dict[str, Any]:
         if not equals or key not in _JOB_KEYS:
             raise ValueError(f"{one[:60]!r}: write one of {', '.join(f'{known}=' for known in _JOB_KEYS)}")
         section = job["trace"] if key == "ranks" else job
+        if key in section:
+            raise ValueError(f"{key}= is there twice")
         section[key] = _JOB_KEYS[key](value)
     return job
 

@@ -26,6 +26,9 @@ MISTAKES = {
     # run
     "run": "give one of TRACE, --job, -f FILE and --again RUN",
     "run nowhere": "nowhere",
+    f"run --job a={T},warmup=1,warmup=2 --job b={T}": "argument --job: warmup= is there twice",
+    f"run {T} --solo": "--solo is for several jobs: this one is alone as it is",
+    f"run {T} --background from=h0,to=h1,to=h2,rate=1Mbit": "a key is there twice; join several hosts with +",
     f"run {T} extra": "unexpected argument 'extra' (see `charkha run --help`)",
     f"run {T} --iteration 3": "unknown option '--iteration'; did you mean '--iterations'?",
     f"run {T} --iterations": "argument --iterations: expected one argument",

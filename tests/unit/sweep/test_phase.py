@@ -130,7 +130,9 @@ def test_a_sweep_that_was_interrupted_plays_only_what_is_missing(tmp_path: Path)
     ("experiment", "phases", "problem"),
     [
         (TWO, "0:1", "for example 0:1:0.05"),
-        (TWO, "-0.5", "a phase is at least 0"),
+        (TWO, "-0.5", "a phase is from 0 to 1,000 iterations"),
+        (TWO, "0,nan", "a phase is from 0 to 1,000 iterations"),
+        (TWO, "inf", "a phase is from 0 to 1,000 iterations"),
         (TWO, "half", "for example 0:1:0.05"),
         (replace(TWO, jobs=TWO.jobs[:1]), "0", "needs two jobs; the run spec has 1"),
         (replace(TWO, jobs=(TWO.jobs[0], replace(TWO.jobs[1], pace=None))), "0", "job b needs `pace: continuous`"),
