@@ -25,7 +25,7 @@ def opened() -> Iterator[Play]:
     with star_lab(HOSTS) as lab:
 
         def play(_: int) -> Trial:
-            sweep = ("-n", HOSTS, "-b", "512K", "-e", "512K", "--iterations", 4, "--warmup", 1)
+            sweep = ("-n", HOSTS, "-b", "1M", "-e", "1M", "--iterations", 4, "--warmup", 1)
             verdict = judge(summarise(lab.run("all_reduce", *sweep, out="run")), load_rules(EXAMPLE))
             shutil.rmtree(lab.folder / "run")
             return Trial(verdict.outcome.value, verdict.outcome is Outcome.FAIL, headline(verdict))
