@@ -141,11 +141,10 @@ class Sampler:
 
     def _read_all(self, sources: Sequence[CounterSource]) -> None:
         for source in sources:
-            began = self._clock_ns()
             readings = source.read()
-            middle = (began + self._clock_ns()) // 2
+            read_ns = self._clock_ns()  # afterwards: what a reading counts never happened later than its time
             with self._lock:
-                self._rows += [(middle, reading) for reading in readings]
+                self._rows += [(read_ns, reading) for reading in readings]
 
     def _close(self) -> None:
         for source in self._sources:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from emulator.experiment.document import experiment_of_run
+from emulator.experiment.play import has_samples
 from emulator.run_folder.reader import read_run
 from emulator.run_folder.schema import Part
 from tests.integration.test_peer import listens, receives_datagrams
@@ -119,7 +120,7 @@ def test_whoever_ends_the_other_stops_at_once_and_what_was_counted_stays(tmp_pat
         serving(tmp_path, port, LAST) as server,
         started("run", "-f", "run.yaml", "--out", "run", cwd=tmp_path) as command,
     ):
-        wait_for(lambda: receives_datagrams(LAST), 30)
+        wait_for(lambda: has_samples(tmp_path / "run") or None, 30)  # the job plays, so both ends have met
         time.sleep(1)  # traffic
         victim = command if ended == "run" else server
         victim.process.send_signal(signal.SIGINT if ended == "run" else signal.SIGKILL)

@@ -118,7 +118,7 @@ def test_a_search_has_loads_in_bits_per_second_and_a_resolution(tmp_path: Path) 
         ("100Mbit", "2Gbit", "needs 0 < low < high"),
         ("950Mbit", "2Gbit", "at_least between them"),
         ("1Gbit", "fast", "'fast' is not a rate"),
-        ("2 %", "200 %", "not between 0% and 100%"),
+        ("2 %", "200 %", "not above 0% and below 100%"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(old: str, new: str, problem: str, tmp_path: Path) -> None:
