@@ -183,13 +183,12 @@ class Agent:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _drained(self) -> None:
-        """Wait until the controller has read everything."""
-        if self._receiving is None or self._receiving.done():
-            await self._link.drained()
-        else:
+        """Wait until the controller has read everything, whatever it still has to say."""
+        if self._receiving is not None and not self._receiving.done():
             await self._link.written()
             await asyncio.wait([self._receiving])
             await asyncio.gather(self._receiving, return_exceptions=True)
+        await self._link.drained()
 
     async def _expect(self, kind: type[Any]) -> Any:
         value = (await self._link.receive()).value
@@ -273,11 +272,7 @@ class Agent:
         self._link.send(control.Abort(reason, self._unreachable), self._failed_job)
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(REFUSAL_S):
-                if self._receiving is None:
-                    await self._link.drained()
-                else:
-                    await self._link.written()
-                    await asyncio.wait([self._receiving])
+                await self._drained()
         if self._receiving is not None:
             self._receiving.cancel()
             await asyncio.gather(self._receiving, return_exceptions=True)
