@@ -71,7 +71,7 @@ def _all_nodes(workload: SyntheticWorkload) -> Iterator[tuple[int, WorkNode]]:
 
 
 @given(transformers())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
     workload = transformer_workload(model)
     counted: Counter[tuple[GroupRole, CommKind, int]] = Counter()
@@ -92,7 +92,7 @@ def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
 
 
 @given(transformers())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_plan_from_the_description_has_the_traffic_of_the_nodes(model: Transformer) -> None:
     """One rank of each stage stands for all of them: the same operations between the same ranks, as often."""
     workload = transformer_workload(model)
