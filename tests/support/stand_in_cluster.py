@@ -40,6 +40,11 @@ class StandInCluster:
         self.objects: dict[tuple[str, str], Plain] = {}
         self.requests: list[str] = []
         self._processes: dict[str, list[asyncio.subprocess.Process]] = {}
+        self._programs = folder / "bin"
+        self._programs.mkdir()
+        program = self._programs / "charkha"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m emulator "$@"\n')
+        program.chmod(0o755)
 
     def named(self, kind: str) -> list[str]:
         """Names of the objects of a kind that are there."""
@@ -143,7 +148,8 @@ class StandInCluster:
         self._processes.setdefault(pod, []).append(process)
 
     def _environment(self, container: Plain) -> dict[str, str]:
-        return {one["name"]: self._value(one) for one in container["env"]}
+        own = {one["name"]: self._value(one) for one in container["env"]}
+        return {**own, "PATH": f"{self._programs}:{os.environ['PATH']}"}
 
     def _value(self, variable: Plain) -> str:
         if "value" in variable:

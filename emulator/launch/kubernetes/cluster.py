@@ -29,6 +29,45 @@ _WATCHED = 'exec 3<&0 </dev/null; (cat <&3 >/dev/null; kill -INT $$) >/dev/null 
 Report = Callable[[str], None]
 
 
+def play(
+    kubectl: Kubectl,
+    placement: Placement,
+    command: Sequence[str],
+    *,
+    sent: Sequence[Sent],
+    secrets: Mapping[str, str] | None,
+    folder: Path,
+    join_timeout_s: float,
+    report: Report,
+) -> int:
+    """Run `charkha COMMAND` with agents on the nodes of a cluster; returns its exit code.
+
+    Args:
+        kubectl: of the cluster.
+        placement: of agents and controller.
+        command: for the controller's pod.
+        sent: files that it needs.
+        secrets: content of the Secret; None if it is the user's own.
+        folder: where results go.
+        join_timeout_s: how long to wait for pods.
+        report: called with a line of text when something happens.
+
+    Raises:
+        HostError: there is no kubectl.
+        RunError: the cluster refuses something, or pods do not run in time. Nothing is left in the cluster.
+        KeyboardInterrupt: results of the interrupted run were fetched, if there were any in time.
+    """
+    with made(kubectl, placement, secrets):
+        pod = await_pods(kubectl, placement, timeout_s=join_timeout_s, report=report)
+        report(f"sends {sum(one.size_bytes for one in sent) / 1e6:.1f} MB to pod {pod.name}")
+        send(kubectl, pod, sent)
+        try:
+            return run(kubectl, pod, command)
+        finally:
+            files = fetch(kubectl, pod, folder)
+            report(f"fetched {len(files)} files from pod {pod.name}")
+
+
 @contextmanager
 def made(kubectl: Kubectl, placement: Placement, secrets: Mapping[str, str] | None) -> Iterator[None]:
     """The objects of a launch, removed at the end whatever happens; `secrets`: None if the Secret is the user's own.
