@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 from emulator.errors import HostError, RunError
 from emulator.host.orphan import die_with_parent
+from emulator.host.scratch import scratch_folder
+from emulator.launch.identities import issue_identities
 from emulator.visible import visible
+from emulator.wire.control.credentials import TOKEN_VARIABLE
 
+CONTROLLER = "controller"
+LOOK_S = 1.0
+"""Between two looks at the agents."""
+INTERRUPT_S = 2.0
+"""How long an interrupted controller may take to end."""
+_LONGEST_S = 7 * 24 * 3600.0
+"""Identities of a launch are valid for a week."""
 STOP_S = 1.0
 """From SIGTERM to SIGKILL."""
 _START = (
@@ -173,9 +187,87 @@ class RayNodes:
                 raise RunError(f"agent {index} ended with exit code {code}")
 
 
+def play(
+    nodes: RayNodes,
+    command: Sequence[str],
+    *,
+    count: int,
+    interfaces: Sequence[str],
+    is_insecure: bool,
+    timeout_s: float,
+    report: Callable[[str], None],
+) -> int:
+    """Run `charkha COMMAND` here, with agents on the nodes of a cluster; returns its exit code.
+
+    Args:
+        nodes: of the cluster.
+        command: one that takes --listen.
+        count: agents, one per node: `agent-0` and so on.
+        interfaces: under test, of each node.
+        is_insecure: with a token instead of identities.
+        timeout_s: how long to wait for nodes.
+        report: called with a line of text.
+
+    Raises:
+        HostError: ray is not installed, no cluster answers, or certificates cannot be issued.
+        RunError: there are too few nodes, or an agent ended.
+    """
+    agents = [f"agent-{index}" for index in range(count)]
+    with nodes, scratch_folder() as folder:
+        target, environment, identity = f"{nodes.address}:{_free_port(nodes.address)}", {}, folder / "controller.pem"
+        security = ["--insecure"]
+        identities = dict.fromkeys(agents, "")
+        if is_insecure:
+            environment[TOKEN_VARIABLE] = secrets.token_urlsafe(24)
+        else:
+            security = ["--identity", str(identity)]
+            identities = issue_identities(
+                agents, controller=CONTROLLER, addresses=[nodes.address], lasting_s=_LONGEST_S
+            )
+            _write_secret(identity, identities[CONTROLLER])
+        calls = [_agent_command(name, target, interfaces, is_insecure=is_insecure) for name in agents]
+        hosts = nodes.start(
+            calls, environment=environment, identities=[identities[name] for name in agents], timeout_s=timeout_s
+        )
+        report(f"agents on {', '.join(sorted(set(hosts)))}")
+        return _run_here([*command, "--listen", target, *security], environment, nodes)
+
+
+def _agent_command(name: str, target: str, interfaces: Sequence[str], *, is_insecure: bool) -> list[str]:
+    ports = [word for one in interfaces for word in ("--interface", one)]
+    return ["agent", "--controller", target, "--name", name, *ports, *(["--insecure"] if is_insecure else [])]
+
+
+def _run_here(command: Sequence[str], environment: Mapping[str, str], nodes: RayNodes) -> int:
+    """Run a command as a child that ends with this process, while all agents are there."""
+    words = [sys.executable, "-P", "-c", _START, str(os.getpid()), *command]
+    with subprocess.Popen(words, env={**os.environ, **environment}) as process:
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(LOOK_S)
+                nodes.check()
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # it closes its run folder
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(INTERRUPT_S)
+            process.kill()
+            raise
+
+
+def _free_port(address: str) -> int:
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        return int(probe.getsockname()[1])
+
+
 def _in_memory(secret: str) -> int:
     """A file descriptor with a secret: an actor that is killed leaves no file of it."""
     descriptor = os.memfd_create("charkha-identity")
     os.fchmod(descriptor, 0o600)
     os.write(descriptor, secret.encode())
     return descriptor
+
+
+def _write_secret(path: Path, content: str) -> None:
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(content)

@@ -27,6 +27,8 @@ GRACE_S = 1
 """From SIGTERM to SIGKILL. An agent stops sending on SIGTERM at once; nothing may send 2 s after the end."""
 KEPT_S = 3600
 """Finished Jobs are removed after an hour: until then their logs can be read."""
+DEFAULT_RESOURCES = {"cpu": "1", "memory": "1Gi"}
+"""Of an agent, where nothing else is asked for."""
 NODE = "kubernetes.io/hostname"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """Annotation of the Network Plumbing Working Group's standard; Multus reads it."""
@@ -63,7 +65,7 @@ class Placement:
     networks: Sequence[str] = ()
     host_network: bool = False
     adds_addresses: bool = False
-    resources: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "1Gi"})
+    resources: Mapping[str, str] = field(default_factory=lambda: DEFAULT_RESOURCES)
     node_labels: Mapping[str, str] = field(default_factory=dict)
     pull_secret: str | None = None
     service_account: str | None = None
