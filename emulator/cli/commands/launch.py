@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
 ENGINES = {"kubernetes": "as pods of an Indexed Job", "ray": "as actors of a Ray cluster"}
+_EXAMPLE = """example:
+  charkha launch ray -n 4 --interface eth1 -- run traces/my-job --topology rack.yaml
+"""
 PLAYS = ("run", "bench", "controller")
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `launch` to the command line."""
-    parser = subparsers.add_parser("launch", description="Start agents on the nodes of a cluster, and play a command.")
+    parser = subparsers.add_parser(
+        "launch",
+        description="Start agents on the nodes of a cluster, play one command, and remove them.",
+        epilog=_EXAMPLE,
+    )
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)
     for name, text in ENGINES.items():
         module = import_module(f"emulator.cli.options.launch_{name}")

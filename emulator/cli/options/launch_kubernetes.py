@@ -89,6 +89,8 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     placement = _placement(args)
     engine.check(placement)
     if args.print:
+        if args.send:
+            raise InputError("--send: what is printed brings no files along: put them on a volume, --claim NAME")
         print(engine.printed(placement, command), end="")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is in the cluster is removed either way

@@ -17,6 +17,7 @@ from emulator.errors import RunError
 from emulator.launch.kubernetes.files import Sent, pack, unpack
 from emulator.launch.kubernetes.kubectl import Kubectl, Pod, in_words
 from emulator.launch.kubernetes.manifests import GRACE_S, WORK, Placement, labels, manifests, secret, to_yaml
+from emulator.units import format_size
 
 INTERRUPT_S = 2.0
 """How long an interrupted controller may take to end; then its pod is removed."""
@@ -59,7 +60,7 @@ def play(
     """
     with made(kubectl, placement, secrets):
         pod = await_pods(kubectl, placement, timeout_s=join_timeout_s, report=report)
-        report(f"sends {sum(one.size_bytes for one in sent) / 1e6:.1f} MB to pod {pod.name}")
+        report(f"sends {format_size(sum(one.size_bytes for one in sent))} to pod {pod.name}")
         send(kubectl, pod, sent)
         try:
             return run(kubectl, pod, command)
