@@ -37,7 +37,9 @@ build() {
   python3 -m venv "$scratch/tools"
   "$scratch/tools/bin/pip" install --quiet --require-hashes -r requirements/release.txt
   for folder in . packaging/agent; do
-    "$scratch/tools/bin/python" -m build --no-isolation --outdir "$out" "$scratch/source/$folder" | tail -1
+    "$scratch/tools/bin/python" -m build --no-isolation --outdir "$out" "$scratch/source/$folder" >"$scratch/log" 2>&1 \
+      || { cat "$scratch/log"; fail "$folder cannot be built"; }
+    tail -1 "$scratch/log"
   done
 
   for name in charkha charkha_agent; do
@@ -47,12 +49,13 @@ build() {
     du -sm "$scratch/$name" | awk '{ print $1 " MB" }'
     "$scratch/tools/bin/cyclonedx-py" environment --output-reproducible --output-file "$out/$name-$version.cdx.json" \
       "$scratch/$name/bin/python"
+    sed -i "s#file://$out/##" "$out/$name-$version.cdx.json"
     "$scratch/tools/bin/pip" --python "$scratch/$name" freeze --exclude charkha --exclude charkha-agent >"$scratch/$name.txt"
   done
 
   step "a run of the example, and one with both"
   cd "$scratch"
-  charkha/bin/charkha run transformer-8r --iterations 1 --warmup 0 | head -3
+  charkha/bin/charkha run transformer-8r --iterations 1 --warmup 0
   for name in west east; do
     charkha_agent/bin/charkha agent --controller "unix:$scratch/control" --name "$name" 2>"$name.log" &
   done
@@ -65,10 +68,12 @@ YAML
 
   step "known vulnerabilities of what was installed"
   sort -u charkha.txt charkha_agent.txt >all.txt
-  if ! tools/bin/pip-audit --no-deps --disable-pip --requirement all.txt >audit 2>&1; then
-    cat audit
-    ! grep -q '^Found .* known vulnerabilit' audit || fail "known vulnerabilities: raise the lower bounds, and build again"
+  if ! tools/bin/pip-audit --progress-spinner off --no-deps --disable-pip --requirement all.txt >audit 2>&1; then
+    tail -40 audit
+    ! grep -q 'Found .* known vulnerabilit' audit || fail "known vulnerabilities: raise the lower bounds, and build again"
     echo "NOT AUDITED: the database of vulnerabilities cannot be reached from here"
+  else
+    tail -1 audit
   fi
 
   cd "$out"
