@@ -156,9 +156,9 @@ def build_parser(loaded: Container[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    for name, module in _MODULES.items():
+    for name in _MODULES if IS_COMPLETE else ("agent",):
         if name in loaded:
-            import_module(module).add_parser(subparsers)
+            import_module(_MODULES[name]).add_parser(subparsers)
         else:
             subparsers.add_parser(name)
     return parser

@@ -77,6 +77,8 @@ def test_its_command_names_the_whole_for_all_but_agent(capsys: pytest.CaptureFix
     assert command.main(["run", "lab/examples/transformer-8r"]) == 3
     assert "run is not part of charkha-agent: " in capsys.readouterr().err
     assert command.main(["agent", "--controller", "127.0.0.1", "--name", "run"]) == 2
+    assert command.main(["agnt"]) == 2
+    assert "did you mean 'agent'?" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command.main(["--help"])
     shown = capsys.readouterr().out
