@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from emulator.version import VERSION
 from tests.support.command import ROOT
@@ -58,3 +59,12 @@ def test_it_refuses_what_is_no_release(words: list[str], problem: str, project: 
     code, said = release(project, *words)
     assert code == 1
     assert problem in said
+
+
+def test_the_workflow_of_a_tag_calls_it_as_it_is() -> None:
+    workflow = yaml.safe_load((ROOT / "docs/ci/charkha-release.yml").read_text())
+    commands = {step["name"]: step["run"].split() for step in workflow["jobs"]["build"]["steps"] if "run" in step}
+    script, *words = commands["Build and check"]
+    assert os.access(ROOT / script, os.X_OK)
+    assert f"{words[0]} FOLDER" in (ROOT / script).read_text()
+    assert f"{words[1]}/*" in commands["Release"]
