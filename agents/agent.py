@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
@@ -31,6 +30,7 @@ from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
+from emulator.version import VERSION
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Agent:
                 raise
 
     async def _take_part(self) -> None:
-        self._link.send(_hello(self._token, self._name, stays=self._stays))
+        self._link.send(_hello(self._token, self._name, stays=self._stays, ports=self._ports))
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
@@ -296,7 +296,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
+def _hello(token: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
@@ -304,10 +304,11 @@ def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
         agent=name,
         pid=os.getpid(),
         hostname=socket.gethostname(),
-        software=version("charkha"),
+        software=VERSION,
         clock_ns=time.monotonic_ns(),
         clock_id=clock_id(),
         stays=stays,
+        ports=() if ports is None else ports.offered(),
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),
