@@ -86,11 +86,32 @@ class AgentActor:
         self._process.kill()
 
 
+def connected(address: str) -> Any:
+    """The module `ray`, connected to a cluster as its driver.
+
+    Args:
+        address: of the cluster, as `ray.init` takes it: HOST:PORT, or `auto` for that of this node.
+
+    Raises:
+        HostError: ray is not installed here, or no cluster answers.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise HostError("Ray is not installed: pip install 'charkha[ray]'") from error
+    try:
+        ray.init(address=address, log_to_driver=True, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        problem = f"no Ray cluster answers at {address} ({visible(str(error).partition(chr(10))[0])})"
+        raise HostError(f"{problem}: `ray start --head` starts one, `ray status` shows it") from error
+    return ray
+
+
 class RayNodes:
     """Context manager: nodes of a cluster, and the agents on them.
 
     Args:
-        address: of the cluster, as `ray.init` takes it: HOST:PORT, or `auto` for that of this node.
+        address: of the cluster, see `connected`.
         cores: that Ray keeps free for an agent.
     """
 
@@ -104,16 +125,7 @@ class RayNodes:
         Raises:
             HostError: ray is not installed here, or no cluster answers.
         """
-        try:
-            import ray
-        except ImportError as error:
-            raise HostError("this engine needs ray: pip install 'charkha[ray]'") from error
-        try:
-            ray.init(address=self._cluster, log_to_driver=True, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            problem = f"no Ray cluster answers at {self._cluster} ({visible(str(error).partition(chr(10))[0])})"
-            raise HostError(f"{problem}: `ray start --head` starts one, `ray status` shows it") from error
-        self._ray = ray
+        self._ray = connected(self._cluster)
         return self
 
     def __exit__(self, *exc_info: object) -> None:

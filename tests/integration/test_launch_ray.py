@@ -13,6 +13,7 @@ import pytest
 from tests.support.command import arguments_of, charkha, started, wait_for
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, namespace, why_not
+from tests.support.pytorch_traces import data_parallel_rank, write
 from tests.support.ray_cluster import NODES, ray_cluster
 
 pytestmark = [
@@ -69,6 +70,26 @@ def test_a_bench_on_a_node_each(bed: tuple[Namespace, str], folder: Path) -> Non
     (manifest,) = folder.glob("runs/*/manifest.json")
     assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
     assert agents(alone) == []
+
+
+def test_ranks_are_imported_on_the_nodes(bed: tuple[Namespace, str], tmp_path: Path) -> None:
+    alone, address = bed
+    for rank in range(3):
+        write(data_parallel_rank(rank, 3), tmp_path / "job" / f"{rank}.json")
+    assert charkha("convert", tmp_path / "job", "here", cwd=tmp_path).code == 0
+    spread = charkha("convert", "--ray", address, "job", "there", cwd=tmp_path, prefix=alone.prefix)
+    assert spread.code == 0, spread.stderr
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    wrong = data_parallel_rank(1, 3)
+    wrong.collective("allreduce", -7, 900, (930, 10))
+    write(wrong, tmp_path / "job" / "1.json")
+    refused = charkha("convert", "--ray", address, "job", "none", cwd=tmp_path, prefix=alone.prefix)
+    assert refused.code == 2
+    assert "1.json" in refused.stderr.splitlines()[-1]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.iterdir()}
 
 
 def test_too_few_nodes_are_named(bed: tuple[Namespace, str], folder: Path) -> None:
