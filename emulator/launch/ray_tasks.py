@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Self, TypeVar
 
-from emulator.launch.ray_nodes import connected
+from emulator.launch.ray_engine import connected
 
 P = ParamSpec("P")
 R = TypeVar("R")
