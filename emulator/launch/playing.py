@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from emulator.errors import RunError
 from emulator.host.scratch import scratch_folder
@@ -47,7 +48,8 @@ def play(engine: Engine, command: Sequence[str]) -> int:
 async def _play(engine: Engine, command: Sequence[str], folder: Path) -> int:
     async with engine.place(folder) as placed, _controller(command, placed) as controller:
         ending = asyncio.ensure_future(controller.wait())
-        await asyncio.wait([ending, placed.ended], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [ending, placed.ended]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             await asyncio.wait([ending], timeout=OWN_WORDS_S)
         if ending.done():
