@@ -19,7 +19,7 @@ ENGINES = {
     "ray": "as actors of a Ray cluster",
 }
 _EXAMPLE = """example:
-  charkha launch ray -n 4 --interface eth1 -- run traces/my-job --topology rack.yaml
+  charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
 """
 PLAYS = ("run", "bench", "controller")
 
