@@ -93,7 +93,11 @@ def _srun(nodes: int) -> list[str]:
 
 async def _watch(process: asyncio.subprocess.Process, log: Path) -> str:
     code = await process.wait()
-    return f"the step with the agents ended with exit code {code}{last_words(log.read_text(errors='replace'))}"
+    return f"the step with the agents ended with exit code {code}{_said(log)}"
+
+
+def _said(log: Path) -> str:
+    return last_words(log.read_text(errors="replace"))
 
 
 async def _stop(process: asyncio.subprocess.Process, ended: asyncio.Future[str]) -> None:
