@@ -27,10 +27,12 @@ from agents.host.ports import Ports
 from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
+from emulator.control.authentication import new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
+from emulator.wire.control.credentials import key_and_claims
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Agent:
 
     Args:
         target: the controller, `unix:PATH` or `HOST:PORT`.
-        token: shared secret that the controller expects.
+        token: secret that the controller has as well, or a token issued with it; it is proved and never sent.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
         limits: what this machine's owner allows; None: the controller belongs to the same user.
@@ -99,9 +101,10 @@ class Agent:
                 raise
 
     async def _take_part(self) -> None:
-        self._link.send(_hello(self._token, self._name, stays=self._stays))
-        welcome: control.Welcome = await self._expect(control.Welcome)
-        self._report(f"in run {welcome.run_id}")
+        key, claims = key_and_claims(self._token)
+        await self._link.join(_hello(claims, self._name, stays=self._stays), key)
+        await self._expect(control.Welcome)
+        self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
         if self._limits is not None:
             self._limits.check(setup)
@@ -296,11 +299,12 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
+def _hello(claims: str, name: str, *, stays: bool) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
-        token=token,
+        claims=claims,
+        nonce=new_nonce(),
         agent=name,
         pid=os.getpid(),
         hostname=socket.gethostname(),

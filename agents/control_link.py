@@ -12,8 +12,10 @@ from typing import Any, Self
 import grpc
 
 from emulator.control import conversation as control
-from emulator.errors import ControllerRefusal, RunAborted
+from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
+from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted
 from emulator.wire.control.codec import decode_controller, encode_agent
+from emulator.wire.control.descriptions import Opener
 from emulator.wire.control.tls import TlsFiles
 
 _REFUSALS = (
@@ -23,7 +25,7 @@ _REFUSALS = (
 )
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
     # Detects within a second that the controller's machine is gone. A controller that ends closes the stream at once.
@@ -47,6 +49,8 @@ class ControlLink:
     def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
         self._target, self._tls, self._is_patient = target, tls, is_patient
         self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
+        self._decode = decode_controller
+        self.run_id = ""
 
     async def __aenter__(self) -> Self:
         options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:3]
@@ -77,6 +81,27 @@ class ControlLink:
         """Values that are queued: many if the controller, or the way to it, is slow."""
         return self._outgoing.qsize()
 
+    async def join(self, hello: control.Hello, key: bytes) -> None:
+        """Introduce the agent; both sides prove that they have the key. The controller's next value is Welcome.
+
+        Raises:
+            ControllerRefusal: the controller does not have the key, or refuses this agent.
+            RunAborted: the connection is lost.
+            RemoteProtocolError: the controller does not speak as it must.
+        """
+        self.send(hello)
+        challenge = (await self.receive()).value
+        if not isinstance(challenge, control.Challenge):
+            raise RemoteProtocolError(f"the controller sent {type(challenge).__name__} instead of Challenge")
+        binding = Binding(challenge.run_id, hello.agent, hello.nonce, challenge.nonce)
+        theirs = binding.statement(Purpose.CONTROLLER)
+        if not any(is_code_of(key, theirs, code) for code in challenge.codes):
+            raise ControllerRefusal("the token is not the controller's: nothing was sent that could be used with it")
+        identity = None if self._tls is None else self._tls.parts()
+        self._decode = Opener(binding, key, None if identity is None else identity[2]).decode
+        self.send(control.Proof(code_of(key, binding.statement(Purpose.AGENT))))
+        self.run_id = challenge.run_id
+
     async def receive(self) -> control.Message[Any]:
         """The controller's next value, and the job that it is about.
 
@@ -101,7 +126,7 @@ class ControlLink:
             raise _reason(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._closing_reason())
-        return decode_controller(message)
+        return self._decode(message)
 
     async def drained(self) -> None:
         """Wait until the controller has read everything queued and closed the stream, or is gone.
