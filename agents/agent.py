@@ -75,7 +75,7 @@ class Agent:
     ) -> None:
         self._metrics, self._limits = metrics, limits
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
-        self._link = ControlLink(target, tls=tls, is_patient=stays)
+        self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
         self._failed_job: int | None = None
         self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other

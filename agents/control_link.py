@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,7 @@ _REFUSALS = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
+_HEALTH = "/grpc.health.v1.Health/Check"
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
     ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
@@ -44,10 +46,18 @@ class ControlLink:
         target: the controller.
         tls: certificates; None: the stream is not encrypted.
         is_patient: wait without limit until a controller listens at `target`.
+        report: called once with each reason why TLS fails meanwhile.
     """
 
-    def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
-        self._target, self._tls, self._is_patient = target, tls, is_patient
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: TlsFiles | None = None,
+        is_patient: bool = False,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._target, self._tls, self._is_patient, self._report = target, tls, is_patient, report
         self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
         self._decode = decode_controller
         self.run_id = ""
@@ -62,6 +72,7 @@ class ControlLink:
         method = self._channel.stream_stream(control.METHOD)
         self._call = method(wait_for_ready=self._is_patient)
         self._writer = asyncio.create_task(self._write())
+        self._watcher = asyncio.create_task(self._watch_tls()) if self._is_patient and self._tls else None
         return self
 
     async def __aexit__(
@@ -70,6 +81,8 @@ class ControlLink:
         self._outgoing.put_nowait(None)
         await asyncio.wait([self._writer], timeout=1.0)
         self._writer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
         await self._channel.close()
 
     def send(self, value: control.AgentValue, job: int | None = None) -> None:
@@ -147,6 +160,23 @@ class ControlLink:
         code, details = await self._call.code(), await self._call.details()
         return details or f"the controller closed the control stream ({code.name})"
 
+    async def _watch_tls(self) -> None:
+        """A call that waits for a connection hides why there is none; one that does not wait gets the reason."""
+        said, ping = set[str](), self._channel.unary_unary(_HEALTH)
+        state = self._channel.get_state()
+        while True:
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state()
+            if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                continue
+            try:
+                await ping(b"", timeout=1)
+            except grpc.aio.AioRpcError as error:
+                reason = tls_failure(error.details() or "")
+                if reason is not None and reason not in said:
+                    said.add(reason)
+                    self._report(f"no connection to the controller at {self._target}: {reason}")
+
     async def _write(self) -> None:
         try:
             while (message := await self._outgoing.get()) is not None:
@@ -157,6 +187,16 @@ class ControlLink:
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and reports the reason
+
+
+def tls_failure(details: str) -> str | None:
+    """What failed in the TLS handshake, of gRPC's description of a failure; None: something else."""
+    if "socket closed" in details.lower():  # TLS 1.3: a server refuses after the client's handshake
+        return "it closes the connection; it may not accept this agent's certificate"
+    if "handshake failed" not in details.lower():
+        return None
+    _, _, found = details.partition("OPENSSL_internal:")
+    return f"the TLS handshake failed ({found.removesuffix(': OK') or details})"
 
 
 def _reason(error: grpc.aio.AioRpcError) -> RunAborted:

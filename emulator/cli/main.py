@@ -86,6 +86,7 @@ exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regress
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
     # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text

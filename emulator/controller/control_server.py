@@ -13,6 +13,7 @@ import grpc
 from emulator.controller.control_service import SERVER_OPTIONS, AgentListener, ControlService, Keys
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import HostError
+from emulator.wire.control.health import add_health_check
 
 SOCKET_PATH_BYTES = 107
 _GRACE_S = 0.3
@@ -40,6 +41,7 @@ async def serve_control(
     server = grpc.aio.server(options=SERVER_OPTIONS)
     service = ControlService(listener, keys=_keys(token, listening), run_id=run_id)
     server.add_generic_rpc_handlers((service.handler(),))
+    await add_health_check(server)
     server.add_insecure_port(target)
     if listening is not None:
         listening.add_to(server)
