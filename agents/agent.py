@@ -99,6 +99,10 @@ class Agent:
             except EmulatorError as error:
                 await self._send_abort(str(error))
                 raise
+            except Exception as error:  # the root: what the controller asked for broke something nobody thought of
+                problem = EmulatorError(f"internal error in agent {self._name}: {error!r}")
+                await self._send_abort(str(problem))
+                raise problem from error
 
     async def _take_part(self) -> None:
         key, claims = key_and_claims(self._token)
@@ -218,11 +222,21 @@ class Agent:
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)
             elif job in self._parts:
-                self._parts[job].carry_out(value)
+                self._carry_out(self._parts[job], value)
             else:
                 raise RemoteProtocolError(
                     f"the controller sent {type(value).__name__} about a job that this agent does not play"
                 )
+
+    def _carry_out(self, part: Part, value: Any) -> None:
+        try:
+            part.carry_out(value)
+        except EmulatorError:
+            raise
+        except Exception as error:  # the edge: a program may be nonsense in more ways than can be listed
+            raise RemoteProtocolError(
+                f"the controller sent {type(value).__name__} that makes no sense here ({error!r})"
+            ) from error
 
     def _tidy(self) -> None:
         """Objects that were made for an iteration live through it: collections during it need not visit them."""
