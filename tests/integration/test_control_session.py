@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import grpc
 import pytest
 
+from agents import control_link
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
@@ -275,11 +276,13 @@ def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> N
     run_check(check)
 
 
-def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None:
+def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
             await opened.join(link)
-            await link._call.write(b"")
+            assert isinstance((await link.receive()).value, control.Welcome)  # the proof is written
+            monkeypatch.setattr(control_link, "encode_agent", lambda *_: b"")
+            link.send(control.Ready())
             with contextlib.suppress(RunAborted):
                 await _read_on(link)
         error = await opened.ended()
