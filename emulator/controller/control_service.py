@@ -15,7 +15,7 @@ import grpc
 from emulator.certificates.roles import Action, may, roles_of
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES, Binding, Purpose, code_of, is_code_of, new_nonce
-from emulator.errors import EmulatorError, HostError, RemoteProtocolError
+from emulator.errors import EmulatorError, RemoteProtocolError
 from emulator.visible import visible
 from emulator.wire.control.codec import decode_agent, encode_controller
 from emulator.wire.control.credentials import is_issued
@@ -70,10 +70,8 @@ class Keys:
             return self.shared
         if self.secret is None or not is_issued(hello.claims):
             raise RemoteProtocolError("the token is not one of the controller's secret")
-        try:
-            from emulator.certificates.tokens import key_of_claims
-        except ModuleNotFoundError as error:
-            raise HostError("the controller lacks PyJWT for tokens: pip install 'charkha[certs]'") from error
+        from emulator.certificates.tokens import key_of_claims  # loads more than most runs need
+
         return [key_of_claims(hello.claims, self.secret, hello.agent)]
 
 

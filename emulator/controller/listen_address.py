@@ -46,7 +46,7 @@ class ListenAddress:
         parts = None if self.tls is None else self.tls.parts()
         if parts is None:
             return None
-        from emulator.certificates.signature import Signer  # only who has an identity has its library
+        from emulator.certificates.signature import Signer  # loads more than most runs need
 
         certificate, key, _ = parts
         return Signer.of(certificate, key)

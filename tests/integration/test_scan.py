@@ -140,7 +140,7 @@ def test_a_port_with_a_token_answers_only_a_health_check(tmp_path: Path, caplog:
 def grpc_answer(port: int, method: str, *messages: bytes) -> grpc.StatusCode:
     """How a call of a stranger ends."""
     with grpc.insecure_channel(f"localhost:{port}") as channel, pytest.raises(grpc.RpcError) as ended:
-        list(channel.stream_stream(method)(iter(messages), timeout=5))
+        list(channel.stream_stream(method)(iter(messages), timeout=5))  # type: ignore[call-arg]
     code: grpc.StatusCode = ended.value.code()
     return code
 

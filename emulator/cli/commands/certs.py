@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from emulator import exit_codes
 from emulator.certificates.roles import Role
@@ -14,7 +12,6 @@ from emulator.certificates.secret_file import write_secret
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_tables
 from emulator.cli.parser import Subparsers
-from emulator.errors import HostError
 from emulator.wire.control.credentials import read_token
 
 _INIT = """example, on a machine that is kept safe:
@@ -85,12 +82,16 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _init(args: argparse.Namespace) -> int:
-    print_tables(str(_authority().make_authority(args.folder, name=args.name)))
+    from emulator.certificates.authority import make_authority
+
+    print_tables(str(make_authority(args.folder, name=args.name)))
     return exit_codes.DONE
 
 
 def _issue(args: argparse.Namespace) -> int:
-    issued = _authority().issue(
+    from emulator.certificates.authority import issue
+
+    issued = issue(
         args.folder,
         args.name,
         role=Role(args.role),
@@ -103,22 +104,12 @@ def _issue(args: argparse.Namespace) -> int:
 
 
 def _token(args: argparse.Namespace) -> int:
-    tokens, role, valid = _module("tokens"), Role(args.role), timedelta(hours=args.hours)
-    token = tokens.issue_token(read_token(args.secret), args.name, role=role, valid=valid)
+    from emulator.certificates.tokens import issue_token
+
+    role, valid = Role(args.role), timedelta(hours=args.hours)
+    secret = read_token(args.secret) or ""
+    token = issue_token(secret, args.name, role=role, valid=valid)
     path = args.out or Path(f"{args.name}.token")
     write_secret(path, f"{token}\n".encode())
     print_tables(f"{path}: {role} {args.name}, for {args.hours} h")
     return exit_codes.DONE
-
-
-def _authority() -> Any:
-    return _module("authority")
-
-
-def _module(name: str) -> Any:
-    try:
-        return import_module(f"emulator.certificates.{name}")
-    except ModuleNotFoundError as error:
-        if error.name not in ("cryptography", "jwt"):
-            raise
-        raise HostError(f"certificates and tokens need {error.name}: pip install 'charkha[certs]'") from error

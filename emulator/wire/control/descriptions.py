@@ -87,7 +87,7 @@ class Opener:
 
 
 def _check_signature(statement: bytes, signed: control.Signed, authority: bytes) -> None:
-    from emulator.certificates.signature import check_signature  # only who has an identity has its library
+    from emulator.certificates.signature import check_signature  # loads more than most runs need
 
     if not signed.signature:
         raise RemoteProtocolError("the run description is not signed with a controller's identity")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+_HEALTH: Any = health  # the published type information lacks aio
 
 
 async def add_health_check(server: grpc.aio.Server) -> None:
     """Answer it from the moment the server starts."""
-    servicer = health.aio.HealthServicer()
+    servicer = _HEALTH.aio.HealthServicer()
     await servicer.set(health.OVERALL_HEALTH, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
