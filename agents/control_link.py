@@ -170,7 +170,7 @@ class ControlLink:
             if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                 continue
             try:
-                await ping(b"", timeout=1)
+                await ping(b"", timeout=10)
             except grpc.aio.AioRpcError as error:
                 reason = tls_failure(error.details() or "")
                 if reason is not None and reason not in said:

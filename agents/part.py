@@ -149,6 +149,7 @@ class Part:
 
     def _check(self, value: Any) -> None:
         """Whether it comes in its turn and about ends that are here."""
+        groups = len(self._setup.settings.groups)
         kind, has_met = type(value).__name__, len(self._players) + len(self._storage) == len(self._places)
         match value:
             case Chunk() | control.Prepare() | control.Start() if not has_met:
@@ -161,6 +162,10 @@ class Part:
                 problem = f"nodes of rank {rank}, which does not play here"
             case control.Start(through=through) | control.Continue(through) if through > self._through + MOST_AHEAD:
                 problem = f"{kind} through iteration {through}, too far ahead"
+            case control.Continue(through) if through < self._through:
+                problem = f"Continue through iteration {through}, which it was told to go beyond"
+            case Chunk() if any(one.group >= groups for one in value.communications.values() if one.kind.is_collective):
+                problem = f"nodes of a group beyond the {groups} of the job"
             case _:
                 return
         raise RemoteProtocolError(f"the controller sent {problem}")
