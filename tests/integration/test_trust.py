@@ -53,7 +53,6 @@ class Played:
     controller: TlsFiles | None
     secret: str | None = None
     place: control.RankPlace = field(default_factory=lambda: control.RankPlace(0, "127.0.0.1", 1, 1))
-    patience_s: float = 10
     said: list[Any] = field(default_factory=list)
 
     def admit(self, channel: AgentChannel) -> str | None:
@@ -80,7 +79,7 @@ class Played:
             listening = ListenAddress(target, self.secret, self.controller)
             local = f"unix:@{secrets.token_hex(8)}".replace("unix:@", "unix-abstract:")
             async with (
-                asyncio.timeout(self.patience_s),
+                asyncio.timeout(30) as self.deadline,
                 serve_control(self, local, token="x" * 32, run_id="r", listening=listening),
             ):
                 await Agent(target, token=token, name="west", ports=Ports(()), tls=tls, **more).run()
@@ -123,8 +122,13 @@ def test_another_authority_and_expired_certificates_are_refused_in_the_handshake
 def test_an_agent_that_waits_says_once_why_it_does_not_connect(authority: Path, tmp_path: Path) -> None:
     make_authority(tmp_path / "other", name="other")
     said: list[str] = []
-    played = Played(identity(authority, Role.CONTROLLER), patience_s=1.5)  # of several attempts
-    played.with_agent(identity(tmp_path / "other", Role.AGENT), stays=True, report=said.append)
+    played = Played(identity(authority, Role.CONTROLLER))
+
+    def report(line: str) -> None:
+        said.append(line)
+        played.deadline.reschedule(asyncio.get_running_loop().time() + 1.2)  # enough for another attempt
+
+    played.with_agent(identity(tmp_path / "other", Role.AGENT), stays=True, report=report)
     assert len(said) == 1
     assert "the TLS handshake failed (CERTIFICATE_VERIFY_FAILED" in said[0]
 
