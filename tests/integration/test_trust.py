@@ -164,7 +164,12 @@ def test_a_strangers_token_and_ours_at_a_stranger_are_refused_and_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[bytes] = []
-    monkeypatch.setattr(control_link, "encode_agent", lambda *value: sent.append(encode_agent(*value)) or sent[-1])
+
+    def noted(*value: Any) -> bytes:
+        sent.append(encode_agent(*value))
+        return sent[-1]
+
+    monkeypatch.setattr(control_link, "encode_agent", noted)
     token = issue_token(SECRET, "west", role=Role.AGENT, valid=DAY)
     for own in (SECRET, token):
         reason = refused(Played(None, SECRET[::-1]), None, own)

@@ -250,7 +250,8 @@ def _usual_of_an_agent(rank: int) -> Iterator[control.AgentValue]:
             yield control.Progress(number, number, False, "rank 0: waits")
             yield control.Credit(rank, 1)
             one = np.ones(1, np.int64)
-            yield Completions(iteration, one * rank, one.astype(np.uint64), *[one] * 5, one.astype(np.bool_), one)
+            columns = [one * rank, one.astype(np.uint64), *[one] * 5, one.astype(np.bool_), one]
+            yield Completions(iteration, *columns)
         yield control.IterationDone(iteration, [RankSummary(rank, 0, 1, 0, 0, 0)])
         yield control.Ready()
     yield control.Farewell([], 1, 1)
