@@ -106,7 +106,7 @@ class Agent:
 
     async def _take_part(self) -> None:
         key, claims = key_and_claims(self._token)
-        await self._link.join(_hello(claims, self._name, stays=self._stays), key)
+        await self._link.join(_hello(claims, self._name, stays=self._stays, ports=self._ports), key)
         await self._expect(control.Welcome)
         self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
@@ -313,7 +313,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(claims: str, name: str, *, stays: bool) -> control.Hello:
+def _hello(claims: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
@@ -326,6 +326,7 @@ def _hello(claims: str, name: str, *, stays: bool) -> control.Hello:
         clock_ns=time.monotonic_ns(),
         clock_id=clock_id(),
         stays=stays,
+        ports=() if ports is None else ports.offered(),
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),

@@ -185,3 +185,15 @@ def test_secrets_are_seen_nowhere(folder: Path, monkeypatch: pytest.MonkeyPatch)
     keys = ["".join((folder / "authority" / name).read_text().split("\n")[1]) for name in ("c.pem", "west.pem")]
     for one in (secret, token, token.rpartition(".")[2], *keys):
         assert one.encode() not in seen
+
+
+def test_agents_that_join_are_the_hosts(folder: Path) -> None:
+    target = f"unix:{folder}/control"
+    (folder / "t.yaml").write_text("hosts: {from: agents, count: 2, slots: 1}")
+    with agents(folder, target):
+        finished = bench(folder, target, "--out", "run")
+    assert finished.code == 0, finished.stderr
+    assert "2 of 2" in finished.stderr
+    topology = json.loads((folder / "run" / "manifest.json").read_text())["topology"]
+    assert [host["name"] for host in topology["hosts"]] == ["east", "west"]
+    assert topology["host_index"] == [0, 1]

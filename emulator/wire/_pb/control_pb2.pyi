@@ -83,7 +83,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., continue_through: _Optional[_Union[Continue, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., signed: _Optional[_Union[Signed, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("oldest_version", "newest_version", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays", "nonce", "claims")
+    __slots__ = ("oldest_version", "newest_version", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays", "nonce", "claims", "ports")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class Hello(_message.Message):
     STAYS_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
     oldest_version: int
     newest_version: int
     agent: str
@@ -115,7 +116,8 @@ class Hello(_message.Message):
     stays: bool
     nonce: bytes
     claims: str
-    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ..., clock_id: _Optional[str] = ..., stays: _Optional[bool] = ..., nonce: _Optional[bytes] = ..., claims: _Optional[str] = ...) -> None: ...
+    ports: _containers.RepeatedCompositeFieldContainer[Port]
+    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ..., clock_id: _Optional[str] = ..., stays: _Optional[bool] = ..., nonce: _Optional[bytes] = ..., claims: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("run_id", "nonce", "codes")
@@ -144,6 +146,18 @@ class Signed(_message.Message):
     signature: bytes
     certificate: bytes
     def __init__(self, message: _Optional[bytes] = ..., code: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+
+class Port(_message.Message):
+    __slots__ = ("name", "addresses", "rate_bps", "mtu")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    rate_bps: int
+    mtu: int
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., rate_bps: _Optional[int] = ..., mtu: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version",)
