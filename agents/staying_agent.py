@@ -23,6 +23,8 @@ from emulator.wire.control.tls import TlsFiles
 if TYPE_CHECKING:
     from emulator.telemetry.agent_metrics import AgentMetrics
 
+PAUSE_S = 1.0
+"""After a run that could not be played."""
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
 _FAREWELL_S = 1.0
 """How long an agent whose stdin ended may take to end in order."""
@@ -66,30 +68,45 @@ class StayingAgent:
         if self.until_eof:
             Thread(target=_end_with_stdin, args=(loop, runs), daemon=True).start()
         try:
-            while True:
-                await self._play_one()
+            await self._play_runs()
         except asyncio.CancelledError:
             raise RunInterrupted from None
 
-    async def _play_one(self) -> None:
-        if self.ports is not None:
-            self.ports.check(self.target)
-        self.report(f"waiting for a run at {self.target}")
+    async def _play_runs(self) -> None:
+        """What a controller asks for again and again, and this agent refuses, is said once."""
+        problem, is_repeated = None, False
+        while True:
+            if self.ports is not None:
+                self.ports.check(self.target)
+            if not is_repeated:
+                self.report(f"waiting for a run at {self.target}")
+            found = await self._play_one()
+            is_repeated = found is not None and found == problem
+            problem = found
+            if found is not None:
+                if not is_repeated:
+                    self.report(found)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _play_one(self) -> str | None:
+        """Why the run could not be played."""
         _forget_peak_memory()
         try:
             await self._agent().run()
-            self.report("the run is over")
         except ControllerRefusal:
             raise
         except RunAborted as error:
             self.report(f"the run is over: {error.reason}")
         except EmulatorError as error:
-            self.report(str(error))
+            return str(error)
+        else:
+            self.report("the run is over")
         finally:
             if self.metrics is not None:
                 self.metrics.ended()
             gc.unfreeze()
             gc.collect()
+        return None
 
     def _agent(self) -> Agent:
         return Agent(

@@ -96,6 +96,7 @@ _AGENT_EPILOG = "example: charkha agent --controller 192.0.2.1:4790 --identity s
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
     # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text

@@ -104,7 +104,7 @@ class Session:
         if isinstance(value, control.Progress) and not (self._has_begun and self._unfinished):
             self._standstill.note((agent, job), value)
         match value:
-            case FlowReport(number):
+            case FlowReport(number) if number in {task.number for task in self._plan.flows.get(agent, ())}:
                 self._flow_reports[number] = value.earlier(self._roster.clocks.ahead_ns(agent))
             case control.Progress() if job is None:
                 pass

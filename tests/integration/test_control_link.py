@@ -68,4 +68,4 @@ def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypat
                 await Agent(target, token="", name="a").run()
 
     asyncio.run(scenario())
-    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Welcome", ())]
+    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Challenge", ())]
