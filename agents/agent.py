@@ -29,6 +29,7 @@ from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
+from emulator.host.resources import exhausted
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
 from emulator.wire.control.tls import TlsFiles
@@ -97,6 +98,12 @@ class Agent:
             except EmulatorError as error:
                 await self._send_abort(str(error))
                 raise
+            except Exception as error:
+                lack = exhausted(error)
+                if lack is None:
+                    raise
+                await self._send_abort(str(lack))
+                raise lack from error
 
     async def _take_part(self) -> None:
         self._link.send(_hello(self._token, self._name, stays=self._stays))
@@ -279,8 +286,9 @@ class Agent:
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, EmulatorError):
-            self._fail(str(error))
+        known = error if isinstance(error, EmulatorError) or error is None else exhausted(error)
+        if known is not None:
+            self._fail(str(known))
         else:
             self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
 

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from emulator import exit_codes
 from emulator.cli.parser import Parser
 from emulator.errors import FULL, EmulatorError
+from emulator.host.resources import exhausted
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
 from emulator.visible import visible
@@ -155,6 +156,14 @@ def _drop_output() -> None:
 
 
 def _internal_error(error: Exception) -> int:
+    lack = exhausted(error)
+    if lack is not None:
+        print(f"charkha: {lack}", file=sys.stderr)
+        return lack.exit_code
     what = visible(f"{type(error).__name__}: {error}")
-    print(f"charkha: internal error: {what} (a bug; please report it with {write_traceback(error)})", file=sys.stderr)
+    try:
+        report = f"please report it with {write_traceback(error)}"
+    except OSError:  # no space for it
+        report = "please report it"
+    print(f"charkha: internal error: {what} (a bug; {report})", file=sys.stderr)
     return exit_codes.FAILED

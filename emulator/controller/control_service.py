@@ -15,6 +15,7 @@ import grpc
 from emulator.certificates.roles import Role, roles_of
 from emulator.control import conversation as control
 from emulator.errors import RemoteProtocolError
+from emulator.host.resources import exhausted
 from emulator.wire.control.codec import decode_agent, encode_controller
 
 logger = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class ControlService:
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says
         except* Exception as errors:  # the root of the conversation: the run ends with this as its reason
-            reason = f"internal error: {errors.exceptions[0]!r}"
+            reason = str(exhausted(errors) or f"internal error: {errors.exceptions[0]!r}")
         finally:
             self._listener.lost(channel, reason)
 

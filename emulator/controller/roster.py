@@ -15,6 +15,7 @@ from emulator.controller.control_service import AgentChannel
 from emulator.controller.watchdog import Watchdog
 from emulator.errors import EmulatorError
 from emulator.host.core_wait import CoreTime
+from emulator.host.resources import exhausted
 
 DEATH_NEWS_S = 0.1
 """An agent that dies makes others give up: its death is waited for this long, because it is the better reason."""
@@ -134,6 +135,11 @@ class Roster:
                     self._listener.said(name, message)
         except EmulatorError as error:  # a result cannot be written, an agent reports nonsense: the session is over
             self._listener.failed(error)
+        except Exception as error:  # this process ran out of something: the agent is not to blame
+            lack = exhausted(error)
+            if lack is None:
+                raise
+            self._listener.failed(lack)
 
     def lost(self, channel: AgentChannel, reason: str) -> None:
         """See AgentListener. Why its process ended, if that becomes known meanwhile, says more."""
