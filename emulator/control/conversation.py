@@ -20,8 +20,8 @@ from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
 
-OLDEST_VERSION = 2
-NEWEST_VERSION = 2
+OLDEST_VERSION = 3
+NEWEST_VERSION = 3
 METHOD = "/charkha.control.Control/Session"
 V = TypeVar("V")
 
@@ -66,6 +66,13 @@ class Wait:
     """The run goes without this agent, which stays until it is over."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The agent may play for so long without hearing from the controller; whatever it hears counts."""
+
+    lease_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +363,7 @@ ControllerValue: TypeAlias = (
     | Leave
     | Abort
     | ClockQuery
+    | Renew
     | Wait
     | WantSteps
 )

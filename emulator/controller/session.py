@@ -26,7 +26,7 @@ from emulator.host.priority import below_agents
 from emulator.host.resources import exhausted, reserve
 from emulator.host.scratch import scratch_folder
 
-DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 16, 160 << 20
+DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 10, 96 << 20
 """What a session takes at least, and for each agent, most of it gRPC: seen to fail below about half of each."""
 
 
@@ -198,6 +198,7 @@ class Session:
 
     def _begin(self) -> None:
         self._has_begun = True
+        self._roster.renew_leases()
         at_ns = time.monotonic_ns() + START_LEAD_NS
         for agent in self._plan.agents:
             self._roster.send(agent, control.Begin(at_ns + self.ahead_ns(agent)))
@@ -234,6 +235,8 @@ class Session:
         self._standstill.excuse(excused_s)
         for loop in self._loops:
             loop.excuse(excused_s)
+        if self._has_begun:
+            self._roster.renew_leases()
         is_playing = self._has_begun and bool(self._unfinished)
         if is_playing:
             self._roster.clocks.look()

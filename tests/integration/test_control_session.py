@@ -36,7 +36,7 @@ mv {folder}/$7.new {folder}/$7
 exec sleep 60
 """
 HELLO = control.Hello(
-    oldest_version=2, newest_version=2, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
+    oldest_version=3, newest_version=3, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
 )
 
 
@@ -160,7 +160,7 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
 
 def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(3, "run")
 
     run_check(check)
 
@@ -169,7 +169,7 @@ def test_a_wrong_token_is_refused_before_anything_else(run_check: RunCheck) -> N
     async def check(opened: Open) -> None:
         wrong = replace(opened.hello, token="guess", agent="stranger", oldest_version=7, newest_version=9)
         assert await opened.refusal(wrong) == "the token is not the controller's"
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(3, "run")
 
     run_check(check)
 
@@ -200,10 +200,10 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         newer = replace(opened.hello, oldest_version=7, newest_version=9)
         assert await opened.refusal(newer) == (
-            "no common control version: the agent speaks 7 to 9, the controller 2 to 2"
+            "no common control version: the agent speaks 7 to 9, the controller 3 to 3"
         )
         both = replace(opened.hello, newest_version=9)
-        assert await opened.dial(both) == control.Welcome(2, "run")
+        assert await opened.dial(both) == control.Welcome(3, "run")
 
     run_check(check)
 
@@ -240,7 +240,7 @@ def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
             writer.close()
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        assert await opened.dial(opened.hello) == control.Welcome(3, "run")
 
     run_check(check)
 
