@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> N
     with disk_full_at(5000), pytest.raises(HostError, match=r"samples.parquet.*cannot write results"):
         writer.close()
     run = read_run(tmp_path / "run")
-    assert (run.manifest.status, run.table(Part.SAMPLES).num_rows) == ("aborted", 2)
+    assert (run.manifest.status, run.table(Part.SAMPLES).num_rows) == ("interrupted", 2)
 
 
 def test_device_counters_are_a_table_only_if_there_are_any(tmp_path: Path) -> None:
