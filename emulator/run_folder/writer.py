@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, RankSummary
-from emulator.errors import EmulatorError, InputError, RunAborted
+from emulator.errors import EmulatorError, HostError, InputError, RunAborted
 from emulator.run_folder.claim import hold
 from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import (
@@ -168,8 +168,10 @@ class RunWriter:
         """Write the rows that are still in memory.
 
         Raises:
-            HostError: it cannot be written.
+            HostError: it cannot be written, or the folder is gone.
         """
+        if not self._closed and not (self.folder / PARTIAL_MANIFEST).exists():  # the kernel would not mind
+            raise HostError(f"{self.folder}: the run folder was deleted or moved while the run was played into it")
         for part, pending in self._pending.items():
             if pending:
                 if part not in self._streams:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -147,6 +148,18 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
     run = read_run(tmp_path / "run")
     assert run.manifest.status == "aborted"
     assert run.table(Part.SAMPLES).to_pylist() == iteration_rows(0)
+
+
+def test_a_folder_that_is_deleted_fails_the_run(tmp_path: Path) -> None:
+    def measure() -> None:
+        with RunWriter(tmp_path / "run", manifest()) as writer:
+            shutil.rmtree(tmp_path / "run")
+            writer.add_samples(columns(iteration_rows(0)))
+            writer.flush()
+
+    with pytest.raises(HostError, match="run: the run folder was deleted or moved"):
+        measure()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> None:
