@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from agents.lease import CHECK_S
 from emulator.controller.roster import LEASE_S
+from emulator.controller.watchdog import JOIN_TIMEOUT_S
 from emulator.lab.recipe import exec_prefix
 from emulator.lab.state import LabState
 from emulator.run_folder.store import is_run_folder
@@ -102,6 +103,13 @@ def _wait_for_agent(command: Command, scene: Scene) -> int | None:
 
 def _to_command(number: signal.Signals) -> Callable[[Command, Scene], None]:
     return lambda command, scene: command.process.send_signal(number)
+
+
+def _interrupt(command: Command, scene: Scene) -> None:
+    """Once it is more than an interpreter that loads its first modules."""
+    while command.process.poll() is None and not is_run_folder(scene.folder):
+        time.sleep(0.01)
+    command.process.send_signal(signal.SIGINT)
 
 
 def _nothing(command: Command, scene: Scene) -> None:
@@ -196,7 +204,7 @@ def _ip(node: str, words: str) -> Callable[[Command, Scene], None]:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("agent killed", _to_agent(signal.SIGKILL)),
-    Fault("agent stopped", _to_agent(signal.SIGSTOP), SILENT_S),
+    Fault("agent stopped", _to_agent(signal.SIGSTOP), JOIN_TIMEOUT_S + SOON_S),
     Fault("command killed", _to_command(signal.SIGKILL), kills_command=True),
     Fault(
         "command stopped",
@@ -205,7 +213,7 @@ FAULTS: tuple[Fault, ...] = (
         iterations=MIDDLE,
         resumes_after_s=LEASE_S + CHECK_S + 1.5,
     ),
-    Fault("command interrupted", _to_command(signal.SIGINT)),
+    Fault("command interrupted", _interrupt),
     Fault("disk full", _fill, prepare=_small_disk),
     Fault("run folder deleted", _delete, loses_folder=True),
     Fault("no descriptors, agent", _limit(resource.RLIMIT_NOFILE, of_agent=True), SILENT_S, iterations=SHORT),

@@ -10,8 +10,8 @@ from tests.support.full import measures
 pytestmark = pytest.mark.usefixtures("lab_host")
 
 
-def test_a_killed_agent_and_a_small_limit_end_a_run_by_name() -> None:
-    outcomes = chaos(2, 3, ["agent killed", "little memory"], patience=4)
+def test_a_killed_command_and_a_small_limit_leave_nothing() -> None:
+    outcomes = chaos(2, 3, ["command killed", "little memory"], patience=4)
     assert not [one for one in outcomes if one.problems], outcomes
 
 
