@@ -26,7 +26,7 @@ from emulator.host.priority import below_agents
 from emulator.host.resources import exhausted, reserve
 from emulator.host.scratch import scratch_folder
 
-DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 10, 96 << 20
+DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 16, 160 << 20
 """What a session takes at least, and for each agent, most of it gRPC: seen to fail below about half of each."""
 
 

@@ -29,11 +29,11 @@ def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
         HostError: a limit does not allow it.
     """
     try:
-        mmap.mmap(-1, memory_bytes).close()  # first: stacks of threads are memory, too
         with ExitStack() as held:
             for _ in range(descriptors):
                 held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with ExitStack() as held:
+            held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
             release = threading.Event()
             held.callback(release.set)
             for _ in range(threads):

@@ -64,9 +64,10 @@ def play(lab: Lab, fault: Fault, drawn: random.Random, *, patience: float = 1) -
     state = LabStore().read(lab.id)
     assert state is not None
     temporary, out = lab.folder / "tmp", lab.folder / "out"
+    lab.folder.chmod(0o711)  # for a run of another user
     for folder in (temporary, out):
         folder.mkdir()
-        folder.chmod(0o777)  # for a run of another user
+        folder.chmod(0o777)
     scene = Scene(state, out / "run", drawn)
     before = _everything(state)
     try:
