@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from agents.agent import Agent
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from emulator.telemetry.agent_metrics import AgentMetrics
 
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
+_FAREWELL_S = 1.0
+"""How long an agent whose stdin ended may take to end in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class StayingAgent:
     Attributes:
         report: called with a line of text when something begins or ends.
         metrics: updated with the progress of the run; None: nobody scrapes them.
+        until_eof: end when stdin does, as if interrupted: whoever started the agent is gone.
     """
 
     target: str
@@ -40,6 +46,7 @@ class StayingAgent:
     tls: TlsFiles | None = None
     report: Callable[[str], None] = print
     metrics: AgentMetrics | None = None
+    until_eof: bool = False
 
     async def serve(self) -> None:
         """Play runs until interrupted.
@@ -56,6 +63,8 @@ class StayingAgent:
         assert runs is not None
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, runs.cancel)
+        if self.until_eof:
+            Thread(target=_end_with_stdin, args=(loop, runs), daemon=True).start()
         try:
             while True:
                 await self._play_one()
@@ -94,6 +103,16 @@ class StayingAgent:
             report=self.report,
             metrics=self.metrics,
         )
+
+
+def _end_with_stdin(loop: asyncio.AbstractEventLoop, runs: asyncio.Task[object]) -> None:
+    """Wait, in a thread, for the end of stdin; then interrupt the agent, and end the process if it does not end."""
+    with contextlib.suppress(OSError):  # closed from the start
+        while os.read(0, 4096):
+            pass
+    loop.call_soon_threadsafe(runs.cancel)
+    time.sleep(_FAREWELL_S)
+    os._exit(RunInterrupted.exit_code)
 
 
 def _forget_peak_memory() -> None:
