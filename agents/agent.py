@@ -29,6 +29,7 @@ from emulator.control import conversation as control
 from emulator.control.authentication import new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
+from emulator.host.resources import exhausted
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
 from emulator.version import VERSION
@@ -100,7 +101,7 @@ class Agent:
                 await self._send_abort(str(error))
                 raise
             except Exception as error:  # the root: what the controller asked for broke something nobody thought of
-                problem = EmulatorError(f"internal error in agent {self._name}: {error!r}")
+                problem = exhausted(error) or EmulatorError(f"internal error in agent {self._name}: {error!r}")
                 await self._send_abort(str(problem))
                 raise problem from error
 
@@ -296,8 +297,9 @@ class Agent:
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, EmulatorError):
-            self._fail(str(error))
+        known = error if isinstance(error, EmulatorError) or error is None else exhausted(error)
+        if known is not None:
+            self._fail(str(known))
         else:
             self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
+from agents.lease import CHECK_S, Lease
 from emulator.control import conversation as control
 from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
 from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted
+from emulator.host.core_wait import CoreTime
 from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.descriptions import Opener
 from emulator.wire.control.tls import TlsFiles
@@ -63,6 +68,9 @@ class ControlLink:
         self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
         self._decode = decode_controller
         self.run_id = ""
+        # On a Unix socket the controller is the process that started this one.
+        self._lease = Lease(core_time=partial(_core_time, os.getppid()) if target.startswith("unix:") else lambda: None)
+        self._expiry: RunAborted | None = None
 
     async def __aenter__(self) -> Self:
         options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:4]
@@ -74,7 +82,8 @@ class ControlLink:
         method = self._channel.stream_stream(control.METHOD)
         self._call = method(wait_for_ready=self._is_patient)
         self._writer = asyncio.create_task(self._write())
-        self._watcher = asyncio.create_task(self._watch_tls()) if self._is_patient and self._tls else None
+        self._tls_watch = asyncio.create_task(self._watch_tls()) if self._is_patient and self._tls else None
+        self._lease_watch = asyncio.create_task(self._watch_lease())
         return self
 
     async def __aexit__(
@@ -83,8 +92,9 @@ class ControlLink:
         self._outgoing.put_nowait(None)
         await asyncio.wait([self._writer], timeout=1.0)
         self._writer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
+        if self._tls_watch is not None:
+            self._tls_watch.cancel()
+        self._lease_watch.cancel()
         await self._channel.close()
 
     def send(self, value: control.AgentValue, job: int | None = None) -> None:
@@ -130,18 +140,32 @@ class ControlLink:
             value = message.value
             if isinstance(value, control.Abort):
                 raise RunAborted(value.reason)
+            if isinstance(value, control.Renew):
+                self._lease.give(value.lease_ms / 1000)
+                continue
             if not isinstance(value, control.ClockQuery):
                 return message
             self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))
 
     async def _next(self) -> control.Message[Any]:
         try:
-            message = await self._call.read()
+            message = await self._read()
         except grpc.aio.AioRpcError as error:
             raise _reason(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._closing_reason())
         return self._decode(message)
+
+    async def _read(self) -> Any:
+        """The next bytes or the end of the stream, whichever comes before the lease runs out."""
+        try:
+            message = await self._call.read()
+        except asyncio.CancelledError:
+            if self._expiry is None:
+                raise
+            raise self._expiry from None
+        self._lease.heard()
+        return message
 
     async def drained(self) -> None:
         """Wait until the controller has read everything queued and closed the stream, or is gone.
@@ -149,14 +173,21 @@ class ControlLink:
         Closing the stream first would drop what the controller has not read yet.
         """
         await self.written()
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            while await self._call.read() is not _AIO.EOF:
+        with contextlib.suppress(grpc.aio.AioRpcError, RunAborted):
+            while await self._read() is not _AIO.EOF:
                 pass
 
     async def written(self) -> None:
         """Wait until everything queued is sent; nothing can be sent afterwards."""
         self._outgoing.put_nowait(None)
-        await self._writer
+        await asyncio.wait([self._writer])
+
+    async def _watch_lease(self) -> None:
+        """Break the stream off when the lease has run out."""
+        while self._expiry is None:
+            await asyncio.sleep(CHECK_S)
+            self._expiry = self._lease.overdue()
+        self._call.cancel()
 
     async def _closing_reason(self) -> str:
         code, details = await self._call.code(), await self._call.details()
@@ -199,6 +230,10 @@ def tls_failure(details: str) -> str | None:
         return None
     _, _, found = details.partition("OPENSSL_internal:")
     return f"the TLS handshake failed ({found.removesuffix(': OK') or details})"
+
+
+def _core_time(pid: int) -> CoreTime | None:
+    return CoreTime.now(Path(f"/proc/{pid}/schedstat"))
 
 
 def _reason(error: grpc.aio.AioRpcError) -> RunAborted:

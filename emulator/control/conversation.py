@@ -128,6 +128,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Renew:
+    """The agent may play for so long without hearing from the controller; whatever it hears counts."""
+
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClockQuery:
     """What time is it there? `sent_ns` is the controller's clock."""
 
@@ -418,6 +425,7 @@ ControllerValue: TypeAlias = (
     | Leave
     | Abort
     | ClockQuery
+    | Renew
     | Wait
     | WantSteps
 )

@@ -16,6 +16,7 @@ from emulator.certificates.roles import Action, may, roles_of
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES, Binding, Purpose, code_of, is_code_of, new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError
+from emulator.host.resources import exhausted
 from emulator.visible import visible
 from emulator.wire.control.codec import decode_agent, encode_controller
 from emulator.wire.control.credentials import is_issued
@@ -152,7 +153,7 @@ class ControlService:
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says
         except* Exception as errors:  # the root of the conversation: the run ends with this as its reason
-            reason = f"internal error: {errors.exceptions[0]!r}"
+            reason = str(exhausted(errors) or f"internal error: {errors.exceptions[0]!r}")
         finally:
             self._listener.lost(channel, reason)
 

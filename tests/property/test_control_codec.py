@@ -239,6 +239,7 @@ controller_values = st.one_of(
     st.just(control.Finish()),
     st.just(control.Leave()),
     st.builds(control.ClockQuery, i64),
+    st.builds(control.Renew, u32),
     st.builds(control.Wait, texts),
     st.builds(control.WantSteps, iterations, st.lists(u63, max_size=3).map(tuple)),
     aborts,

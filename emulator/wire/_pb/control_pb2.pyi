@@ -45,7 +45,7 @@ class AgentMessage(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., bound: _Optional[_Union[Bound, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., iteration_done: _Optional[_Union[IterationDone, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., compute_spans: _Optional[_Union[ComputeSpans, _Mapping]] = ..., clock_reply: _Optional[_Union[ClockReply, _Mapping]] = ..., flow_events: _Optional[_Union[FlowEvents, _Mapping]] = ..., step_records: _Optional[_Union[StepRecords, _Mapping]] = ..., flow_report: _Optional[_Union[FlowReport, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps", "begin", "continue_through", "leave", "challenge", "signed", "job")
+    __slots__ = ("welcome", "setup", "directory", "chunk", "start", "finish", "abort", "prepare", "clock_query", "wait", "want_steps", "begin", "continue_through", "leave", "challenge", "signed", "renew", "job")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,7 @@ class ControllerMessage(_message.Message):
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     SIGNED_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
@@ -79,8 +80,9 @@ class ControllerMessage(_message.Message):
     leave: Leave
     challenge: Challenge
     signed: Signed
+    renew: Renew
     job: int
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., continue_through: _Optional[_Union[Continue, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., signed: _Optional[_Union[Signed, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., continue_through: _Optional[_Union[Continue, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., signed: _Optional[_Union[Signed, _Mapping]] = ..., renew: _Optional[_Union[Renew, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("oldest_version", "newest_version", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays", "nonce", "claims", "ports")
@@ -170,6 +172,12 @@ class Wait(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Renew(_message.Message):
+    __slots__ = ("lease_ms",)
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    lease_ms: int
+    def __init__(self, lease_ms: _Optional[int] = ...) -> None: ...
 
 class ClockQuery(_message.Message):
     __slots__ = ("sent_ns",)
