@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from emulator.errors import EmulatorError, HostError, RunInterrupted
@@ -55,17 +55,25 @@ def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], Non
     Raises:
         HostError: the address or port is not available.
     """
+    names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
     with _listener(address) as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
-        names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
-        arguments = [str(folder), str(listener.fileno()), *names]
-        command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+        server = start_server(folder, listener, names)
     notify(f"the run is shown at {url}")
     try:
         yield url
     finally:
-        _end(server)
+        end_server(server)
+
+
+def start_server(folder: Path, listener: socket.socket, names: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the process that serves the page of a run folder on a listening socket, to hosts of these names; none: any.
+
+    It ends when its stdin is closed: with this process at the latest.
+    """
+    arguments = [str(folder), str(listener.fileno()), *names]
+    command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
 
 
 def _listener(address: LiveAddress) -> socket.socket:
@@ -77,7 +85,8 @@ def _listener(address: LiveAddress) -> socket.socket:
         raise HostError(f"{problem}: choose another, or --live without a port") from error
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def end_server(server: subprocess.Popen[bytes]) -> None:
+    """Tell it that the run is over, and wait until its readers have the last page, or for as long as that may take."""
     assert server.stdin is not None
     server.stdin.close()
     try:
