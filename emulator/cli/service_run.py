@@ -10,18 +10,28 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from types import FrameType
 
 from emulator.cli.main import main
 from emulator.host.orphan import die_with_parent
+
+_PARENT_ENDED = signal.SIGUSR1
 
 
 def begin(lock: int, parent: int) -> None:
     """Be bound to the service: write the id of this process into the lock, end with the service."""
     os.truncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    die_with_parent(signal.SIGINT)
+    signal.signal(_PARENT_ENDED, _interrupt_once)
+    die_with_parent(_PARENT_ENDED)
     if os.getppid() != parent:  # it ended before it was asked about
         raise SystemExit(1)
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """The kernel may send the signal for every thread of the service; a second Ctrl-C would end the run unclosed."""
+    signal.signal(number, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

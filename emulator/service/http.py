@@ -171,10 +171,11 @@ def _streaming(service: Service, one: Operation[Any, Any]) -> Handler:
         async with contextlib.aclosing(events):
             first = await anext(events)  # what is refused is refused before the stream begins
             await answer.prepare(request)
-            await answer.write(_event(first))
-            async for event in events:
-                await answer.write(_event(event))
-        await answer.write_eof()
+            with contextlib.suppress(ConnectionResetError):  # the reader has had enough
+                await answer.write(_event(first))
+                async for event in events:
+                    await answer.write(_event(event))
+                await answer.write_eof()
         return answer
 
     return handle

@@ -81,12 +81,15 @@ class Queues:
 
     def cancel(self, run: Run) -> None:
         """Take a run off its queue, or stop it as Ctrl-C does."""
-        process = self._playing.get(run.id)
-        if process is None:
+        if run.state is State.WAITING:
             self._store.end_run(run.id, State.CANCELLED, reason="cancelled before it began")
             self._changes.announce()
             return
         self._cancelled.add(run.id)
+        if run.id in self._playing:
+            self._stop_soon(self._playing[run.id])
+
+    def _stop_soon(self, process: asyncio.subprocess.Process) -> None:
         task = asyncio.create_task(_stop(process))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
@@ -125,6 +128,8 @@ class Queues:
         finally:
             os.close(descriptor)  # the process has it too
         self._playing[run.id] = process
+        if run.id in self._cancelled:  # while it was starting
+            self._stop_soon(process)
         try:
             code = await process.wait()
         except asyncio.CancelledError:

@@ -19,7 +19,9 @@ from emulator.experiment.live_address import LiveAddress
 from emulator.service.catalogue import Catalogue
 from emulator.service.configuration import Configuration, Place, address_of
 from emulator.service.http import Routes, add_operations
+from emulator.service.live_pages import LivePages
 from emulator.service.model import Dut, Role
+from emulator.service.pages import Pages
 from emulator.service.queues import Changes, Queues
 from emulator.service.service import Service
 from emulator.service.store import Store
@@ -74,21 +76,23 @@ async def serving(store: Store, place: Place, configuration: Configuration) -> A
         async with Queues(store, place, changes) as queues:
             catalogue = Catalogue(configuration, rules=place.rules.absolute())
             service = Service(store, place, catalogue, queues, changes)
-            application = application_of(service, is_secret=tls is not None)
-            runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
-            await runner.setup()
-            try:
-                await web.SockSite(runner, listener, ssl_context=tls).start()
-                yield f"{'http' if tls is None else 'https'}://{address.host}:{listener.getsockname()[1]}/"
-            finally:
-                await runner.cleanup()
+            async with LivePages(service) as live:
+                application = routes_of(service, live, is_secret=tls is not None).application
+                runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+                await runner.setup()
+                try:
+                    await web.SockSite(runner, listener, ssl_context=tls).start()
+                    yield f"{'http' if tls is None else 'https'}://{address.host}:{listener.getsockname()[1]}/"
+                finally:
+                    await runner.cleanup()
 
 
-def application_of(service: Service, *, is_secret: bool) -> web.Application:
+def routes_of(service: Service, live: LivePages, *, is_secret: bool) -> Routes:
     """All routes. A room that adds routes of its own is named here."""
     routes = Routes(service, is_secret=is_secret)
     add_operations(routes)
-    return routes.application
+    Pages(routes, live)
+    return routes
 
 
 async def serve(store: Store, place: Place, configuration: Configuration, *, notify: Callable[[str], None]) -> None:
