@@ -79,8 +79,13 @@ class RunPlace:
     folder: Path
 
     @property
+    def submitted(self) -> Path:
+        """Its run spec as the user wrote it."""
+        return self.folder / "submitted.yaml"
+
+    @property
     def spec(self) -> Path:
-        """Its run spec, with absolute paths."""
+        """Its run spec as it is played: paths are absolute, and what the device sets is set."""
         return self.folder / "spec.yaml"
 
     @property

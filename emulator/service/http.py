@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ _HEADERS = {
 
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-USER: web.AppKey[User] = web.AppKey("user", User)
+_USER: ContextVar[User | None] = ContextVar("user", default=None)
 
 
 class Routes:
@@ -77,6 +78,7 @@ class Routes:
 
     def _let_in(self, request: web.Request) -> None:
         """Refuse a request whose user is not known, or may not do this."""
+        _USER.set(None)
         route = request.match_info.route
         needed = self._roles.get(route, Role.VIEWER)
         origin = request.headers.get(hdrs.ORIGIN)
@@ -84,12 +86,12 @@ class Routes:
             raise Refusal("the request comes from a page of another site", status=403)
         if needed is None:
             return
-        user = self._user(request)
-        if user is None:
+        found = self._user(request)
+        if found is None:
             raise Refusal("give a token: Authorization: Bearer TOKEN, or log in", status=401)
-        if not user.role.includes(needed):
-            raise Refusal(f"{user.name} is {user.role}; this needs the role {needed}", status=403)
-        request["user"] = user
+        if not found.role.includes(needed):
+            raise Refusal(f"{found.name} is {found.role}; this needs the role {needed}", status=403)
+        _USER.set(found)
 
     def _user(self, request: web.Request) -> User | None:
         kind, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
@@ -113,10 +115,16 @@ ProblemPage = Callable[[web.Request, int, str], web.Response]
 PROBLEM_PAGE: web.AppKey[ProblemPage] = web.AppKey("problem_page")
 
 
-def user_of(request: web.Request) -> User:
-    """Who asks."""
-    user: User = request["user"]
-    return user
+def known_user() -> User | None:
+    """Who asks in the request that is being answered; None: nobody that is known."""
+    return _USER.get()
+
+
+def user() -> User:
+    """Who asks, in a route that needs a role."""
+    found = _USER.get()
+    assert found is not None
+    return found
 
 
 def form_token_of(request: web.Request) -> str:
@@ -156,7 +164,7 @@ def _answering(service: Service, one: Operation[Any, Any]) -> Handler:
     perform = getattr(service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        answer = await perform(user_of(request), await _asked(request, one))
+        answer = await perform(user(), await _asked(request, one))
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     return handle
@@ -166,7 +174,7 @@ def _streaming(service: Service, one: Operation[Any, Any]) -> Handler:
     perform: Callable[[User, Any], AsyncGenerator[Event]] = getattr(service, one.name)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        events = perform(user_of(request), await _asked(request, one))
+        events = perform(user(), await _asked(request, one))
         answer = web.StreamResponse(headers={**_HEADERS, hdrs.CONTENT_TYPE: "text/event-stream"})
         async with contextlib.aclosing(events):
             first = await anext(events)  # what is refused is refused before the stream begins

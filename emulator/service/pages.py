@@ -21,11 +21,12 @@ from emulator.service.http import (
     asked_of,
     form_of,
     form_token_of,
+    known_user,
     query_of,
-    user_of,
+    user,
 )
 from emulator.service.live_pages import LivePages
-from emulator.service.model import Refusal, Role, Run, State, User
+from emulator.service.model import Refusal, Role, Run, State
 from emulator.service.store import SESSION_S
 from emulator.views.figures import NONE
 from emulator.views.html.comparison_page import comparison_page
@@ -72,11 +73,11 @@ class Pages:
 
     async def _log_in(self, request: web.Request) -> web.Response:
         token = (await request.post()).get("token", "")
-        user = self._service.store.user_of_token(token.strip()) if isinstance(token, str) else None
-        if user is None:
+        found = self._service.store.user_of_token(token.strip()) if isinstance(token, str) else None
+        if found is None:
             return _show(request, "login.html", status=401, problem="There is no user with this token.")
         answer = _see("/")
-        secret = self._service.store.begin_session(user.name)
+        secret = self._service.store.begin_session(found.name)
         answer.set_cookie(
             COOKIE, secret, max_age=SESSION_S, httponly=True, samesite="Strict", secure=self._is_secret, path="/"
         )
@@ -107,21 +108,21 @@ class Pages:
         return _show(request, "runs.html", runs=runs, duts=duts, which=which, older=older, states=list(State))
 
     async def _run(self, request: web.Request) -> web.Response:
-        run, user = self._asked_run(request), user_of(request)
+        run, viewer = self._asked_run(request), user()
         files = self._service.place.run(run.id)
         return _show(
             request,
             "run.html",
             run=run,
-            spec=files.spec.read_text(encoding="utf-8"),
+            spec=files.submitted.read_text(encoding="utf-8"),
             has_report=(files.results / REPORT).is_file(),
-            may_cancel=not run.state.is_over and (run.user == user.name or user.role.includes(Role.ADMIN)),
+            may_cancel=not run.state.is_over and (run.user == viewer.name or viewer.role.includes(Role.ADMIN)),
         )
 
     async def _cancel(self, request: web.Request) -> web.Response:
         await form_of(request)
         run = self._asked_run(request)
-        await self._service.cancel_run(user_of(request), model.RunName(run=run.id))
+        await self._service.cancel_run(user(), model.RunName(run=run.id))
         return _see(f"/runs/{run.id}")
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
@@ -145,25 +146,25 @@ class Pages:
 
     async def _trend(self, request: web.Request) -> web.Response:
         asked: model.TrendQuery = asked_of(query_of(request, model.TrendQuery), model.TrendQuery, is_text=True)
-        points = await self._service.get_trend(user_of(request), asked)
+        points = await self._service.get_trend(user(), asked)
         if not points:
             raise Refusal(f"there is no complete run of this series on {asked.dut}", status=404)
         name = self._service.in_trend(asked)[0].name
         return await _show_page(history.trend_page(points, dut=asked.dut, name=name))
 
     async def _start(self, request: web.Request) -> web.Response:
-        query, user = dict(request.query), user_of(request)
+        query = dict(request.query)
         chosen = {name: query[name] for name in ("topology", "profile", "iterations") if query.get(name)}
         kind, _, workload = query.get("workload", "").partition(":")
         composed = None
         if workload:
             asked = asked_of({**chosen, kind: workload}, model.Compose, is_text=True)
-            composed = await self._service.compose(user, asked)
+            composed = await self._service.compose(user(), asked)
         elif query.get("again"):
             run = self._service.store.run(asked_of({"run": query["again"]}, model.RunName, is_text=True).run)
             query["dut"] = run.dut
-            composed = model.Composed(specs={run.name: self._service.place.run(run.id).spec.read_text("utf-8")})
-        stored = await self._service.list_stored(user, model.Nothing())
+            composed = model.Composed(specs={run.name: self._service.place.run(run.id).submitted.read_text("utf-8")})
+        stored = await self._service.list_stored(user(), model.Nothing())
         duts = self._service.store.duts()
         return _show(request, "start.html", stored=stored, duts=duts, chosen=query, composed=composed)
 
@@ -175,7 +176,7 @@ class Pages:
         runs = [
             run
             for one in specs
-            for run in await self._service.submit(user_of(request), asked_of(one, model.Submit, is_text=True))
+            for run in await self._service.submit(user(), asked_of(one, model.Submit, is_text=True))
         ]
         return _see(f"/runs/{runs[0].id}" if len(runs) == 1 else "/")
 
@@ -183,13 +184,13 @@ class Pages:
         form = await form_of(request)
         times = {name: f"{form.get(name, '')}Z" for name in ("begin", "end")}
         asked = asked_of({"dut": form.get("dut", ""), **times}, model.Reserve, is_text=True)
-        await self._service.reserve(user_of(request), asked)
+        await self._service.reserve(user(), asked)
         return _see("/")
 
     async def _release(self, request: web.Request) -> web.Response:
         await form_of(request)
         asked = model.ReservationName(reservation=int(request.match_info["reservation"]))
-        await self._service.release(user_of(request), asked)
+        await self._service.release(user(), asked)
         return _see("/")
 
     def _asked_run(self, request: web.Request) -> Run:
@@ -214,11 +215,10 @@ async def _show_page(page: Page) -> web.Response:
 
 
 def _show(request: web.Request, template: str, *, status: int = 200, **values: Any) -> web.Response:
-    user: User | None = request.get("user")
     text = (
         _environment()
         .get_template(template)
-        .render(user=user, form_token=form_token_of(request), path=request.path, **values)
+        .render(user=known_user(), form_token=form_token_of(request), path=request.path, **values)
     )
     headers = {"Content-Security-Policy": _POLICY}
     return web.Response(text=text, status=status, content_type="text/html", headers=headers)

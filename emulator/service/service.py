@@ -85,6 +85,7 @@ class Service:
         profile = experiment.device.profile
         return [
             self._add(
+                asked.spec,
                 to_yaml(experiment),
                 dut=dut.name,
                 user=user.name,
@@ -95,11 +96,12 @@ class Service:
             for _ in range(asked.repeat)
         ]
 
-    def _add(self, spec: str, **about: Any) -> Run:
+    def _add(self, submitted: str, spec: str, **about: Any) -> Run:
         """Its files are there before a queue sees it: nothing else of this process runs in between."""
         run = self.store.add_run(**about)
         files = self.place.run(run.id)
         files.folder.mkdir(parents=True)
+        files.submitted.write_text(submitted, encoding="utf-8")
         files.spec.write_text(spec, encoding="utf-8")
         self.changes.announce()
         return run
