@@ -43,8 +43,9 @@ class Running:
 def running(folder: Path, *, environment: dict[str, str] | None = None) -> Iterator[Running]:
     """A service; it is killed in the end."""
     command = [*COMMAND, "serve", str(folder), "--listen", "0"]
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment, **streams) as process:
+    with subprocess.Popen(
+        command, text=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
         try:
             assert process.stderr is not None
             for line in process.stderr:
