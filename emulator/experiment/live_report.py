@@ -56,7 +56,7 @@ def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], Non
         HostError: the address or port is not available.
     """
     names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
-    with _listener(address) as listener:
+    with listening(address, what="the live page", remedy="choose another, or --live without a port") as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
         server = start_server(folder, listener, names)
     notify(f"the run is shown at {url}")
@@ -76,13 +76,18 @@ def start_server(folder: Path, listener: socket.socket, names: Sequence[str]) ->
     return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
 
 
-def _listener(address: LiveAddress) -> socket.socket:
+def listening(address: LiveAddress, *, what: str, remedy: str) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        HostError: the address or port is not available.
+    """
     family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
     try:
         return socket.create_server((address.address, address.port), family=family)
     except OSError as error:
-        problem = f"the live page cannot be served at {address.host}:{address.port} ({error.strerror})"
-        raise HostError(f"{problem}: choose another, or --live without a port") from error
+        problem = f"{what} cannot be served at {address.host}:{address.port} ({error.strerror})"
+        raise HostError(f"{problem}: {remedy}") from error
 
 
 def end_server(server: subprocess.Popen[bytes]) -> None:

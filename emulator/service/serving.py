@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 from emulator.errors import HostError, InputError
-from emulator.experiment.live_address import LiveAddress
+from emulator.experiment.live_report import listening
 from emulator.service.catalogue import Catalogue
 from emulator.service.configuration import Configuration, Place, address_of
 from emulator.service.http import Routes, add_operations
@@ -72,7 +71,7 @@ async def serving(store: Store, place: Place, configuration: Configuration) -> A
     """
     address, tls = address_of(configuration), _tls(configuration)
     changes = Changes()
-    with _listener(address) as listener:
+    with listening(address, what="the service", remedy="choose another with --listen") as listener:
         async with Queues(store, place, changes) as queues:
             catalogue = Catalogue(configuration, rules=place.rules.absolute())
             service = Service(store, place, catalogue, queues, changes)
@@ -108,15 +107,6 @@ async def serve(store: Store, place: Place, configuration: Configuration, *, not
         notify(f"serves {place.folder} at {url}")
         await ended.wait()
         notify("ends; runs that are playing are interrupted")
-
-
-def _listener(address: LiveAddress) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
-    try:
-        return socket.create_server((address.address, address.port), family=family)
-    except OSError as error:
-        problem = f"the service cannot listen at {address.host}:{address.port} ({error.strerror})"
-        raise HostError(f"{problem}: choose another with --listen") from error
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | None:
