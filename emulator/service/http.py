@@ -19,6 +19,7 @@ from emulator.service.model import Event, Refusal, Role, User
 from emulator.service.openapi import in_path_of, openapi
 from emulator.service.operations import OPERATIONS, PREFIX, Operation
 from emulator.service.service import Service
+from emulator.service.store import Store
 
 LARGEST_BODY_BYTES = 1 << 20
 COOKIE = "charkha_session"
@@ -86,17 +87,12 @@ class Routes:
             raise Refusal("the request comes from a page of another site", status=403)
         if needed is None:
             return
-        found = self._user(request)
-        if found is None:
-            raise Refusal("give a token: Authorization: Bearer TOKEN, or log in", status=401)
-        if not found.role.includes(needed):
-            raise Refusal(f"{found.name} is {found.role}; this needs the role {needed}", status=403)
-        _USER.set(found)
+        _USER.set(checked(self._user(request), needed))
 
     def _user(self, request: web.Request) -> User | None:
-        kind, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-        if kind.lower() == "bearer":
-            return self.service.store.user_of_token(token.strip())
+        authorization = request.headers.get(hdrs.AUTHORIZATION)
+        if authorization is not None:
+            return user_of_bearer(self.service.store, authorization)
         secret = request.cookies.get(COOKIE)
         if secret is None or (request.method not in _SAFE and request.path.startswith(PREFIX)):
             return None  # a page sends forms, which have a token of their own; programs have theirs
@@ -109,6 +105,25 @@ class Routes:
         if request.path.startswith(PREFIX) or "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             return web.json_response({"error": problem}, status=status, headers=headers)
         return self.application[PROBLEM_PAGE](request, status, problem)
+
+
+def user_of_bearer(store: Store, authorization: str) -> User | None:
+    """Who has the token of `Bearer TOKEN`."""
+    kind, _, token = authorization.partition(" ")
+    return store.user_of_token(token.strip()) if kind.lower() == "bearer" else None
+
+
+def checked(found: User | None, needed: Role) -> User:
+    """A user who may do what needs a role.
+
+    Raises:
+        Refusal: nobody is known, or they may not.
+    """
+    if found is None:
+        raise Refusal("give a token: Authorization: Bearer TOKEN, or log in", status=401)
+    if not found.role.includes(needed):
+        raise Refusal(f"{found.name} is {found.role}; this needs the role {needed}", status=403)
+    return found
 
 
 ProblemPage = Callable[[web.Request, int, str], web.Response]
@@ -153,10 +168,16 @@ def add_operations(routes: Routes) -> None:
     async def describe(request: web.Request) -> web.Response:
         return web.json_response(openapi())
 
+    async def describe_grpc(request: web.Request) -> web.Response:
+        from emulator.service.rpc import described  # takes a tenth of a second, which few need
+
+        return web.Response(text=described().proto())
+
     async def health(request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
     routes.add("GET", "/openapi.json", describe, role=Role.VIEWER)
+    routes.add("GET", "/service.proto", describe_grpc, role=Role.VIEWER)
     routes.add("GET", "/health", health, role=None)
 
 

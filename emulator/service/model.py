@@ -184,7 +184,7 @@ class Run(Section, frozen=True, kw_only=True):
     name: str
     state: State
     series: str
-    profile: str | None
+    profile: str | None = None
     submitted: datetime
     started: datetime | None = None
     ended: datetime | None = None

@@ -19,7 +19,7 @@ def place(folder: Path, text: str) -> Place:
 def test_without_a_file_everything_has_its_default(tmp_path: Path) -> None:
     found = read_configuration(Place(tmp_path))
     assert found.listen == DEFAULT_LISTEN
-    assert address_of(found).address == "127.0.0.1"
+    assert address_of(found.listen).address == "127.0.0.1"
 
 
 def test_paths_start_at_its_folder(tmp_path: Path) -> None:
