@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ STOP_S = 30.0
 LOOK_S = 0.1
 """Time between two looks at a lock, s."""
 _LONGEST_WAIT_S = 3600.0
+_PAUSE_S = 1.0
+"""After what the service did not expect, s."""
 _REASON_BYTES = 4096
 
 logger = logging.getLogger(__name__)
@@ -106,14 +109,17 @@ class Queues:
                     await self._play_next(dut, run)
                 except Exception as error:  # root of the task: the next run of the queue has to play
                     logger.exception("run %d cannot be played", run.id)
-                    self._store.end_run(run.id, State.FAILED, reason=f"the service cannot play it: {error}")
+                    with contextlib.suppress(sqlite3.Error):  # a full disk may be why, so it waits for its turn again
+                        self._store.end_run(run.id, State.FAILED, reason=f"the service cannot play it: {error}")
                     self._changes.announce()
+                    await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self, dut: str, changed: asyncio.Event) -> None:
         boundary = self._store.next_boundary_s(dut, time.time())
         wait_s = _LONGEST_WAIT_S if boundary is None else boundary - time.time()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(changed.wait(), max(wait_s, 0.01))
+            async with asyncio.timeout(max(wait_s, 0.01)):  # wait_for of Python 3.11 may lose a cancellation
+                await changed.wait()
 
     async def _play_next(self, dut: str, run: Run) -> None:
         """Play a run as soon as the last one on the device is gone, even one that a killed service started."""
@@ -192,7 +198,8 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
             return
 
 

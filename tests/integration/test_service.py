@@ -16,6 +16,7 @@ from emulator.run_folder.schema import Part
 from emulator.service.configuration import Place
 from emulator.service.serving import opened
 from tests.support.command import MARK, marked, refused, wait_for
+from tests.support.full import IS_FULL
 from tests.support.service import LONG, QUICK, add_users, running
 
 
@@ -32,6 +33,7 @@ def wait_until_it_plays(client: Client, run: int) -> None:
     raise AssertionError(event)
 
 
+@pytest.mark.skipif(not IS_FULL, reason="takes 5 s: CHARKHA_FULL=1")
 def test_two_users_share_a_device_and_a_killed_service_resumes(tmp_path: Path) -> None:
     tokens = add_users(tmp_path, ann=Role.OPERATOR, bob=Role.OPERATOR)
     environment = {**os.environ, MARK: (mark := secrets.token_hex(8))}

@@ -5,32 +5,27 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable, Coroutine
-from functools import wraps
+import ssl
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from charkha.service import Role
+from charkha.service import Client, HostError, Role
+from emulator.certificates.authority import issue, make_authority
+from emulator.certificates.roles import Role as Certified
+from emulator.service.configuration import Configuration, Place
 from emulator.service.http import COOKIE, LARGEST_BODY_BYTES
 from emulator.service.service import Service
+from emulator.service.serving import opened, serving
+from tests.integration.test_live_page import asynchronous
 from tests.support.service import QUICK, add_users, in_this_process
 
 PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login")}
 HOSTILE = "<script>alert(1)</script>"
 TOKENS = ("viewer", "operator", "admin")
-
-
-def asynchronous(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    """A coroutine as a test."""
-
-    @wraps(test)
-    def run(*arguments: object, **named: object) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
 
 
 @pytest.fixture
@@ -184,3 +179,25 @@ async def test_pages_escape_what_users_wrote(tmp_path: Path, tokens: dict[str, s
             assert headers["Content-Type"].startswith("text/html")
             assert HOSTILE not in text, path
         assert isinstance(routes.service, Service)
+
+
+@asynchronous
+async def test_over_tls_the_certificate_is_checked_and_cookies_travel_nowhere_else(tmp_path: Path) -> None:
+    make_authority(tmp_path / "authority", name="authority")
+    issued = issue(
+        tmp_path / "authority", "lab", role=Certified.CONTROLLER, addresses=["127.0.0.1"], valid=timedelta(days=1)
+    )
+    (token,) = add_users(tmp_path / "lab", ann=Role.ADMIN).values()
+    configuration = Configuration(listen="0", identity=str(issued.path))
+    with opened(Place(tmp_path / "lab")) as store:
+        async with serving(store, Place(tmp_path / "lab"), configuration) as url:
+            assert url.startswith("https://127.0.0.1:")
+            own = Client(url, token, authority=tmp_path / "authority" / "authority.pem")
+            assert (await asyncio.to_thread(own.who)).name == "ann"
+            with pytest.raises(HostError, match="CERTIFICATE_VERIFY_FAILED"):
+                await asyncio.to_thread(Client(url, token).who)
+            trust = ssl.create_default_context(cafile=tmp_path / "authority" / "authority.pem")
+            async with aiohttp.ClientSession() as session:
+                page = Asking(session, url.rstrip("/"), None)
+                headers = (await page("POST", "/login", data={"token": token}, ssl=trust))[2]
+                assert "Secure" in headers["Set-Cookie"]
