@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from agents.control_link import ControlLink
@@ -31,6 +30,7 @@ from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
+from emulator.version import VERSION
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
         agent=name,
         pid=os.getpid(),
         hostname=socket.gethostname(),
-        software=version("charkha"),
+        software=VERSION,
         clock_ns=time.monotonic_ns(),
         clock_id=clock_id(),
         stays=stays,

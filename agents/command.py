@@ -88,13 +88,14 @@ def run(args: argparse.Namespace) -> int:
     from agents.host.ports import Ports
     from agents.process import run_staying_agent
     from agents.staying_agent import StayingAgent
-    from emulator.certificates.identity import check_identity
-    from emulator.certificates.roles import Role
 
     target: str = args.controller
     secret = read_token(args.token_file)
     tls = tls_files(args.tls_cert, args.tls_key, args.tls_ca, args.identity)
     if args.identity is not None:
+        from emulator.certificates.identity import check_identity
+        from emulator.certificates.roles import Role
+
         check_identity(args.identity, Role.AGENT)
     if not target.startswith("unix:"):
         _check_address(target)

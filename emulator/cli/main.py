@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from importlib import import_module
-from importlib.metadata import version
+from importlib.util import find_spec
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
-from emulator.errors import FULL, EmulatorError
+from emulator.errors import FULL, EmulatorError, HostError
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
+from emulator.version import VERSION
 from emulator.visible import visible
 
 COMMANDS = {
@@ -67,6 +68,8 @@ COMMANDS = {
     },
 }
 """Group → command → its line in the help."""
+IS_COMPLETE = find_spec("emulator.cli.commands") is not None
+"""False in charkha-agent (packaging/agent), which has `agent` alone."""
 _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
     "agent": "agents.command"  # by name: nothing in emulator imports agents
 }
@@ -84,6 +87,12 @@ example: charkha run lab/examples/transformer-8r    (`charkha run --help` shows 
 exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 5 FAIL,
 6 TESTER-LIMITED, 7 UNDECIDED (docs/expect.md), 130 interrupted
 """
+_AGENT_ALONE = f"""\
+Play the ranks of this machine for a Charkha controller elsewhere. This is charkha-agent; charkha has all commands.
+
+  agent       {COMMANDS["agents"]["agent"]}
+"""
+_AGENT_EPILOG = "example: charkha agent --controller 192.0.2.1:4790 --identity server1.pem\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,13 +138,19 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
-    return build_parser([word for word in words if word in _MODULES][:1])
+    named = [word for word in words if word in _MODULES][:1]
+    if not IS_COMPLETE and named not in ([], ["agent"]):
+        raise HostError(
+            f"{named[0]} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
+        )
+    return build_parser(named)
 
 
 def build_parser(loaded: Container[str]) -> Parser:
     """The parser of all commands; those that are not loaded have no arguments."""
-    parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {version('charkha')}")
+    description, epilog = (_DESCRIPTION, _EPILOG) if IS_COMPLETE else (_AGENT_ALONE, _AGENT_EPILOG)
+    parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=description, epilog=epilog)
+    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {VERSION}")
     parser.add_argument(
         "--log-level",
         advanced=True,
@@ -144,9 +159,9 @@ def build_parser(loaded: Container[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    for name, module in _MODULES.items():
+    for name in _MODULES if IS_COMPLETE else ("agent",):
         if name in loaded:
-            import_module(module).add_parser(subparsers)
+            import_module(_MODULES[name]).add_parser(subparsers)
         else:
             subparsers.add_parser(name)
     return parser

@@ -17,6 +17,7 @@ from emulator.errors import ResultError
 from emulator.run_folder.migration import migrated
 from emulator.run_folder.schema import FORMAT_VERSION
 from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.version import VERSION
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
@@ -124,7 +125,7 @@ class HostFacts:
 @cache
 def software_versions() -> Mapping[str, str]:
     """Versions of Charkha, Python and the libraries that affect the numbers."""
-    found = {"charkha": _version("charkha"), "python": platform.python_version()}
+    found = {"charkha": VERSION, "python": platform.python_version()}
     return found | {name: _version(name) for name in _LIBRARIES}
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from emulator import exit_codes
 from emulator.certificates.roles import Role
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_tables
 from emulator.cli.parser import Subparsers
-from emulator.errors import HostError
 
 _INIT = """example, on a machine that is kept safe:
   charkha certs init authority
@@ -66,12 +63,16 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _init(args: argparse.Namespace) -> int:
-    print_tables(str(_authority().make_authority(args.folder, name=args.name)))
+    from emulator.certificates.authority import make_authority
+
+    print_tables(str(make_authority(args.folder, name=args.name)))
     return exit_codes.DONE
 
 
 def _issue(args: argparse.Namespace) -> int:
-    issued = _authority().issue(
+    from emulator.certificates.authority import issue
+
+    issued = issue(
         args.folder,
         args.name,
         role=Role(args.role),
@@ -81,12 +82,3 @@ def _issue(args: argparse.Namespace) -> int:
     )
     print_tables(f"{issued.path}: {issued.role} {issued.name}, until {issued.expires:%Y-%m-%d %H:%M} UTC")
     return exit_codes.DONE
-
-
-def _authority() -> Any:
-    try:
-        return import_module("emulator.certificates.authority")
-    except ModuleNotFoundError as error:
-        if error.name != "cryptography":
-            raise
-        raise HostError("certificates need cryptography: pip install 'charkha[certs]'") from error
