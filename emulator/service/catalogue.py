@@ -178,9 +178,11 @@ class Catalogue:
         if given in paths:
             return paths[given]
         path = Path(given)
-        if kind == "traces":
-            paths = {**paths, **self._paths("suites")}  # suites have traces of their own beside them
-        roots = [*self._roots[kind], *{one.parent for one in paths.values()}]
+        beside = [
+            *paths.values(),
+            *(self._paths("suites").values() if kind == "traces" else ()),
+        ]  # suites have their own
+        roots = [*self._roots[kind], *{one.parent for one in beside}]
         if path.is_absolute() and any(_is_below(path, root) for root in roots):
             return path
         raise Refusal(f"{given!r} is none of the stored {kind}{did_you_mean(given, paths)}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
 from emulator.service.operations import OPERATIONS, Operation
+from emulator.version import VERSION
 
 _REFERENCE = "#/components/schemas/{name}"
 
@@ -26,7 +26,7 @@ def openapi() -> dict[str, Any]:
     security = {"token": {"type": "http", "scheme": "bearer", "description": "charkha serve FOLDER --user NAME"}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "charkha serve", "version": version("charkha")},
+        "info": {"title": "charkha serve", "version": VERSION},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": security},
         "security": [{"token": []}],

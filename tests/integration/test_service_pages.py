@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not IS_FULL, reason="takes 10 to 20 s: CHARKHA_F
 
 
 def found(browser: Browser, by: str, what: str) -> WebElement:
-    return wait_for(lambda: next(iter(browser.driver.find_elements(by, what)), None), 20)
+    return wait_for(lambda: next(iter(browser.driver.find_elements(by, what)), None), 60)
 
 
 def click(browser: Browser, by: str, what: str) -> None:

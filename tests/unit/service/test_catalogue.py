@@ -83,7 +83,14 @@ def test_searches_are_left_out_by_name(catalogue: Catalogue, files: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "choice", [Compose(), Compose(trace="transformer-8r", suite="smoke"), Compose(trace="x"), Compose(suite="/etc")]
+    "choice",
+    [
+        Compose(),
+        Compose(trace="transformer-8r", suite="smoke"),
+        Compose(trace="x"),
+        Compose(trace="smoke"),
+        Compose(suite="/etc"),
+    ],
 )
 def test_a_choice_of_nothing_both_or_what_is_not_stored_is_refused(catalogue: Catalogue, choice: Compose) -> None:
     with pytest.raises(Refusal):
