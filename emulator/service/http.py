@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from emulator.errors import EmulatorError, HostError, RunError
+from emulator.host.traceback_file import write_traceback
 from emulator.schema import SchemaProblem, decode
 from emulator.service.model import Event, Refusal, Role, User
 from emulator.service.openapi import in_path_of, openapi
@@ -72,6 +73,10 @@ class Routes:
         except EmulatorError as error:
             status = 500 if isinstance(error, HostError | RunError) else 400
             answer = self._refuse(request, status, str(error))
+        except Exception as error:  # the root of a request: a user sees one line, the log where to find the rest
+            what, where = f"{type(error).__name__}: {error}", write_traceback(error)
+            logger.error("internal error in %s %s: %s (a bug: report %s)", request.method, request.path, what, where)
+            answer = self._refuse(request, 500, "internal error: the log of the service says more")
         if not answer.prepared:
             for name, value in _HEADERS.items():
                 answer.headers.setdefault(name, value)
@@ -224,8 +229,8 @@ async def _asked(request: web.Request, one: Operation[Any, Any]) -> Any:
     if one.method == "POST" and request.can_read_body:
         try:
             body = msgspec.json.decode(await request.read())
-        except msgspec.DecodeError as error:
-            raise Refusal(f"the body is not JSON: {error}") from error
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Refusal(f"the body is not JSON, or nested too deeply: {error}") from error
         if not isinstance(body, dict):
             raise Refusal("the body is not a JSON object")
         fields |= body

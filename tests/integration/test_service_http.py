@@ -148,6 +148,7 @@ async def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, tokens: dict
             ({"json": {"dut": "loopback", "spec": "x" * (300 << 10)}}, "spec: "),
             ({"json": [1]}, "not a JSON object"),
             ({"data": b"{"}, "the body is not JSON"),
+            ({"data": b"[" * 100_000}, "nested too deeply"),
             ({"data": io.BytesIO(b"x" * (LARGEST_BODY_BYTES + 1))}, "size"),
         ):
             status, text, _ = await ask("POST", "/api/v1/runs", **body)
