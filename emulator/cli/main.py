@@ -54,6 +54,9 @@ COMMANDS = {
         "probe": "send crafted frames into a device and see what comes out",
         "peer": "exchange RDMA traffic with a host that runs stock perftest",
     },
+    "service": {
+        "serve": "queues of runs for devices under test, with users and a web page",
+    },
     "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
