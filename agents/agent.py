@@ -101,7 +101,7 @@ class Agent:
                 raise
 
     async def _take_part(self) -> None:
-        self._link.send(_hello(self._token, self._name, stays=self._stays))
+        self._link.send(_hello(self._token, self._name, stays=self._stays, ports=self._ports))
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
@@ -305,7 +305,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
+def _hello(token: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
@@ -317,6 +317,7 @@ def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
         clock_ns=time.monotonic_ns(),
         clock_id=clock_id(),
         stays=stays,
+        ports=() if ports is None else ports.offered(),
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),
