@@ -107,7 +107,7 @@ class Recorder:
     def moved(self, bytes_sent: int) -> None:
         """See SessionObserver."""
         self._add_counters()
-        self._writer.flush()  # agents speak four times a second: what they said is on disk even if we are killed
+        self._writer.flush()  # agents speak often: what they said is on disk even if we are killed
         for observer in self._observers:
             observer.moved(bytes_sent)
 
