@@ -78,6 +78,7 @@ class ControlService:
     def __init__(self, listener: AgentListener, *, tokens: Sequence[str], run_id: str) -> None:
         self._listener, self._tokens, self._run_id = listener, [token.encode() for token in tokens], run_id
         self._is_over = asyncio.Event()
+        self._directory: tuple[control.Directory, int | None, bytes] | None = None  # the last one, encoded
 
     def release(self) -> None:
         """The server is about to stop: let go of those who wait."""
@@ -163,7 +164,15 @@ class ControlService:
         async for value, job in channel.outgoing():
             if isinstance(value, control.ClockQuery):
                 value = control.ClockQuery(time.monotonic_ns())
-            await context.write(encode_controller(value, job))
+            await context.write(self._encode(value, job))
+
+    def _encode(self, value: control.ControllerValue, job: int | None) -> bytes:
+        """As bytes; those of a directory, which is long and goes to every agent, are made once."""
+        if not isinstance(value, control.Directory):
+            return encode_controller(value, job)
+        if self._directory is None or self._directory[0] is not value or self._directory[1] != job:
+            self._directory = value, job, encode_controller(value, job)
+        return self._directory[2]
 
 
 def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str) -> str | None:

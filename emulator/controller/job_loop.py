@@ -246,7 +246,7 @@ class JobLoop:
 
     def _note_progress(self, agent: str, progress: control.Progress) -> None:
         self._standstill.note(agent, progress)
-        self._observer.moved(sum(one.bytes_sent for one in self._standstill.progress.values()))
+        self._observer.moved(self._standstill.bytes_sent)
         self._observer.agent_moved(
             agent, bytes_sent=progress.bytes_sent, nodes_done=progress.events, waiting_on=progress.waiting_on
         )

@@ -125,7 +125,7 @@ def _reading(pid: int, at_s: float) -> Reading:
     resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) * _TICK_S  # utime and stime, proc_pid_stat(5)
-    return Reading(at_s, resident, len(os.listdir(process / "fd")), cpu_s)
+    return Reading(at_s, resident, sum(1 for _ in (process / "fd").iterdir()), cpu_s)
 
 
 def slope(at_s: list[float], values: list[float]) -> Slope:
