@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from emulator.telemetry.agent_metrics import AgentMetrics
 
 
-PROGRESS_S = 0.25
+PROGRESS_S = (0.25, 1.0)
+"""How often to report progress: shortest and longest interval."""
+_PROGRESS_SHARE = 1 / 20  # of a core: an agent with thousands of ranks counts for longer, and reports less often
 ABORT_S = 0.5
 REFUSAL_S = 5.0
 """How long a busy controller may take to read why this agent cannot continue; all traffic has stopped by then."""
@@ -99,7 +101,7 @@ class Agent:
                 raise
 
     async def _take_part(self) -> None:
-        self._link.send(_hello(self._token, self._name, stays=self._stays))
+        self._link.send(_hello(self._token, self._name, stays=self._stays, ports=self._ports))
         welcome: control.Welcome = await self._expect(control.Welcome)
         self._report(f"in run {welcome.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
@@ -229,11 +231,12 @@ class Agent:
 
     async def _report_progress(self) -> None:
         while True:
+            before_s = time.thread_time()
             for number, progress in self._progress().items():
                 self._link.send(progress, number)
             if self._is_leaving:
                 self._link.send(control.Progress(0, 0, self._flows.has_moved(), self._flows.waiting_on))
-            await asyncio.sleep(PROGRESS_S)
+            await asyncio.sleep(progress_interval_s(time.thread_time() - before_s))
 
     def _progress(self) -> Mapping[int, control.Progress]:
         found = {number: part.progress() for number, part in self._parts.items()}
@@ -285,6 +288,12 @@ class Agent:
             self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
 
 
+def progress_interval_s(cost_s: float) -> float:
+    """When to report progress again, if it takes the processor `cost_s` to do so."""
+    shortest, longest = PROGRESS_S
+    return min(max(cost_s / _PROGRESS_SHARE, shortest), longest)
+
+
 @contextlib.asynccontextmanager
 async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
@@ -296,7 +305,7 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
+def _hello(token: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
@@ -308,6 +317,7 @@ def _hello(token: str, name: str, *, stays: bool) -> control.Hello:
         clock_ns=time.monotonic_ns(),
         clock_id=clock_id(),
         stays=stays,
+        ports=() if ports is None else ports.offered(),
         facts={
             "kernel": platform.release(),
             "machine": platform.machine(),

@@ -26,6 +26,8 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
+    # Without a limit the pauses between attempts grow to 120 s, and an agent that has waited long joins too late.
+    ("grpc.max_reconnect_backoff_ms", 1000),
     # Detects within a second that the controller's machine is gone. A controller that ends closes the stream at once.
     ("grpc.keepalive_time_ms", 500),
     ("grpc.keepalive_timeout_ms", 500),
@@ -49,7 +51,7 @@ class ControlLink:
         self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:
-        options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:3]
+        options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:4]
         if self._tls is None:
             self._channel = _AIO.insecure_channel(self._target, options=options)
         else:

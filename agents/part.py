@@ -81,6 +81,7 @@ class Part:
         self._is_continuous = False
         self._done_by: dict[int, int] = {}  # rank → the newest iteration that it completed
         self._ready_owed = False
+        self._unready: list[int] = []  # ranks that were not seen to hold their first nodes of the next iteration
         self._reported: control.Progress | None = None
         self._lateness = Lateness()
         self._ticks_at_start: CoreTicks | None = None
@@ -93,6 +94,7 @@ class Part:
             ranks=sum(not place.storage for place in setup.ranks),
             before_done=self._iteration_ends,
             rank_done=self._go_on,
+            waiting=lambda: outlet.waiting,
         )
         if setup.settings.record_steps:
             self._keeper = StepKeeper(setup.settings.record_steps, send=self._send, waiting=lambda: outlet.waiting)
@@ -225,15 +227,16 @@ class Part:
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.flush()
-        self._ready_owed = True
+        self._ready_owed, self._unready = True, list(self._players)
         for player in self._players.values():
             player.rewind()
         self._tidy()
         self._send_ready_if_prefetched()
 
     def _send_ready_if_prefetched(self) -> None:
-        is_stocked = all(one.is_ready for one in self._storage.values())
-        if self._ready_owed and is_stocked and all(self._has_first_nodes(rank) for rank in self._players):
+        while self._unready and self._has_first_nodes(self._unready[-1]):
+            self._unready.pop()
+        if self._ready_owed and not self._unready and all(one.is_ready for one in self._storage.values()):
             self._ready_owed = False
             self._send(control.Ready())
 

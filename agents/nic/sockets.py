@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from agents.nic.send_batch import SendBatch
 from agents.nic.system_calls import (
@@ -190,6 +191,10 @@ _PASSING = (*_FULL, errno.EPERM, errno.ECONNREFUSED, errno.EINTR)  # EPERM: a fi
 class Senders:
     """Sending sockets by address and port, opened on first use.
 
+    Every port that is asked for has a socket of its own while descriptors last. Half of what the limit of open files
+    leaves is shared out evenly among the addresses, the other half goes to whoever asks first; after that, an address
+    spreads its queue pairs over the ports it has.
+
     Args:
         traffic_class: see Sender.
         devices: address → interface to bind its sockets to.
@@ -206,11 +211,18 @@ class Senders:
         self._make = make or Sender
         self._traffic_class, self._devices = traffic_class, devices or {}
         self._senders: dict[str, dict[int, Sender]] = {}
-        self._count = 0
-        self._most = max(64, _raise_descriptor_limit() - _SPARE_DESCRIPTORS)
+        self._limit = _raise_descriptor_limit()
+        self._share = 0  # sockets that every address may open; 0: not yet known
+        self._spare = 0  # further sockets, for any address
         self._retired_drops = 0
         self.least_buffer_bytes = SEND_BUFFER_BYTES
         """The smallest send buffer that the kernel granted."""
+        self.opened = self.shared = 0
+        """Sockets opened; requests for a port that were given a socket at another one for want of descriptors."""
+
+    def add_host(self, host: str) -> None:
+        """Reserve sockets for an address: all that receive are to be known before the first one sends."""
+        self._senders.setdefault(host, {})
 
     def get(self, host: str, port: int) -> Sender:
         """The socket for an address and port; at the limit of open files, a socket at another port of the address.
@@ -220,13 +232,26 @@ class Senders:
         """
         there = self._senders.setdefault(host, {})
         sender = there.get(port)
-        if sender is None:
-            if there and self._count >= self._most:
+        if sender is not None:
+            return sender
+        if not self._share:
+            self._share_out()
+        if len(there) >= self._share:
+            if not self._spare:
+                self.shared += 1
                 return list(there.values())[port % len(there)]
-            sender = there[port] = self._open(host, port)
-            self._count += 1
-            self.least_buffer_bytes = min(self.least_buffer_bytes, sender.buffer_bytes)
+            self._spare -= 1
+        sender = there[port] = self._open(host, port)
+        self.opened += 1
+        self.least_buffer_bytes = min(self.least_buffer_bytes, sender.buffer_bytes)
         return sender
+
+    def _share_out(self) -> None:
+        is_open = sum(1 for _ in Path("/proc/self/fd").iterdir())
+        room = self._limit - is_open - _SPARE_DESCRIPTORS
+        hosts = len(self._senders)
+        self._share = max(1, room // hosts // 2)
+        self._spare = max(0, room - hosts * self._share)
 
     def _open(self, host: str, port: int) -> Sender:
         return self._make(host, port, traffic_class=self._traffic_class, device=self._devices.get(host))
@@ -239,9 +264,10 @@ class Senders:
     def close(self, host: str | None = None) -> None:
         """Close the sockets of an address, or all."""
         for address in [host] if host is not None else list(self._senders):
-            for sender in self._senders.pop(address, {}).values():
+            there = self._senders.pop(address, {})
+            self._spare += max(0, len(there) - self._share)
+            for sender in there.values():
                 self._retired_drops += sender.drops
-                self._count -= 1
                 sender.close()
 
 

@@ -56,6 +56,7 @@ COMMANDS = {
     "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
+        "launch": "start agents on the nodes of a cluster for one run",
         "certs": "issue certificates for controllers and agents",
     },
     "help": {

@@ -30,6 +30,22 @@ Places: TypeAlias = Mapping[int, tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """An interface that an agent was told to use.
+
+    Attributes:
+        addresses: numeric IP addresses, without those of the link alone.
+        rate_bps: of the link, bit/s; 0: unknown.
+        mtu: of an IP packet, bytes; 0: unknown.
+    """
+
+    name: str
+    addresses: Sequence[str] = ()
+    rate_bps: int = 0
+    mtu: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
     """An agent introduces itself.
 
@@ -38,6 +54,7 @@ class Hello:
         facts: for the manifest.
         clock_id: who has the same one has the same monotonic clock.
         stays: it plays one run after another, and waits where a run goes without it.
+        ports: what it was told to use, for topologies whose hosts come from agents.
     """
 
     oldest_version: int
@@ -51,6 +68,7 @@ class Hello:
     facts: Mapping[str, str] = field(default_factory=dict)
     clock_id: str = ""
     stays: bool = False
+    ports: Sequence[Port] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,10 @@ class JobLoop:
         """The controller did not run for so long."""
         self._standstill.excuse(seconds)
 
+    def write(self) -> None:
+        """Put what was reported on disk."""
+        self._observer.write()
+
     def overdue(self) -> EmulatorError | None:
         """The error that ends the session if nothing moves in this job."""
         is_waiting = self.outcome.start_ns is None or time.monotonic_ns() < self.outcome.start_ns

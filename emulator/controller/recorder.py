@@ -75,9 +75,6 @@ class Recorder:
     def completed(self, completions: Completions) -> None:
         """See SessionObserver."""
         self._held.setdefault(completions.iteration, []).append(completions)
-        self._record_if_due()
-
-    def _record_if_due(self) -> None:
         if self._worst is not None or self._now() - self._recorded_at >= HOLD_S:
             self._record_held()
 
@@ -129,8 +126,6 @@ class Recorder:
     def moved(self, bytes_sent: int) -> None:
         """See SessionObserver."""
         self._add_counters()
-        self._record_if_due()
-        self._writer.flush_if_due()  # agents speak four times a second: what they said reaches the disk soon
         for observer in self._observers:
             observer.moved(bytes_sent)
 
@@ -138,6 +133,11 @@ class Recorder:
         """See SessionObserver."""
         for observer in self._observers:
             observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
+
+    def write(self) -> None:
+        """See SessionObserver."""
+        self._record_held()
+        self._writer.flush()
 
     def flush(self) -> None:
         """Put everything on disk: nobody says anything any more."""

@@ -17,7 +17,7 @@ from emulator.units import NS_PER_S
 
 JOIN_TIMEOUT_S = 60.0
 SILENT_AGENT_S = 10.0
-"""Agents report four times a second; one that reports nothing for this long is lost, unless it is seen to work."""
+"""Agents report at least once a second; one that reports nothing for this long is lost, unless it is seen to work."""
 BUSY_S = 1.0
 """A silent process of this host works if it ran, or waited for a core, for longer than this."""
 PERIOD_S = 0.25

@@ -90,7 +90,7 @@ def prepare(
     Raises:
         EmulatorError: bad input, or a host that lacks something.
     """
-    with enter_testbed(experiment, ranks=job.ranks) as testbed:
+    with enter_testbed(experiment, ranks=job.ranks, notify=notify) as testbed:
         notify_of_lab(testbed, notify)
         yield PreparedRun(settle(experiment, job, testbed, command_line=words_of(command_line)), notify=notify)
 

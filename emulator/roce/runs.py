@@ -29,6 +29,7 @@ _BYTE_3, _LOW_24 = np.uint32(24), np.uint32(PSN_MASK)
 _WITHOUT_REQUEST = bytes(byte & 0x7F for byte in range(256))
 _MIDDLE = int(Opcode.RC_WRITE_MIDDLE)
 _WORDS: U32Array = np.arange(1 << 16, dtype=">u4").view("<u4")  # numbers as a header has them, read little-endian
+_TABLE: U32Array = np.empty((PREDICTED_HEADERS, BTH_BYTES // 4), "<u4")  # where predictions are made
 
 
 class Headers(NamedTuple):
@@ -186,12 +187,11 @@ def without_ack_requests(headers: bytes) -> bytes:
 class Prediction:
     """The headers of the MIDDLE packets that a queue pair expects next, made many at a time."""
 
-    __slots__ = ("_bytes", "_first", "_table")
+    __slots__ = ("_bytes", "_first", "_header")
 
     def __init__(self, dest_qp: int) -> None:
-        start = np.frombuffer(Bth(_MIDDLE, Psn(0), dest_qp).pack(), "<u4")
-        self._table = np.tile(start, (PREDICTED_HEADERS, 1))
-        self._first, self._bytes = 0, b""
+        self._header = np.frombuffer(Bth(_MIDDLE, Psn(0), dest_qp).pack(), "<u4")
+        self._first, self._bytes = 0, b""  # most queue pairs of many never receive such a packet
 
     def headers(self, psn: Psn, count: int) -> bytes:
         """BTHs of `count` packets from `psn` on, none of which requests an acknowledgement."""
@@ -199,7 +199,8 @@ class Prediction:
         end = start + count * BTH_BYTES
         if start < 0 or end > len(self._bytes):
             words, high = psn_words(psn, PREDICTED_HEADERS)
-            self._table[:, 2] = words | np.uint32(high)
-            self._first, self._bytes = psn, self._table.tobytes()
+            _TABLE[:] = self._header
+            _TABLE[:, 2] = words | np.uint32(high)
+            self._first, self._bytes = psn, _TABLE.tobytes()
             start, end = 0, count * BTH_BYTES
         return self._bytes[start:end]

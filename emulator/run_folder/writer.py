@@ -29,13 +29,13 @@ from emulator.run_folder.schema import Columns, Part, to_batch
 from emulator.run_folder.stream import TableStream, publish, read_stream, to_table, write_parquet, writing
 
 _BATCH_ROWS = 4096
-_BATCH_SECONDS = 0.2
+_BATCH_SECONDS = 0.5
 
 
 class RunWriter:
     """Writes one run folder; a context manager that closes it as `complete`, or after an exception as `aborted`.
 
-    Rows are passed to the kernel by the next call that comes 0.2 s after they were last.
+    Rows are passed to the kernel at most half a second after the next call.
 
     Args:
         folder: is created; it must be empty if it exists.
@@ -171,11 +171,6 @@ class RunWriter:
                 pending.clear()
         self._written_at = time.monotonic()
 
-    def flush_if_due(self) -> None:
-        """Write them if the last rows were written a while ago; errors as for `flush`."""
-        if time.monotonic() - self._written_at >= _BATCH_SECONDS:
-            self.flush()
-
     def adjust(self, part: Part, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         """Rewrite a table batch by batch, after its last row; the old rows stay until the new ones are complete.
 
@@ -235,10 +230,8 @@ class RunWriter:
         if batch.num_rows:
             self._pending[part].append(batch)
         held = sum(one.num_rows for one in self._pending[part])
-        if held >= _BATCH_ROWS:
+        if held >= _BATCH_ROWS or time.monotonic() - self._written_at >= _BATCH_SECONDS:
             self.flush()
-        else:
-            self.flush_if_due()
 
     def _write_manifest(self, name: str) -> None:
         path = self.folder / name

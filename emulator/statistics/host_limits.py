@@ -1,4 +1,4 @@
-"""Limits of the hosts that a run reached: buffers that the kernel cut, datagrams that it dropped."""
+"""Limits of the hosts that a run reached: buffers that the kernel cut, datagrams that it dropped, shared ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def host_limit_warnings(hosts: Iterable[HostFacts]) -> Mapping[str, int]:
         for host in hosts
         if host.transport
     ]
-    return dict([*_cut_buffers(facts), *_drops(facts)])
+    return dict([*_cut_buffers(facts), *_drops(facts), *_shared_ports(facts)])
 
 
 def _cut_buffers(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
@@ -42,6 +42,13 @@ def _drops(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
     if sent:
         remedy = _raise_buffer(facts, "send") or "choose a --rate-cap, or check the packet filters of the host"
         yield f"the kernel refused to send a datagram: {remedy}", sent
+
+
+def _shared_ports(facts: Sequence[_Facts]) -> Iterator[tuple[str, int]]:
+    shared = sum(one.get("ports_shared", 0) for one in facts)
+    if shared:
+        remedy = "raise `ulimit -n`, or use more --agents"
+        yield f"a queue pair had no source port of its own, for want of open files: {remedy}", shared
 
 
 def _raise_buffer(facts: Sequence[_Facts], direction: str) -> str | None:

@@ -3,9 +3,9 @@
     python -m lab.benchmarks.controller_load [--agents 512] [--ranks 16384] [--rate 50000] [--stop S]
 
 Starts `charkha bench` with a topology whose hosts have agents of their own, and processes with many agents each, every
-agent on a connection of its own. They invent completions at the given rate, in messages as agents send them (every
-50 ms), without regard for how fast the controller reads. `--stop` stops the controller (SIGSTOP) for some seconds
-amid the load: what happens when it cannot keep up.
+agent on a connection of its own. They invent completions at the given rate, and send them as agents do: every 50 ms,
+and more at once while earlier messages wait for the controller. `--stop S` lets them play for S seconds, then stops
+the controller (SIGSTOP) for S seconds: what happens when it cannot keep up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -33,6 +33,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from agents.reporter import FLUSH_NS, LARGEST_BATCH
 from emulator.control import conversation as control
 from emulator.control.observations import Completions, RankSummary
 from emulator.host.clock_id import clock_id
@@ -41,8 +42,8 @@ from emulator.units import NS_PER_S
 from emulator.version import VERSION
 from emulator.wire.control.codec import decode_controller, encode_agent
 
-_FLUSH_S, _BATCH = 0.05, 512  # as agents.reporter
 _PROGRESS_S = 0.25
+_AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _FIRST_ADDRESS, _ADDRESSES = IPv4Address("198.18.0.0"), 1 << 17  # RFC 2544
 _PORT = 4791
 _OPTIONS = [
@@ -84,10 +85,11 @@ class LoadAgent:
         name: in the topology.
         load: see Load.
         tally: of its process.
+        begins: called when it begins to play.
     """
 
-    def __init__(self, name: str, load: Load, tally: Tally) -> None:
-        self._name, self._load, self._tally = name, load, tally
+    def __init__(self, name: str, load: Load, tally: Tally, begins: Callable[[], None]) -> None:
+        self._name, self._load, self._tally, self._begins = name, load, tally, begins
         self._nodes: dict[int, list[int]] = {}  # node ids of communication by rank
         self._playing: asyncio.Task[None] | None = None
         self._events = 0
@@ -95,8 +97,8 @@ class LoadAgent:
 
     async def run(self) -> None:
         """Take part in one run."""
-        async with grpc.aio.insecure_channel(self._load.target, options=_OPTIONS) as channel:
-            self._call: Any = channel.stream_stream(control.METHOD)(wait_for_ready=True)
+        async with _AIO.insecure_channel(self._load.target, options=_OPTIONS) as channel:
+            self._call = channel.stream_stream(control.METHOD)(wait_for_ready=True)
             hello = control.Hello(
                 control.OLDEST_VERSION, control.NEWEST_VERSION, self._load.token, self._name, os.getpid(),
                 socket.gethostname(), VERSION, time.monotonic_ns(), clock_id=clock_id(),
@@ -104,7 +106,7 @@ class LoadAgent:
             await self._send(hello)
             living = asyncio.create_task(self._live())
             try:
-                while (message := await self._call.read()) is not grpc.aio.EOF:
+                while (message := await self._call.read()) is not _AIO.EOF:
                     value, job = decode_controller(message)
                     await self._heard(value, job)
                 if await self._call.code() is not grpc.StatusCode.OK:
@@ -142,17 +144,20 @@ class LoadAgent:
                 raise RuntimeError(value.reason)
 
     async def _play(self, iteration: int, job: int | None) -> None:
+        self._begins()
         begin_ns, rate = time.monotonic_ns(), self._load.rate
         ranks = list(self._nodes)
         rows = [pair for nodes in zip(*self._nodes.values(), strict=True) for pair in zip(ranks, nodes, strict=True)]
-        per_message = min(_BATCH, max(1, round(rate * _FLUSH_S))) if rate else _BATCH
-        for start in range(0, len(rows), per_message):
-            part = np.array(rows[start : start + per_message], np.uint64)
-            due_ns = begin_ns + round((start + len(part)) / rate * NS_PER_S) if rate else 0
-            await asyncio.sleep(max(0, due_ns - time.monotonic_ns()) / NS_PER_S)
-            now = time.monotonic_ns()
-            await self._send(_completions(iteration, part, now), job)
-            self._note(len(part), now)
+        sent = 0
+        while sent < len(rows):  # what is due, in one message: more of it if the controller did not keep up
+            await asyncio.sleep(FLUSH_NS / NS_PER_S)
+            due = round((time.monotonic_ns() - begin_ns) / NS_PER_S * rate) if rate else len(rows)
+            part = np.array(rows[sent : min(due, sent + LARGEST_BATCH)], np.uint64)
+            if len(part):
+                now = time.monotonic_ns()
+                await self._send(_completions(iteration, part, now), job)
+                self._note(len(part), now)
+                sent += len(part)
         now = time.monotonic_ns()
         summaries = [RankSummary(rank, begin_ns, now, 0, now - begin_ns, 0) for rank in self._nodes]
         await self._send(control.IterationDone(iteration, summaries), job)
@@ -186,14 +191,14 @@ def _completions(iteration: int, rows: np.ndarray[Any, np.dtype[np.uint64]], now
     )  # fmt: skip
 
 
-def _agents(names: Sequence[str], load: Load, results: Any) -> None:
+def _agents(names: Sequence[str], load: Load, results: Any, playing: Any) -> None:
     """A process of agents."""
     tally = Tally()
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
             for name in names:
-                group.create_task(LoadAgent(name, load, tally).run())
+                group.create_task(LoadAgent(name, load, tally, playing.set).run())
 
     try:
         asyncio.run(run())
@@ -284,17 +289,17 @@ def _measure(args: argparse.Namespace, folder: Path) -> None:
 
 def _load(args: argparse.Namespace, load: Load, charkha: subprocess.Popen[bytes]) -> list[Tally]:
     context = multiprocessing.get_context("spawn")
-    results = context.Queue()
+    results, playing = context.Queue(), context.Event()
     names = [f"a{n}" for n in range(args.agents)]
     processes = [
-        context.Process(target=_agents, args=(names[k :: args.processes], load, results), daemon=True)
+        context.Process(target=_agents, args=(names[k :: args.processes], load, results, playing), daemon=True)
         for k in range(args.processes)
     ]
     for process in processes:
         process.start()
     if args.stop:
-        threading.Thread(target=_stop, args=(charkha.pid, args.stop), daemon=True).start()
-    found = []
+        threading.Thread(target=_stop, args=(charkha.pid, args.stop, playing), daemon=True).start()
+    found: list[Any] = []
     while len(found) < len(processes):
         try:
             found.append(results.get(timeout=1))
@@ -307,7 +312,8 @@ def _load(args: argparse.Namespace, load: Load, charkha: subprocess.Popen[bytes]
     return found
 
 
-def _stop(pid: int, seconds: float) -> None:
+def _stop(pid: int, seconds: float, playing: Any) -> None:
+    playing.wait()
     time.sleep(seconds)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(seconds)

@@ -136,3 +136,15 @@ def test_what_is_not_safe_or_clear_is_refused_before_any_traffic(
     (folder / "long").write_text("a secret of twenty and more characters")
     monkeypatch.chdir(folder)
     assert problem in refused(*command, capsys=capsys)
+
+
+def test_agents_that_join_are_the_hosts(folder: Path) -> None:
+    target = f"unix:{folder}/control"
+    (folder / "t.yaml").write_text("hosts: {from: agents, count: 2, slots: 1}")
+    with agents(folder, target):
+        finished = bench(folder, target, "--out", "run")
+    assert finished.code == 0, finished.stderr
+    assert "2 of 2" in finished.stderr
+    topology = json.loads((folder / "run" / "manifest.json").read_text())["topology"]
+    assert [host["name"] for host in topology["hosts"]] == ["east", "west"]
+    assert topology["host_index"] == [0, 1]

@@ -206,3 +206,23 @@ def test_every_frame_on_the_wire_is_intact_over_ipv4_and_ipv6(tmp_path: Path) ->
         check=False,
     )
     assert (carried.stdout, carried.returncode) == ("done\n", 0), carried.stderr
+
+
+def test_with_few_descriptors_queue_pairs_share_sending_sockets(tmp_path: Path) -> None:
+    options = ("--sizes", "4K", "--iterations", 1, "--transport", "roce", "--agents", 1)
+    finished = charkha(
+        *("bench", "all_to_all", "-n", 16, *options, "--out", "run"),
+        cwd=tmp_path,
+        prefix=("prlimit", "--nofile=400:400"),
+    )
+    assert finished.code == 0, finished.stderr
+    run = read_run(tmp_path / "run")
+    (host,) = run.manifest.hosts
+    sockets, shared = host.transport["sending_sockets"].value, host.transport["ports_shared"].value
+    flows = run.table(Part.FLOWS).to_pylist()
+    ports = {(flow["src"], flow["source_port"]) for flow in flows}
+    assert 16 <= len(ports) <= sockets < 144 - 16, "400 descriptors less 256 for all else and 16 that receive"
+    assert sockets + shared == 16 * 15 * 2  # one queue pair for payload and one for control to every peer
+    assert all(flow["source_port"] >= 49152 for flow in flows)
+    assert all(len({port for rank, port in ports if rank == one}) > 1 for one in range(16))
+    assert "a queue pair had no source port of its own" in finished.stdout + finished.stderr

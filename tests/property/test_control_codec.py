@@ -42,6 +42,7 @@ ranks = st.lists(u32, max_size=4)
 places = st.dictionaries(u32, st.tuples(addresses, u31), max_size=4)
 splits = st.none() | st.lists(u63, min_size=1, max_size=4).map(tuple)
 
+ports = st.builds(control.Port, texts, st.lists(addresses, max_size=2).map(tuple), u31, u31)
 hellos = st.builds(
     control.Hello,
     u31,
@@ -55,6 +56,7 @@ hellos = st.builds(
     st.dictionaries(texts, texts, max_size=3),
     texts,
     st.booleans(),
+    st.lists(ports, max_size=2).map(tuple),
 )
 play_settings = st.builds(
     PlaySettings,

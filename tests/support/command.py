@@ -93,7 +93,7 @@ class Command:
         return [pid for pid in marked(self._mark) if pid != self.process.pid]
 
     def _agents(self) -> list[int]:
-        lines = {pid: _arguments(pid) for pid in self.left()}
+        lines = {pid: arguments_of(pid) for pid in self.left()}
         return sorted((pid for pid, line in lines.items() if b"--controller" in line), key=lambda pid: lines[pid])
 
 
@@ -149,7 +149,8 @@ def _processes() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
-def _arguments(pid: int) -> list[bytes]:
+def arguments_of(pid: int) -> list[bytes]:
+    """The words of a process's command line; none if it has ended."""
     return _read(pid, "cmdline").split(b"\0")
 
 

@@ -74,7 +74,7 @@ class RoceEndpoint:
         """Set where the other ranks listen and who receives events; must come before the first post."""
         if self._directory is not None:
             raise LocalProtocolError(f"rank {self.rank} is connected already")
-        self._directory, self.events = dict(directory), events
+        self._directory, self.events = directory, events
         self.nic.start()
         if self._context.options.multipath:
             self.sees_trimmed = self.nic.watch_trimmed()

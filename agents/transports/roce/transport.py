@@ -107,6 +107,8 @@ class RoceTransport(Transport):
             "receive_buffer_granted": Parameter(min(granted, default=RECEIVE_BUFFER_BYTES), "bytes"),
             "send_buffer_asked": Parameter(SEND_BUFFER_BYTES, "bytes"),
             "send_buffer_granted": Parameter(self.context.senders.least_buffer_bytes, "bytes"),
+            "sending_sockets": Parameter(self.context.senders.opened, "sockets"),
+            "ports_shared": Parameter(self.context.senders.shared, "source ports"),
             "window": Parameter(min((end.window_bytes for end in self._endpoints.values()), default=0), "bytes"),
             "sending": Parameter("UDP_SEGMENT" if self.context.is_cutting else "single datagrams"),
             "receiving": Parameter("UDP_GRO" if is_merging else "single datagrams"),
@@ -146,6 +148,7 @@ class RoceTransport(Transport):
             device=self._devices.get(host),
             has_stamps=self.options.time_stamps == "kernel",
         )
+        self.context.senders.add_host(host)
         place = self._ports.get(rank, Port())
         endpoint = self._endpoints[rank] = RoceEndpoint(
             rank,

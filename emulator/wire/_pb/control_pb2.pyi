@@ -77,7 +77,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., directory: _Optional[_Union[Directory, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., clock_query: _Optional[_Union[ClockQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., want_steps: _Optional[_Union[WantSteps, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., continue_through: _Optional[_Union[Continue, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., job: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays")
+    __slots__ = ("oldest_version", "newest_version", "token", "agent", "pid", "hostname", "software", "facts", "clock_ns", "clock_id", "stays", "ports")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class Hello(_message.Message):
     CLOCK_NS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_ID_FIELD_NUMBER: _ClassVar[int]
     STAYS_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
     oldest_version: int
     newest_version: int
     token: str
@@ -107,7 +108,20 @@ class Hello(_message.Message):
     clock_ns: int
     clock_id: str
     stays: bool
-    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., token: _Optional[str] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ..., clock_id: _Optional[str] = ..., stays: _Optional[bool] = ...) -> None: ...
+    ports: _containers.RepeatedCompositeFieldContainer[Port]
+    def __init__(self, oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., token: _Optional[str] = ..., agent: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., software: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., clock_ns: _Optional[int] = ..., clock_id: _Optional[str] = ..., stays: _Optional[bool] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ...) -> None: ...
+
+class Port(_message.Message):
+    __slots__ = ("name", "addresses", "rate_bps", "mtu")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    rate_bps: int
+    mtu: int
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., rate_bps: _Optional[int] = ..., mtu: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "run_id")

@@ -35,6 +35,7 @@ from emulator.control.conversation import (
     Leave,
     Left,
     Places,
+    Port,
     Prepare,
     Progress,
     RankPlace,
@@ -138,6 +139,18 @@ def _plain(kind: type[Any]) -> Callable[[Any], Any]:
         return kind(**{name: getattr(message, name) for name in names})
 
     return decode_plain
+
+
+def _encode_hello(target: Any, value: Hello) -> None:
+    _copy_fields(target, replace(value, ports=()))
+    for port in value.ports:
+        _copy_fields(target.ports.add(), port)
+
+
+def _decode_hello(message: Any) -> Hello:
+    ports = tuple(replace(_plain(Port)(one), addresses=tuple(map(_address, one.addresses))) for one in message.ports)
+    hello: Hello = _plain(Hello)(message)
+    return replace(hello, facts=dict(message.facts), ports=ports)
 
 
 def _encode_places(target: Any, value: Bound | Directory) -> None:
@@ -450,7 +463,7 @@ def _decode_abort(message: Any) -> Abort:
 
 
 _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
-    Hello: ("hello", _copy_fields),
+    Hello: ("hello", _encode_hello),
     Bound: ("bound", _encode_bound),
     Credit: ("credit", _copy_fields),
     Ready: ("ready", _copy_fields),
@@ -480,7 +493,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Leave: ("leave", _copy_fields),
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
+    "hello": _decode_hello,
     "bound": _decode_bound,
     "credit": _plain(Credit),
     "ready": _plain(Ready),

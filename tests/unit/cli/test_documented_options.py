@@ -28,11 +28,11 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def used_in(page: Path) -> Iterator[tuple[str, str]]:
-    """(command, option) of every command line; words behind `lab exec HOST` belong to another program."""
+    """(command, option) of every command line; words behind `lab exec HOST` or `--` belong to another."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for command, rest in COMMAND.findall(text):
         if not rest.startswith(" exec "):
-            yield from ((command, option) for option in OPTION.findall(rest))
+            yield from ((command, option) for option in OPTION.findall(rest.partition(" -- ")[0]))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

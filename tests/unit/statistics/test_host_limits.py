@@ -41,3 +41,11 @@ def test_where_the_buffer_was_cut_the_sysctl_is_what_helps() -> None:
     met = host_limit_warnings([host(dropped_queue=3, receive_buffer_granted=1 << 20)])
     assert all("sysctl -w net.core.rmem_max=16777216" in warning for warning in met)
     assert sorted(met.values()) == [1, 3]
+
+
+def test_queue_pairs_that_share_source_ports_are_counted() -> None:
+    (said,) = host_limit_warnings([host(ports_shared=3), host(ports_shared=4), host(ports_shared=0)]).items()
+    assert said == (
+        "a queue pair had no source port of its own, for want of open files: raise `ulimit -n`, or use more --agents",
+        7,
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +28,10 @@ class SenderDouble:
 
 @pytest.fixture
 def senders(monkeypatch: pytest.MonkeyPatch) -> Senders:
-    """Senders of a process that may open 64 sockets."""
+    """Senders of a process in which 64 descriptors are left for sockets."""
     monkeypatch.setattr(sockets, "Sender", SenderDouble)
-    monkeypatch.setattr(sockets, "_raise_descriptor_limit", lambda: 0)
+    monkeypatch.setattr(sockets, "_SPARE_DESCRIPTORS", 0)
+    monkeypatch.setattr(sockets, "_raise_descriptor_limit", lambda: len([*Path("/proc/self/fd").iterdir()]) + 64)
     return Senders(traffic_class=0x68, devices={"192.0.2.1": "eth1"})
 
 
@@ -48,8 +51,42 @@ def test_sockets_use_the_traffic_class_and_the_interface_of_their_address(sender
 
 def test_at_the_limit_of_open_files_sockets_of_the_address_are_shared(senders: Senders) -> None:
     opened = [senders.get("192.0.2.1", port) for port in range(64)]
+    assert (len(set(opened)), senders.shared) == (64, 0)
     assert senders.get("192.0.2.1", 1000) in opened
-    assert senders.get("192.0.2.2", 5) not in opened  # an address needs at least one
+    assert (senders.opened, senders.shared) == (64, 1)
+
+
+def test_half_of_the_sockets_are_reserved_evenly_and_the_rest_go_to_who_asks_first(senders: Senders) -> None:
+    hosts = [f"192.0.2.{number}" for number in range(8)]
+    for host in hosts:
+        senders.add_host(host)
+    found = {host: {senders.get(host, port) for port in range(100)} for host in hosts}
+    assert [len(there) for there in found.values()] == [4 + 32, *[4] * 7]
+    assert senders.opened == 64
+    assert {sender.host for sender in found["192.0.2.7"] if isinstance(sender, SenderDouble)} == {"192.0.2.7"}
+
+
+def test_queue_pairs_that_share_use_all_ports_of_their_address_alike(senders: Senders) -> None:
+    for port in range(64):
+        senders.get("192.0.2.1", port)
+    uses = Counter(senders.get("192.0.2.1", port).port for port in range(1000, 1640))
+    assert (len(uses), set(uses.values())) == (64, {10})
+
+
+def test_an_address_has_a_socket_even_when_none_is_left(senders: Senders) -> None:
+    for number in range(100):
+        senders.add_host(f"192.0.2.{number}")
+    for number in range(100):
+        assert senders.get(f"192.0.2.{number}", 5).port == senders.get(f"192.0.2.{number}", 6).port
+
+
+def test_sockets_beyond_its_share_return_when_an_address_closes(senders: Senders) -> None:
+    for host in ("192.0.2.1", "192.0.2.2"):
+        senders.add_host(host)
+    for port in range(100):
+        senders.get("192.0.2.1", port)
+    senders.close("192.0.2.1")
+    assert len({senders.get("192.0.2.2", port) for port in range(100)}) == 16 + 32
 
 
 def test_the_smallest_buffer_is_reported(senders: Senders) -> None:

@@ -1,0 +1,94 @@
+"""`charkha launch kubernetes` with the kubectl of this machine and a stand-in for a cluster; there is no Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.command import Command, Finished, started, wait_for
+from tests.support.full import IS_FULL
+from tests.support.stand_in_cluster import StandInCluster
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+HOSTS = [{"name": name, "per_rank": f"127.{93 + n}.{os.getpid() % 250}.0/24"} for n, name in enumerate("ab")]
+TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
+LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")
+BENCH = ("bench", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--topology", "t.yaml", "--iterations")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config.yaml"))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "t.yaml").write_text(json.dumps(TOPOLOGY))
+    return folder
+
+
+def launched(here: Path, *command: object, then: Callable[[Command], None]) -> tuple[Finished, StandInCluster]:
+    """What a launch said, and the cluster after it; `then` is called as soon as the command runs."""
+    there = here.parent / "there"
+    there.mkdir()
+
+    def work() -> Finished:
+        with started(*LAUNCH, "--", *command, cwd=here) as running:
+            then(running)
+            return running.finish(30)
+
+    async def launch() -> tuple[Finished, StandInCluster]:
+        cluster = StandInCluster(there, control_port=free_port())
+        async with cluster.serving() as url:
+            (here.parent / "config.yaml").write_text(yaml.safe_dump(kubectl_config(url)))
+            return await asyncio.to_thread(work), cluster
+
+    return asyncio.run(launch())
+
+
+def kubectl_config(url: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "stand-in", "cluster": {"server": url}}],
+        "contexts": [{"name": "stand-in", "context": {"cluster": "stand-in", "user": "nobody"}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "current-context": "stand-in",
+    }
+
+
+def test_a_bench_in_a_stand_in_cluster_comes_back_whole(here: Path) -> None:
+    finished, cluster = launched(here, *BENCH, 1, then=lambda _: None)
+    assert finished.code == 0, finished.stderr
+    assert cluster.objects == {}
+    (manifest,) = here.glob("runs/*/manifest.json")
+    assert f"Run folder: {manifest.parent.relative_to(here)}" in finished.stdout
+    assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
+    assert not (here / ".sent").exists()
+
+
+@pytest.mark.skipif(not IS_FULL, reason="the same once more: CHARKHA_FULL=1")
+def test_an_interrupted_launch_in_a_stand_in_cluster_leaves_nothing(here: Path) -> None:
+    def interrupt(command: Command) -> None:
+        there = here.parent / "there"
+        wait_for(lambda: True if [*there.glob("*/runs/*/samples*")] else None, 20)
+        command.process.send_signal(signal.SIGINT)
+
+    finished, cluster = launched(here, *BENCH, 1_000_000, then=interrupt)
+    assert finished.code == 130, finished.stderr
+    assert cluster.objects == {}
+    assert "interrupted by the user" in finished.stderr
+    assert [*here.glob("runs/*/manifest*")]

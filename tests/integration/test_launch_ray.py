@@ -1,0 +1,99 @@
+"""Agents as actors of a real Ray with several nodes on this machine, in a network namespace with loopback alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import arguments_of, charkha, started, wait_for
+from tests.support.full import IS_FULL
+from tests.support.namespaces import Namespace, namespace, why_not
+from tests.support.ray_cluster import NODES, ray_cluster
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="pip install ray"),
+    pytest.mark.skipif(not IS_FULL, reason="starts Ray: CHARKHA_FULL=1"),
+]
+HOSTS = [{"name": name, "per_rank": f"127.{95 + n}.0.0/24"} for n, name in enumerate("ab")]
+TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
+COUNTERS = """
+table inet seen {
+  counter frames {
+  }
+  chain sent {
+    type filter hook output priority 0;
+    ip daddr { 127.95.0.0/24, 127.96.0.0/24 } counter name frames
+  }
+}
+"""
+LAST_FRAME_S = 2.0
+"""What was promised: from the end of the driver to the last frame of its run."""
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[tuple[Namespace, str]]:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    with namespace() as alone:
+        alone.nft(COUNTERS)
+        with ray_cluster(alone.prefix) as address:
+            yield alone, address
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "t.yaml").write_text(json.dumps(TOPOLOGY))
+    return tmp_path
+
+
+def launch(address: str, *, iterations: int, count: int = NODES) -> list[object]:
+    bench = ("all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--topology", "t.yaml", "--iterations", iterations)
+    return ["launch", "ray", "-n", count, "--address", address, "--join-timeout", 10, "--", "bench", *bench]
+
+
+def agents(alone: Namespace) -> list[int]:
+    """Agents that Ray's actors have started; they do not carry the mark of the command."""
+    pids = map(int, alone.run("ip", "netns", "pids", alone.name).split())
+    return [pid for pid in pids if b"--controller" in arguments_of(pid)]
+
+
+def test_a_bench_on_a_node_each(bed: tuple[Namespace, str], folder: Path) -> None:
+    alone, address = bed
+    finished = charkha(*launch(address, iterations=2), cwd=folder, prefix=alone.prefix)
+    assert finished.code == 0, finished.stderr
+    (manifest,) = folder.glob("runs/*/manifest.json")
+    assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
+    assert agents(alone) == []
+
+
+def test_too_few_nodes_are_named(bed: tuple[Namespace, str], folder: Path) -> None:
+    alone, address = bed
+    finished = charkha(*launch(address, iterations=2, count=NODES + 1), cwd=folder, prefix=alone.prefix)
+    assert finished.code == 1
+    assert f"3 agents need as many nodes with 1 free cores; the cluster has {NODES} nodes" in finished.stderr
+
+
+def test_no_frame_two_seconds_after_the_driver_was_killed(bed: tuple[Namespace, str], folder: Path) -> None:
+    alone, address = bed
+
+    def frames() -> int:
+        return alone.counters("seen")["frames"]
+
+    before, begin = frames(), time.monotonic()
+    with started(*launch(address, iterations=1_000_000), cwd=folder, prefix=alone.prefix) as command:
+        wait_for(lambda: True if frames() > before + 1000 else None, 30)
+        print(f"first traffic {time.monotonic() - begin:.1f} s after the start")
+        command.process.kill()
+        killed = last = time.monotonic()
+        count = frames()
+        while time.monotonic() < killed + 2 * LAST_FRAME_S:
+            if (now := frames()) != count:
+                count, last = now, time.monotonic()
+        print(f"last frame {last - killed:.2f} s after the driver was killed")
+        assert last - killed <= LAST_FRAME_S
+        wait_for(lambda: None if command.left() or agents(alone) else True, 10)
