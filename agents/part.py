@@ -97,6 +97,7 @@ class Part:
             ranks=sum(not place.storage for place in setup.ranks),
             before_done=self._iteration_ends,
             rank_done=self._go_on,
+            waiting=lambda: outlet.waiting,
         )
         if setup.settings.record_steps:
             self._keeper = StepKeeper(setup.settings.record_steps, send=self._send, waiting=lambda: outlet.waiting)

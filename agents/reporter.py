@@ -13,10 +13,14 @@ from emulator.units import NS_PER_S
 
 FLUSH_NS = NS_PER_S // 20
 BATCH = 512
+LARGEST_BATCH = 1 << 14
+"""Completions that are collected while the controller does not keep up: messages become larger, not more."""
 
 
 class Reporter:
     """A PlayObserver that sends completions every 50 ms or when 512 are collected, and before IterationDone.
+
+    While earlier messages wait for the controller to read, it goes on collecting.
 
     Args:
         send: queues a value for the controller.
@@ -25,6 +29,7 @@ class Reporter:
         ranks: number of ranks that play in this agent.
         before_done: called with an iteration before it is reported as done.
         rank_done: called with (rank, iteration) when a rank has completed one.
+        waiting: the number of messages that are still to be sent.
 
     Attributes:
         events: nodes reported as retired, over all ranks and iterations.
@@ -40,9 +45,10 @@ class Reporter:
         ranks: int,
         before_done: Callable[[int], None] = lambda iteration: None,
         rank_done: Callable[[int, int], None] = lambda rank, iteration: None,
+        waiting: Callable[[], int] = lambda: 0,
     ) -> None:
         self._send, self._clock, self._fail, self._streamed, self._ranks = send, clock, fail, streamed, ranks
-        self._before_done, self._rank_done = before_done, rank_done
+        self._before_done, self._rank_done, self._waiting = before_done, rank_done, waiting
         self._batch: list[Completion] = []
         self._spans: dict[int, list[tuple[int, int, int]]] = {}  # by iteration: ranks may be in several
         self._summaries: dict[int, list[RankSummary]] = {}
@@ -52,11 +58,15 @@ class Reporter:
     def completed(self, completion: Completion) -> None:
         """See PlayObserver."""
         self._batch.append(completion)
-        if len(self._batch) >= BATCH:
+        collected = len(self._batch)
+        if collected >= BATCH and (collected >= LARGEST_BATCH or not self._waiting()):
             self.flush()
         elif not self._alarm_set:
-            self._alarm_set = True
-            self._clock.call_at(self._clock.now() + FLUSH_NS, self._on_alarm)
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        self._alarm_set = True
+        self._clock.call_at(self._clock.now() + FLUSH_NS, self._on_alarm)
 
     def retired(self, rank: int, nodes: int) -> None:
         """See PlayObserver."""
@@ -89,7 +99,10 @@ class Reporter:
 
     def _on_alarm(self) -> None:
         self._alarm_set = False
-        self.flush()
+        if self._batch and self._waiting():
+            self._set_alarm()
+        else:
+            self.flush()
 
     def flush(self) -> None:
         """Send the completions collected so far, those of each iteration together."""

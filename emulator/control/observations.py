@@ -285,3 +285,12 @@ class Completions:
             return self
         arrival_ns = np.where(self.arrival_ns == 0, 0, self.arrival_ns - by_ns)
         return replace(self, post_ns=self.post_ns - by_ns, done_ns=self.done_ns - by_ns, arrival_ns=arrival_ns)
+
+
+def join_completions(parts: Sequence[Completions]) -> Completions:
+    """Several reports about the same iteration, at least one, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [one.name for one in fields(Completions) if one.name != "iteration"]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Completions(parts[0].iteration, **columns)

@@ -20,7 +20,7 @@ from emulator.host.resources import exhausted
 from emulator.visible import visible
 from emulator.wire.control.codec import decode_agent, encode_controller
 from emulator.wire.control.credentials import is_issued
-from emulator.wire.control.descriptions import Sealer
+from emulator.wire.control.descriptions import Encoder, Sealer
 
 if TYPE_CHECKING:
     from emulator.certificates.signature import Signer
@@ -124,6 +124,7 @@ class ControlService:
         self._listener, self._keys, self._run_id = listener, keys, run_id
         self._is_over = asyncio.Event()
         self._refused: set[tuple[str, str]] = set()
+        self._encode = Encoder()
 
     def release(self) -> None:
         """The server is about to stop: let go of those who wait."""
@@ -183,7 +184,7 @@ class ControlService:
         binding = Binding(self._run_id, hello.agent, hello.nonce, new_nonce())
         key = await self._shared_key(hello, binding, requests, context)
         await context.write(encode_controller(control.Welcome(version)))
-        return hello, Sealer(binding, key, self._keys.signer)
+        return hello, Sealer(binding, key, self._keys.signer, self._encode)
 
     async def _shared_key(
         self, hello: control.Hello, binding: Binding, requests: AsyncIterator[bytes], context: Any

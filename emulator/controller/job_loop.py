@@ -124,6 +124,10 @@ class JobLoop:
         """The controller did not run for so long."""
         self._standstill.excuse(seconds)
 
+    def write(self) -> None:
+        """Put what was reported on disk."""
+        self._observer.write()
+
     def overdue(self) -> EmulatorError | None:
         """The error that ends the session if nothing moves in this job."""
         is_waiting = self.outcome.start_ns is None or time.monotonic_ns() < self.outcome.start_ns
@@ -261,7 +265,7 @@ class JobLoop:
 
     def _note_progress(self, agent: str, progress: control.Progress) -> None:
         self._standstill.note(agent, progress)
-        self._observer.moved(sum(one.bytes_sent for one in self._standstill.progress.values()))
+        self._observer.moved(self._standstill.bytes_sent)
         self._observer.agent_moved(
             agent, bytes_sent=progress.bytes_sent, nodes_done=progress.events, waiting_on=progress.waiting_on
         )

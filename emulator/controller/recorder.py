@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from emulator.control.observations import (
     Completions,
@@ -11,6 +12,7 @@ from emulator.control.observations import (
     FlowEvents,
     RankSummary,
     StepRecords,
+    join_completions,
     join_ends,
 )
 from emulator.controller.dut_monitor import DutCounters
@@ -22,6 +24,9 @@ from emulator.run_folder.manifest import Exclusion, Trials
 from emulator.run_folder.observer import RunObserver
 from emulator.run_folder.writer import RunWriter
 
+HOLD_S = 0.05
+"""Completions of many agents are recorded together, at most this often: that costs a fraction of one at a time."""
+
 
 class Recorder:
     """Writes what a session reports into the run folder, and passes it on. Implements SessionObserver.
@@ -32,6 +37,7 @@ class Recorder:
         observers: called in order, after the rows are written.
         monitor: reads the counters of the device under test.
         worst: finds the instances whose steps are recorded; None: agents choose for themselves, if at all.
+        now: the clock, s.
     """
 
     def __init__(
@@ -42,9 +48,11 @@ class Recorder:
         monitor: DutCounters,
         *,
         worst: WorstInstances | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self._catalogue, self._observers, self._monitor = writer, catalogue, observers, monitor
         self._worst, self._wanted = worst, dict[int, list[int]]()
+        self._now, self._held, self._recorded_at = now, dict[int, list[Completions]](), 0.0  # held by iteration
         self._steps = StepAssembly(catalogue.members)
         self._done: dict[int, list[RankSummary]] = {}
         self._ended_ns = 0  # the newest iteration that all ranks completed
@@ -66,6 +74,16 @@ class Recorder:
 
     def completed(self, completions: Completions) -> None:
         """See SessionObserver."""
+        self._held.setdefault(completions.iteration, []).append(completions)
+        if self._worst is not None or self._now() - self._recorded_at >= HOLD_S:
+            self._record_held()
+
+    def _record_held(self) -> None:
+        held, self._held, self._recorded_at = self._held, {}, self._now()
+        for parts in held.values():
+            self._record(join_completions(parts))
+
+    def _record(self, completions: Completions) -> None:
         samples = self._catalogue.samples(completions)
         self._writer.add_samples(samples)
         if self._worst is not None and (slowest := self._worst.note(completions.iteration, samples)):
@@ -95,6 +113,7 @@ class Recorder:
 
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         """See SessionObserver."""
+        self._record_held()
         self._writer.add_iteration(iteration, summaries)
         done = self._done[iteration]
         done += summaries
@@ -107,7 +126,6 @@ class Recorder:
     def moved(self, bytes_sent: int) -> None:
         """See SessionObserver."""
         self._add_counters()
-        self._writer.flush()  # agents speak often: what they said is on disk even if we are killed
         for observer in self._observers:
             observer.moved(bytes_sent)
 
@@ -116,8 +134,14 @@ class Recorder:
         for observer in self._observers:
             observer.agent_moved(agent, bytes_sent=bytes_sent, nodes_done=nodes_done, waiting_on=waiting_on)
 
+    def write(self) -> None:
+        """See SessionObserver."""
+        self._record_held()
+        self._writer.flush()
+
     def flush(self) -> None:
         """Put everything on disk: nobody says anything any more."""
+        self._record_held()
         self._write_flow_events(is_over=True)
         for rows in self._steps.rest():
             self._writer.add_steps(rows)

@@ -90,7 +90,7 @@ class Session:
                 for loop in self._loops:
                     loop.wait()
                 async with asyncio.TaskGroup() as group:
-                    watching = group.create_task(check_periodically(self._check, failed=self._watchdog_failed))
+                    watching = group.create_task(check_periodically(self._look_after, failed=self._watchdog_failed))
                     try:
                         with below_agents():
                             await asyncio.wait([self._over])
@@ -227,6 +227,15 @@ class Session:
         for loop in self._loops:
             loop.outcome.flow_reports = self._flow_reports
             loop.outcome.clocks = {name: one for name, one in clocks.items() if name in loop.plan.ranks_of}
+
+    def _look_after(self) -> None:
+        """Write what was reported, and check time limits."""
+        try:
+            for loop in self._loops:
+                loop.write()
+        except EmulatorError as error:
+            self._end(error)
+        self._check()
 
     def _check(self) -> None:
         """End the session if agents do not come, fall silent, or nothing moves."""

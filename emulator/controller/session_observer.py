@@ -47,6 +47,10 @@ class SessionObserver(Protocol):
         """Payload all agents have sent since the run began, in bytes."""
         ...
 
+    def write(self) -> None:
+        """Put what was reported on disk, even if the controller is killed next; called four times a second."""
+        ...
+
     def agent_moved(self, agent: str, *, bytes_sent: int, nodes_done: int, waiting_on: str) -> None:
         """An agent reported its payload and completed nodes since the run began."""
         ...

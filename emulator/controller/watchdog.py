@@ -105,11 +105,13 @@ class Standstill:
         standstill_s: the run ends if nothing moves anywhere for this long.
         now: the clock, s.
         progress: of every agent, by its name or by what else tells reports apart.
+        bytes_sent: of all of them.
     """
 
     standstill_s: float
     now: Callable[[], float] = time.monotonic
     progress: dict[object, Progress] = field(default_factory=dict)
+    bytes_sent: int = 0
     _moved_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +119,10 @@ class Standstill:
 
     def note(self, agent: object, progress: Progress) -> None:
         """An agent has reported its progress."""
-        if progress.has_moved(self.progress.get(agent)):
+        earlier = self.progress.get(agent)
+        if progress.has_moved(earlier):
             self._moved_at = self.now()
+        self.bytes_sent += progress.bytes_sent - (earlier.bytes_sent if earlier is not None else 0)
         self.progress[agent] = progress
 
     def excuse(self, seconds: float | None = None) -> None:

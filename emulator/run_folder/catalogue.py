@@ -11,7 +11,7 @@ import numpy.typing as npt
 from emulator.control.observations import Completions
 from emulator.errors import RemoteProtocolError
 from emulator.run_folder.schema import Columns
-from emulator.trace.model import CommKind, Communication, Group, IdArray, IntArray, RankProgram, Workload
+from emulator.trace.model import CommKind, Communication, Group, IdArray, IntArray, Workload
 from emulator.units import NS_PER_US
 
 WORLD = "world"
@@ -33,13 +33,17 @@ class Catalogue:
         algorithm_of: Callable[[Communication], str],
         ideal_ns: IntArray | None = None,
     ) -> None:
-        self._ideal_ns = ideal_ns
-        self._ranks = [_RankRows(program, workload.groups, algorithm_of) for program in workload.programs]
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return len(self._ranks)
+        self._ideal_ns, self.ranks = ideal_ns, len(workload.programs)
+        nodes = [
+            (program.rank, node)
+            for program in workload.programs
+            for node in sorted(program.communications.values(), key=lambda node: node.node_id)
+        ]
+        rank = np.array([rank for rank, _ in nodes], np.int64)
+        node_id = np.array([node.node_id for _, node in nodes], np.uint64)
+        self._node_ids, place = np.unique(node_id, return_inverse=True)
+        self._keys = rank * len(self._node_ids) + place  # of the rows, ascending
+        self._columns = _columns([node for _, node in nodes], workload.groups, algorithm_of)
 
     def members(self, rank: int, node_id: int) -> int:
         """How many ranks take part in a communication.
@@ -47,7 +51,8 @@ class Catalogue:
         Raises:
             RemoteProtocolError: the rank has no such communication.
         """
-        return int(self._rank(rank).columns(np.array([node_id], np.uint64))["group_size"][0])
+        rows = self._rows(np.array([rank], np.int64), np.array([node_id], np.uint64))
+        return int(self._columns["group_size"][rows[0]])
 
     def samples(self, done: Completions) -> Columns:
         """Columns for `RunWriter.add_samples`, rows ordered by rank.
@@ -77,59 +82,57 @@ class Catalogue:
     def _fixed(self, rank: IntArray, node_id: IdArray) -> dict[str, Any]:
         if not len(rank):
             return {}
-        starts = np.flatnonzero(np.diff(rank, prepend=rank[0] - 1))
-        parts = [
-            self._rank(int(rank[low])).columns(node_id[low:high])
-            for low, high in zip(starts, [*starts[1:], len(rank)], strict=True)
-        ]
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        ideal = self._ideal(joined["instance"])
+        rows = self._rows(rank, node_id)
+        taken = {name: column[rows] for name, column in self._columns.items()}
+        ideal = self._ideal(taken["instance"])
         return {
-            **{name: column.tolist() if column.dtype == object else column for name, column in joined.items()},
-            "peer": _nullable(joined["peer"], joined["peer"] < 0),
-            "traced_ns": _nullable(joined["traced_ns"], joined["traced_ns"] <= 0),
+            **{name: column.tolist() if column.dtype == object else column for name, column in taken.items()},
+            "peer": _nullable(taken["peer"], taken["peer"] < 0),
+            "traced_ns": _nullable(taken["traced_ns"], taken["traced_ns"] <= 0),
             "ideal_ns": _nullable(ideal, ideal < 0),
         }
 
-    def _rank(self, rank: int) -> _RankRows:
-        if not 0 <= rank < len(self._ranks):
-            raise RemoteProtocolError(f"an agent reports a completion of rank {rank}, which the trace does not have")
-        return self._ranks[rank]
+    def _rows(self, rank: IntArray, node_id: IdArray) -> IntArray:
+        """Where the columns have these communications."""
+        if len(strange := rank[(rank < 0) | (rank >= self.ranks)]):
+            raise RemoteProtocolError(
+                f"an agent reports a completion of rank {strange[0]}, which the trace does not have"
+            )
+        place = np.searchsorted(self._node_ids, node_id)
+        keys = rank * len(self._node_ids) + place
+        rows = np.searchsorted(self._keys, keys)
+        if not len(self._keys):
+            known = np.zeros(len(rank), np.bool_)
+        else:
+            known = np.take(self._node_ids, place, mode="clip") == node_id
+            known &= np.take(self._keys, rows, mode="clip") == keys
+        if not known.all():
+            first = int(np.flatnonzero(~known)[0])
+            raise RemoteProtocolError(
+                f"an agent reports node {node_id[first]} of rank {rank[first]}, "
+                "which is not a communication of its trace"
+            )
+        return rows
 
     def _ideal(self, instance: IntArray) -> IntArray:
         return np.full(len(instance), -1, np.int64) if self._ideal_ns is None else self._ideal_ns[instance]
 
 
-class _RankRows:
-    """The fixed columns of one rank, ordered by node id."""
-
-    def __init__(
-        self, program: RankProgram, groups: Sequence[Group], algorithm_of: Callable[[Communication], str]
-    ) -> None:
-        nodes = sorted(program.communications.values(), key=lambda node: node.node_id)
-        self._rank = program.rank
-        self._node_id = np.array([node.node_id for node in nodes], np.uint64)
-        self._columns: dict[str, npt.NDArray[Any]] = {
-            "name": np.array([node.name for node in nodes], object),
-            "kind": np.array([node.kind.label for node in nodes], object),
-            "group": np.array([_group_name(groups[node.group]) for node in nodes], object),
-            "group_size": np.array([_members(node, groups) for node in nodes], np.int32),
-            "index_in_group": np.array([node.index_in_group for node in nodes], np.int64),
-            "instance": np.array([node.instance for node in nodes], np.int64),
-            "peer": np.array([node.peer for node in nodes], np.int32),
-            "size_bytes": np.array([node.size_bytes for node in nodes], np.int64),
-            "algorithm": np.array([algorithm_of(node) for node in nodes], object),
-            "traced_ns": np.array([node.traced_duration_micros * NS_PER_US for node in nodes], np.int64),
-        }
-
-    def columns(self, node_id: IdArray) -> dict[str, npt.NDArray[Any]]:
-        at = np.searchsorted(self._node_id, node_id)
-        unknown = node_id if not len(self._node_id) else node_id[np.take(self._node_id, at, mode="clip") != node_id]
-        if len(unknown):
-            raise RemoteProtocolError(
-                f"an agent reports node {unknown[0]} of rank {self._rank}, which is not a communication of its trace"
-            )
-        return {name: column[at] for name, column in self._columns.items()}
+def _columns(
+    nodes: Sequence[Communication], groups: Sequence[Group], algorithm_of: Callable[[Communication], str]
+) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "name": np.array([node.name for node in nodes], object),
+        "kind": np.array([node.kind.label for node in nodes], object),
+        "group": np.array([_group_name(groups[node.group]) for node in nodes], object),
+        "group_size": np.array([_members(node, groups) for node in nodes], np.int32),
+        "index_in_group": np.array([node.index_in_group for node in nodes], np.int64),
+        "instance": np.array([node.instance for node in nodes], np.int64),
+        "peer": np.array([node.peer for node in nodes], np.int32),
+        "size_bytes": np.array([node.size_bytes for node in nodes], np.int64),
+        "algorithm": np.array([algorithm_of(node) for node in nodes], object),
+        "traced_ns": np.array([node.traced_duration_micros * NS_PER_US for node in nodes], np.int64),
+    }
 
 
 def _group_name(group: Group) -> str:

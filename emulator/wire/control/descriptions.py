@@ -6,7 +6,7 @@ stream; the signature protects what a proxy, or a controller with somebody else'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emulator.certificates.roles import Role
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 DESCRIPTIONS = (control.Setup, control.Directory)
 
 
+class Encoder:
+    """Values of a controller as bytes; those of a directory, which is long and goes to every agent, are made once."""
+
+    def __init__(self) -> None:
+        self._directory: tuple[control.Directory, int | None, bytes] | None = None
+
+    def __call__(self, value: control.ControllerValue, job: int | None) -> bytes:
+        """The message for a value."""
+        if not isinstance(value, control.Directory):
+            return encode_controller(value, job)
+        if self._directory is None or self._directory[0] is not value or self._directory[1] != job:
+            self._directory = value, job, encode_controller(value, job)
+        return self._directory[2]
+
+
 @dataclass(slots=True)
 class Sealer:
     """The controller's side of a conversation.
@@ -28,16 +43,18 @@ class Sealer:
     Attributes:
         key: that the agent has as well.
         signer: the controller's identity; None: it has none.
+        plain: encodes what is signed or sent as it is; shared by all agents.
     """
 
     binding: Binding
     key: bytes
     signer: Signer | None = None
+    plain: Encoder = field(default_factory=Encoder)
     _count: int = 0
 
     def encode(self, value: control.ControllerValue, job: int | None) -> bytes:
         """The message for a value, signed if it is a run description."""
-        content = encode_controller(value, job)
+        content = self.plain(value, job)
         if not isinstance(value, DESCRIPTIONS):
             return content
         self._count += 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.reporter import BATCH, FLUSH_NS, Reporter
+from agents.reporter import BATCH, FLUSH_NS, LARGEST_BATCH, Reporter
 from emulator.control.conversation import Credit, IterationDone
 from emulator.control.observations import Completion, Completions, RankSummary
 from tests.support.virtual_clock import VirtualClock
@@ -18,13 +18,14 @@ class Desk:
     def __init__(self) -> None:
         self.sent: list[Any] = []
         self.failures: list[tuple[str, tuple[int, int]]] = []
-        self.clock = VirtualClock()
+        self.clock, self.waiting = VirtualClock(), 0
         self.reporter = Reporter(
             self.sent.append,
             self.clock,
             fail=lambda reason, between: self.failures.append((reason, between)),
             streamed=frozenset({1}),
             ranks=2,
+            waiting=lambda: self.waiting,
         )
 
     def complete(self, node_id: int, *, rank: int = 0, iteration: int = 0) -> None:
@@ -118,3 +119,15 @@ def test_what_was_measured_goes_out_before_a_failure() -> None:
     desk.reporter.failed(1, 0, "it broke")
     assert desk.nodes() == [[1]]
     assert desk.failures == [("it broke", (1, 0))]
+
+
+def test_while_the_controller_does_not_keep_up_messages_become_larger_up_to_a_limit() -> None:
+    desk = Desk()
+    desk.waiting = 1
+    for node_id in range(LARGEST_BATCH + 3):
+        desk.complete(node_id)
+    desk.clock.run(4 * FLUSH_NS)
+    assert [len(nodes) for nodes in desk.nodes()] == [LARGEST_BATCH]
+    desk.waiting = 0
+    desk.clock.run(8 * FLUSH_NS)
+    assert [len(nodes) for nodes in desk.nodes()] == [LARGEST_BATCH, 3]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from emulator.control.observations import RankSummary
-from emulator.controller.recorder import Recorder
+from emulator.control.observations import Completions, RankSummary
+from emulator.controller.recorder import HOLD_S, Recorder
 from emulator.run_folder.layout import BROKEN
 from emulator.run_folder.manifest import Exclusion
 from emulator.run_folder.observer import RunObserver
@@ -64,11 +64,23 @@ class TwoRanks:
         return 2
 
     def samples(self, done: Any) -> Any:
-        return {"rank": done.rank}
+        return {"rank": tuple(done.rank)}
 
 
-class Done:
-    rank = (0, 1, 1)
+def done(*ranks: int, iteration: int = 0) -> Completions:
+    numbers = np.array(ranks)
+    return Completions(iteration, numbers, numbers.astype(np.uint64), *[numbers] * 5, numbers.astype(np.bool_), numbers)
+
+
+class Clock:
+    """A clock that stands still until it is moved, s."""
+
+    now = 100.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -77,8 +89,8 @@ def log() -> Log:
 
 
 @pytest.fixture
-def recorder(log: Log, tmp_path: Path) -> Recorder:
-    return Recorder(log, TwoRanks(), [log], log)
+def recorder(log: Log, clock: Clock) -> Recorder:
+    return Recorder(log, TwoRanks(), [log], log, now=lambda: clock.now)
 
 
 def summary(rank: int, start_ns: int, end_ns: int) -> RankSummary:
@@ -86,9 +98,39 @@ def summary(rank: int, start_ns: int, end_ns: int) -> RankSummary:
 
 
 def test_samples_are_written_before_observers_hear_of_them(recorder: Recorder, log: Log) -> None:
-    recorder.completed(Done())
+    recorder.completed(done(0, 1, 1))
     samples = {"rank": (0, 1, 1)}
     assert log.seen == [("samples", samples), ("completed", 3), ("recorded", samples)]
+
+
+def test_what_many_agents_report_at_once_is_recorded_together_by_iteration(
+    recorder: Recorder, log: Log, clock: Clock
+) -> None:
+    recorder.completed(done(0))
+    log.seen.clear()
+    for parts in (done(1), done(0, iteration=1), done(0, 0)):
+        recorder.completed(parts)
+    assert log.seen == []
+    clock.now += 2 * HOLD_S
+    recorder.completed(done(0))
+    assert [one[1]["rank"] for one in log.seen if one[0] == "samples"] == [(1, 0, 0, 0), (0,)]
+
+
+def test_what_is_held_is_put_on_disk_with_everything_else(recorder: Recorder, log: Log) -> None:
+    recorder.completed(done(0))
+    recorder.completed(done(1))
+    log.seen.clear()
+    recorder.write()
+    assert [one[0] for one in log.seen] == ["samples", "completed", "recorded", "flush"]
+
+
+def test_an_iteration_is_not_done_before_its_samples_are_written(recorder: Recorder, log: Log) -> None:
+    recorder.completed(done(0))
+    recorder.iteration_started(0)
+    log.seen.clear()
+    recorder.completed(done(1))
+    recorder.iteration_done(0, [summary(0, 0, 1)])
+    assert [one[0] for one in log.seen] == ["samples", "completed", "recorded", "iteration"]
 
 
 def test_an_iteration_is_done_with_its_last_rank_and_lasts_from_the_first_start(recorder: Recorder, log: Log) -> None:
@@ -115,11 +157,11 @@ def test_the_device_begins_once_before_the_first_iteration(recorder: Recorder, l
     assert log.seen == [("device begins",), ("started", -1), ("started", 0)]
 
 
-def test_each_sign_of_life_puts_everything_on_disk(recorder: Recorder, log: Log) -> None:
+def test_each_sign_of_life_reads_the_counters_of_the_device(recorder: Recorder, log: Log) -> None:
     log.readings = [{"rx": [5]}]
     recorder.moved(4096)
     recorder.moved(8192)
-    assert log.seen == [("counters", {"rx": [5]}), ("flush",), ("moved", 4096), ("flush",), ("moved", 8192)]
+    assert log.seen == [("counters", {"rx": [5]}), ("moved", 4096), ("moved", 8192)]
 
 
 def test_an_iteration_that_not_all_ranks_completed_is_excluded(recorder: Recorder) -> None:

@@ -1,0 +1,342 @@
+"""What one controller takes: many agents that speak the control protocol over gRPC and play nothing.
+
+    python -m lab.benchmarks.controller_load [--agents 512] [--ranks 16384] [--rate 50000] [--stop S]
+
+Starts `charkha bench` with a topology whose hosts have agents of their own, and processes with many agents each, every
+agent on a connection of its own. They invent completions at the given rate, and send them as agents do: every 50 ms,
+and more at once while earlier messages wait for the controller. `--stop S` lets them play for S seconds, then stops
+the controller (SIGSTOP) for S seconds: what happens when it cannot keep up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from agents.reporter import FLUSH_NS, LARGEST_BATCH
+from emulator.control import conversation as control
+from emulator.control.observations import Completions, RankSummary
+from emulator.host.clock_id import clock_id
+from emulator.planner.rank_program import Chunk
+from emulator.units import NS_PER_S
+from emulator.version import VERSION
+from emulator.wire.control.codec import decode_controller, encode_agent
+
+_PROGRESS_S = 0.25
+_AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
+_FIRST_ADDRESS, _ADDRESSES = IPv4Address("198.18.0.0"), 1 << 17  # RFC 2544
+_PORT = 4791
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection for each agent
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What every process of agents is told.
+
+    Attributes:
+        target: of the controller.
+        rate: completions per second and agent; 0: as fast as the stream takes them.
+    """
+
+    target: str
+    token: str
+    rate: float
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the agents of a process have said; lists are filled as agents end."""
+
+    completions: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    late_ns: list[int] = field(default_factory=list)
+    """How long writes of completions were held up by flow control."""
+
+
+class LoadAgent:
+    """An agent that plays nothing.
+
+    Args:
+        name: in the topology.
+        load: see Load.
+        tally: of its process.
+        begins: called when it begins to play.
+    """
+
+    def __init__(self, name: str, load: Load, tally: Tally, begins: Callable[[], None]) -> None:
+        self._name, self._load, self._tally, self._begins = name, load, tally, begins
+        self._nodes: dict[int, list[int]] = {}  # node ids of communication by rank
+        self._playing: asyncio.Task[None] | None = None
+        self._events = 0
+        self._lock = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Take part in one run."""
+        async with _AIO.insecure_channel(self._load.target, options=_OPTIONS) as channel:
+            self._call = channel.stream_stream(control.METHOD)(wait_for_ready=True)
+            hello = control.Hello(
+                control.OLDEST_VERSION, control.NEWEST_VERSION, self._load.token, self._name, os.getpid(),
+                socket.gethostname(), VERSION, time.monotonic_ns(), clock_id=clock_id(),
+            )  # fmt: skip
+            await self._send(hello)
+            living = asyncio.create_task(self._live())
+            try:
+                while (message := await self._call.read()) is not _AIO.EOF:
+                    value, job = decode_controller(message)
+                    await self._heard(value, job)
+                if await self._call.code() is not grpc.StatusCode.OK:
+                    raise RuntimeError(f"{self._name}: {await self._call.details()}")
+            finally:
+                living.cancel()
+
+    async def _heard(self, value: Any, job: int | None) -> None:
+        match value:
+            case control.ClockQuery():
+                now = time.monotonic_ns()
+                await self._send(control.ClockReply(value.sent_ns, now, now))
+            case control.Setup():
+                for part in value.jobs:
+                    places = {place.rank: (place.host, _PORT) for place in part.ranks}
+                    self._left = {place.rank: place.nodes for place in part.ranks}
+                    await self._send(control.Bound(places), part.number)
+            case Chunk():
+                ids = value.node_id
+                self._nodes.setdefault(value.rank, []).extend(int(ids[place]) for place in value.communications)
+                self._left[value.rank] -= len(value)
+                if not any(self._left.values()):  # programs fit the window: they are sent once
+                    await self._send(control.Ready(), job)
+                    self._left = {}
+            case control.Prepare() if not self._left and self._nodes:
+                await self._send(control.Ready(), job)
+            case control.Start():
+                self._playing = asyncio.create_task(self._play(value.iteration, job))
+            case control.Finish():
+                await self._send(control.Farewell((), 0, 0), job)
+            case control.Leave():
+                await self._send(control.Left())
+                await self._call.done_writing()
+            case control.Abort():
+                raise RuntimeError(value.reason)
+
+    async def _play(self, iteration: int, job: int | None) -> None:
+        self._begins()
+        begin_ns, rate = time.monotonic_ns(), self._load.rate
+        ranks = list(self._nodes)
+        rows = [pair for nodes in zip(*self._nodes.values(), strict=True) for pair in zip(ranks, nodes, strict=True)]
+        sent = 0
+        while sent < len(rows):  # what is due, in one message: more of it if the controller did not keep up
+            await asyncio.sleep(FLUSH_NS / NS_PER_S)
+            due = round((time.monotonic_ns() - begin_ns) / NS_PER_S * rate) if rate else len(rows)
+            part = np.array(rows[sent : min(due, sent + LARGEST_BATCH)], np.uint64)
+            if len(part):
+                now = time.monotonic_ns()
+                await self._send(_completions(iteration, part, now), job)
+                self._note(len(part), now)
+                sent += len(part)
+        now = time.monotonic_ns()
+        summaries = [RankSummary(rank, begin_ns, now, 0, now - begin_ns, 0) for rank in self._nodes]
+        await self._send(control.IterationDone(iteration, summaries), job)
+
+    def _note(self, count: int, before_ns: int) -> None:
+        tally, now = self._tally, time.monotonic_ns()
+        self._events += count
+        tally.completions += count
+        tally.first_ns, tally.last_ns = tally.first_ns or before_ns, now
+        tally.late_ns.append(now - before_ns)
+
+    async def _live(self) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await asyncio.sleep(_PROGRESS_S)
+                if self._nodes:
+                    await self._send(control.Progress(self._events, self._events, False, ""), 0)
+
+    async def _send(self, value: control.AgentValue, job: int | None = None) -> None:
+        async with self._lock:  # a stream takes one write at a time
+            await self._call.write(encode_agent(value, job))
+
+
+def _completions(iteration: int, rows: np.ndarray[Any, np.dtype[np.uint64]], now: int) -> Completions:
+    times = np.full(len(rows), now, np.int64)
+    nothing = np.zeros(len(rows), np.int64)
+    return Completions(
+        iteration=iteration, rank=rows[:, 0].astype(np.int64), node_id=rows[:, 1], post_ns=times - 1000, done_ns=times,
+        arrival_ns=times, bytes_sent=nothing, bytes_received=nothing, early=np.zeros(len(rows), np.bool_),
+        read_delay_ns=nothing - 1,
+    )  # fmt: skip
+
+
+def _agents(names: Sequence[str], load: Load, results: Any, playing: Any) -> None:
+    """A process of agents."""
+    tally = Tally()
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(LoadAgent(name, load, tally, playing.set).run())
+
+    try:
+        asyncio.run(run())
+    except* (grpc.aio.AioRpcError, RuntimeError) as errors:
+        results.put(str(errors.exceptions[0]))
+    else:
+        results.put(tally)
+
+
+def topology(agents: int, ranks: int) -> str:
+    """YAML of hosts with an agent each."""
+    slots = -(-ranks // agents)
+    size = 1 << (slots + 1).bit_length()
+    if agents * size > _ADDRESSES:
+        raise SystemExit(f"{agents} hosts with {slots} ranks need more addresses than 198.18.0.0/15 has")
+    bits = 33 - size.bit_length()
+    lines = ["name: load", "hosts:"]
+    lines += [
+        f"  - {{name: h{n}, slots: {slots}, per_rank: {_FIRST_ADDRESS + n * size}/{bits}}}" for n in range(agents)
+    ]
+    lines += ["agents:", *(f"  h{n}: a{n}" for n in range(agents))]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(slots=True)
+class Watch:
+    """Reads what a process occupies, once a second, on a thread."""
+
+    pid: int
+    rss: list[tuple[float, int, float]] = field(default_factory=list)
+    """(monotonic seconds, resident bytes, CPU seconds)."""
+
+    def follow(self, over: threading.Event) -> None:
+        """Until `over`, or the process has ended."""
+        with contextlib.suppress(OSError, IndexError):
+            while not over.wait(0.25):
+                fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+                cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                self.rss.append((time.monotonic(), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), cpu_s))
+
+    def within(self, begin_s: float, end_s: float) -> list[tuple[float, int, float]]:
+        """The readings of a span of time."""
+        return [one for one in self.rss if begin_s <= one[0] <= end_s]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, default=512)
+    parser.add_argument("--ranks", type=int, default=16384)
+    parser.add_argument("--collectives", type=int, default=64, help="of an iteration")
+    parser.add_argument("--iterations", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=50_000, help="completions per second; 0: as fast as possible")
+    parser.add_argument("--processes", type=int, default=4, help="that share the agents")
+    parser.add_argument("--stop", type=float, default=0, metavar="S", help="stop the controller for so long")
+    parser.add_argument("--profile", metavar="FILE", help="profile of the controller, for pstats")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="charkha-load-") as folder:
+        _measure(args, Path(folder))
+
+
+def _measure(args: argparse.Namespace, folder: Path) -> None:
+    (folder / "load.yaml").write_text(topology(args.agents, args.ranks))
+    token = secrets.token_urlsafe(24)
+    (folder / "token").write_text(token)
+    (folder / "token").chmod(0o600)
+    target = f"unix:{folder}/agents.sock"
+    sizes = ",".join(str(4 * (k + 1)) for k in range(args.collectives))
+    bench = ("bench", "all_reduce", "-n", str(args.ranks), "--sizes", sizes, "--iterations", str(args.iterations))
+    joining = ("--topology", str(folder / "load.yaml"), "--listen", target, "--token-file", str(folder / "token"))
+    rest = ("--warmup", "0", "--no-report", "--join-timeout", "300", "--timeout", "300", "--out", str(folder / "run"))
+    started = time.monotonic()
+    profile = ("-m", "cProfile", "-o", args.profile) if args.profile else ()
+    command = [sys.executable, "-P", *profile, "-m", "emulator", *bench, *joining, *rest]
+    over = threading.Event()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as charkha:
+        watch = Watch(charkha.pid)
+        thread = threading.Thread(target=watch.follow, args=(over,))
+        thread.start()
+        try:
+            tallies = _load(args, Load(target, token, args.rate / args.agents), charkha)
+        finally:
+            over.set()
+            thread.join()
+            charkha.send_signal(signal.SIGINT)  # nobody needs its tables
+    _print(tallies, watch, started)
+
+
+def _load(args: argparse.Namespace, load: Load, charkha: subprocess.Popen[bytes]) -> list[Tally]:
+    context = multiprocessing.get_context("spawn")
+    results, playing = context.Queue(), context.Event()
+    names = [f"a{n}" for n in range(args.agents)]
+    processes = [
+        context.Process(target=_agents, args=(names[k :: args.processes], load, results, playing), daemon=True)
+        for k in range(args.processes)
+    ]
+    for process in processes:
+        process.start()
+    if args.stop:
+        threading.Thread(target=_stop, args=(charkha.pid, args.stop, playing), daemon=True).start()
+    found: list[Any] = []
+    while len(found) < len(processes):
+        try:
+            found.append(results.get(timeout=1))
+        except queue.Empty:
+            if charkha.poll() is not None:
+                raise SystemExit(f"charkha ended with exit code {charkha.returncode}") from None
+    for one in found:
+        if isinstance(one, str):
+            raise SystemExit(one)
+    return found
+
+
+def _stop(pid: int, seconds: float, playing: Any) -> None:
+    playing.wait()
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
+
+
+def _print(tallies: Sequence[Tally], watch: Watch, started: float) -> None:
+    begin_s = min(one.first_ns for one in tallies) / NS_PER_S
+    end_s = max(one.last_ns for one in tallies) / NS_PER_S
+    count, took = sum(one.completions for one in tallies), end_s - begin_s
+    during = watch.within(begin_s, end_s)
+    held = np.concatenate([np.array(one.late_ns) for one in tallies]) / 1e6
+    print(f"start to first completion: {begin_s - started:.1f} s")
+    print(f"completions: {count:,} in {took:.1f} s, {count / took:,.0f} per second")
+    cpu = (during[-1][2] - during[0][2]) / (during[-1][0] - during[0][0])
+    first, most, last = (
+        f"{size / 1e6:.0f} MB" for size in (during[0][1], max(one[1] for one in during), during[-1][1])
+    )
+    print(f"controller: {cpu:.0%} of a core, {cpu * took / count * 1e6:.1f} µs per completion")
+    print(f"  resident {first} at the first completion, {last} at the last, at most {most}")
+    median, high, longest = np.percentile(held, [50, 99, 100])
+    print(f"writes of agents: median {median:.1f} ms, p99 {high:.1f} ms, longest {longest:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()
