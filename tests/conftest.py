@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 from coverage import Coverage
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from tests.support.full import examples
 
-UNIT = Path(__file__).parent / "unit"
+PROPERTIES = Path(__file__).parent / "property"
 
 settings.register_profile("charkha", max_examples=examples(120), deadline=None)  # shared machines are noisy
 settings.load_profile("charkha")
@@ -21,11 +21,11 @@ settings.load_profile("charkha")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage is what the unit tests reach: the others run without the tracer, which doubles the time of a property.
+    """Coverage is what all tests but the properties reach, in the process of the suite.
 
-    It was never of the commands and agents that a test starts.
+    Tracing makes a property last two to three times as long, and what it tries again and again is covered once.
     """
-    measured = None if item.path.is_relative_to(UNIT) else Coverage.current()
+    measured = Coverage.current() if is_property(item) else None
     if measured is None:
         return (yield)
     measured.stop()
@@ -33,6 +33,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         measured.start()
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Whether it is tried with many examples, of hypothesis or of its own."""
+    return item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None))
 
 
 @pytest.fixture(autouse=True)
