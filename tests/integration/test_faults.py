@@ -106,7 +106,7 @@ def test_a_signal_ends_the_run_and_shows_what_it_measured(
 
 def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
     """No file may become longer than 64 KiB: for the command that is a full disk."""
-    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path, is_covered=False) as command:
+    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path) as command:
         wait_for(lambda: _has_samples(tmp_path / "run"), 30)
         resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
         finished = command.finish()
