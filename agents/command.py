@@ -56,6 +56,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
     parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
+    parser.add_argument("--until-eof", advanced=True, action="store_true", help="end when stdin does")
     limits = parser.add_advanced_group("limits of this machine, whatever the controller says")
     limits.add_argument(
         "--only-network",
@@ -88,13 +89,14 @@ def run(args: argparse.Namespace) -> int:
     from agents.host.ports import Ports
     from agents.process import run_staying_agent
     from agents.staying_agent import StayingAgent
-    from emulator.certificates.identity import check_identity
-    from emulator.certificates.roles import Role
 
     target: str = args.controller
     secret = read_token(args.token_file)
     tls = tls_files(args.tls_cert, args.tls_key, args.tls_ca, args.identity)
     if args.identity is not None:
+        from emulator.certificates.identity import check_identity
+        from emulator.certificates.roles import Role
+
         check_identity(args.identity, Role.AGENT)
     if not target.startswith("unix:"):
         _check_address(target)
@@ -119,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 tls=tls,
                 report=report,
                 metrics=_metrics(args.metrics, name, stack),
+                until_eof=args.until_eof,
             )
         )
     return 0

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
+from emulator.control.conversation import Port
 from emulator.errors import HostError
 from emulator.host import iproute
+from emulator.host.ethtool import nic_facts
 
 LOOPBACK = "lo"
 
@@ -61,6 +63,10 @@ class Ports:
                     "controller an address on a management network, or this host a route to it there"
                 )
 
+    def offered(self) -> list[Port]:
+        """What the controller must know to plan with these interfaces."""
+        return [_offered(interface) for interface in self.interfaces]
+
     def devices(self, places: Sequence[Place]) -> dict[str, str]:
         """Address → interface of every rank and flow: by the topology's name, or the only interface for the only name.
 
@@ -84,6 +90,12 @@ class Ports:
             if not ip_address(place.host).is_loopback:
                 raise HostError(f"{place.title} plays at {place.host}: start the agent with --interface NAME")
         return {place.host: LOOPBACK for place in places}
+
+
+def _offered(interface: str) -> Port:
+    facts = nic_facts(interface)
+    held = [one for one in iproute.held_addresses(interface) if not ip_address(one).is_link_local]
+    return Port(interface, held, facts.speed_bps or 0, facts.mtu or 0)
 
 
 def _numeric(host: str) -> list[str]:

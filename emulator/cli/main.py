@@ -9,13 +9,15 @@ import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from importlib import import_module
-from importlib.metadata import version
+from importlib.util import find_spec
 
 from emulator import exit_codes
 from emulator.cli.parser import Parser
-from emulator.errors import FULL, EmulatorError
+from emulator.errors import FULL, EmulatorError, HostError
+from emulator.host.resources import exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
+from emulator.version import VERSION
 from emulator.visible import visible
 
 COMMANDS = {
@@ -52,6 +54,9 @@ COMMANDS = {
         "probe": "send crafted frames into a device and see what comes out",
         "peer": "exchange RDMA traffic with a host that runs stock perftest",
     },
+    "service": {
+        "serve": "queues of runs for devices under test, with users and a web page",
+    },
     "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
@@ -65,9 +70,13 @@ COMMANDS = {
     },
 }
 """Group → command → its line in the help."""
+IS_COMPLETE = find_spec("emulator.cli.commands") is not None
+"""False in charkha-agent (packaging/agent), which has `agent` alone."""
 _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
     "agent": "agents.command"  # by name: nothing in emulator imports agents
 }
+_LIBRARIES_BYTES = 256 << 20
+"""Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 _LISTED = "\n".join(
     "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
     for title, group in COMMANDS.items()
@@ -82,11 +91,18 @@ example: charkha run lab/examples/transformer-8r    (`charkha run --help` shows 
 exit codes: 0 done, 1 failed, 2 bad input, 3 the host lacks something, 4 regression, 5 FAIL,
 6 TESTER-LIMITED, 7 UNDECIDED (docs/expect.md), 130 interrupted
 """
+_AGENT_ALONE = f"""\
+Play the ranks of this machine for a Charkha controller elsewhere. This is charkha-agent; charkha has all commands.
+
+  agent       {COMMANDS["agents"]["agent"]}
+"""
+_AGENT_EPILOG = "example: charkha agent --controller 192.0.2.1:4790 --identity server1.pem\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
     # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text
@@ -119,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    reserve(descriptors=0, threads=0, memory_bytes=_LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
@@ -127,13 +144,19 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser(words: Sequence[str]) -> Parser:
     """The parser for a command line. It loads the module of one command only: all of them take a second."""
-    return build_parser([word for word in words if word in _MODULES][:1])
+    named = [word for word in words if word in _MODULES][:1]
+    if not IS_COMPLETE and named not in ([], ["agent"]):
+        raise HostError(
+            f"{named[0]} is not part of charkha-agent: pip uninstall charkha-agent, and install charkha in its place"
+        )
+    return build_parser(named)
 
 
 def build_parser(loaded: Container[str]) -> Parser:
     """The parser of all commands; those that are not loaded have no arguments."""
-    parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {version('charkha')}")
+    description, epilog = (_DESCRIPTION, _EPILOG) if IS_COMPLETE else (_AGENT_ALONE, _AGENT_EPILOG)
+    parser = Parser(prog="charkha", usage="charkha COMMAND [options]", description=description, epilog=epilog)
+    parser.add_argument("--version", advanced=True, action="version", version=f"charkha {VERSION}")
     parser.add_argument(
         "--log-level",
         advanced=True,
@@ -142,9 +165,9 @@ def build_parser(loaded: Container[str]) -> Parser:
         help="what goes to stderr; info: agents and iterations, debug: libraries too (default: warning)",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, prog="charkha", help=argparse.SUPPRESS)
-    for name, module in _MODULES.items():
+    for name in _MODULES if IS_COMPLETE else ("agent",):
         if name in loaded:
-            import_module(module).add_parser(subparsers)
+            import_module(_MODULES[name]).add_parser(subparsers)
         else:
             subparsers.add_parser(name)
     return parser
@@ -156,6 +179,14 @@ def _drop_output() -> None:
 
 
 def _internal_error(error: Exception) -> int:
+    lack = exhausted(error)
+    if lack is not None:
+        print(f"charkha: {lack}", file=sys.stderr)
+        return lack.exit_code
     what = visible(f"{type(error).__name__}: {error}")
-    print(f"charkha: internal error: {what} (a bug; please report it with {write_traceback(error)})", file=sys.stderr)
+    try:
+        report = f"please report it with {write_traceback(error)}"
+    except OSError:  # no space for it
+        report = "please report it"
+    print(f"charkha: internal error: {what} (a bug; {report})", file=sys.stderr)
     return exit_codes.FAILED

@@ -20,13 +20,31 @@ from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
 
-OLDEST_VERSION = 2
-NEWEST_VERSION = 2
+OLDEST_VERSION = 3
+NEWEST_VERSION = 3
 METHOD = "/charkha.control.Control/Session"
+LARGEST_MESSAGE_BYTES = 256 << 20
+"""A message that is longer is refused: the largest that a run needs are counters of all flows of an agent."""
 V = TypeVar("V")
 
 Places: TypeAlias = Mapping[int, tuple[str, int]]
 """Rank → (numeric IP address, port)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An interface that an agent was told to use.
+
+    Attributes:
+        addresses: numeric IP addresses, without those of the link alone.
+        rate_bps: of the link, bit/s; 0: unknown.
+        mtu: of an IP packet, bytes; 0: unknown.
+    """
+
+    name: str
+    addresses: Sequence[str] = ()
+    rate_bps: int = 0
+    mtu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +54,63 @@ class Hello:
     Attributes:
         clock_ns: its monotonic clock.
         facts: for the manifest.
+        nonce: see emulator/control/authentication.py.
+        claims: header and claims of its token; "" if it has a shared secret, or nothing.
         clock_id: who has the same one has the same monotonic clock.
         stays: it plays one run after another, and waits where a run goes without it.
+        ports: what it was told to use, for topologies whose hosts come from agents.
     """
 
     oldest_version: int
     newest_version: int
-    token: str
     agent: str
     pid: int
     hostname: str
     software: str
     clock_ns: int
+    nonce: bytes
+    claims: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     clock_id: str = ""
     stays: bool = False
+    ports: Sequence[Port] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The controller proves that it has the agent's key, and asks for the agent's proof.
+
+    Attributes:
+        codes: of each key that the agent may have.
+    """
+
+    run_id: str
+    nonce: bytes
+    codes: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The agent has the key."""
+
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A run description as its bytes, bound to this conversation; see emulator/control/authentication.py.
+
+    Attributes:
+        message: of the controller, encoded: Setup or Directory.
+        code: made with the agent's key.
+        signature: made with the key of the controller's identity; b"" without one.
+        certificate: of that identity, DER.
+    """
+
+    message: bytes
+    code: bytes
+    signature: bytes = b""
+    certificate: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +118,6 @@ class Welcome:
     """The agent is in; `version` is the newest that both sides know."""
 
     version: int
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +125,13 @@ class Wait:
     """The run goes without this agent, which stays until it is over."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The agent may play for so long without hearing from the controller; whatever it hears counts."""
+
+    lease_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +394,7 @@ class Abort:
 
 AgentValue: TypeAlias = (
     Hello
+    | Proof
     | Bound
     | Credit
     | Ready
@@ -344,7 +411,9 @@ AgentValue: TypeAlias = (
     | Left
 )
 ControllerValue: TypeAlias = (
-    Welcome
+    Challenge
+    | Signed
+    | Welcome
     | Setup
     | Directory
     | Prepare
@@ -356,6 +425,7 @@ ControllerValue: TypeAlias = (
     | Leave
     | Abort
     | ClockQuery
+    | Renew
     | Wait
     | WantSteps
 )

@@ -90,7 +90,7 @@ def prepare(
     Raises:
         EmulatorError: bad input, or a host that lacks something.
     """
-    with enter_testbed(experiment, ranks=job.ranks) as testbed:
+    with enter_testbed(experiment, ranks=job.ranks, notify=notify) as testbed:
         notify_of_lab(testbed, notify)
         yield PreparedRun(settle(experiment, job, testbed, command_line=words_of(command_line)), notify=notify)
 
@@ -250,6 +250,7 @@ def _play(
                 notify(f"{flow.task.title}: {flow.instruction}")
         session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
+            session.reserve()
             asyncio.run(_play_interruptibly(session))
         except (AgentLost, TransferFailed, RunTimeout) as error:
             failed = session.failed_job if len(settled) > 1 else 0

@@ -28,6 +28,7 @@ from emulator.run_folder.session import (
     solo_folder,
     write_session,
 )
+from emulator.topology.load import joining_hosts
 from emulator.topology.model import Topology
 
 
@@ -95,6 +96,9 @@ def prepare_session(
     """
     words = words_of(command_line)
     parts = [experiment.for_job(job.name) for job in experiment.jobs]
+    topology_file = experiment.network.topology
+    if len(parts) > 1 and topology_file is not None and joining_hosts(Path(topology_file)) is not None:
+        raise InputError(f"{topology_file}: its hosts come from agents, which one job can use: list them for several")
     with contextlib.ExitStack() as stack:
         beds = [
             stack.enter_context(enter_testbed(part, ranks=job.ranks)) for part, job in zip(parts, jobs, strict=True)

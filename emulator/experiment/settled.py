@@ -6,19 +6,18 @@ import datetime
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
-from emulator.certificates.roles import Role
 from emulator.controller.assignment import Assignment, agents_at, assign_ranks
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import PlanError
 from emulator.experiment.background import plan_background
 from emulator.experiment.flow_places import FreeAddresses, PlannedFlow
 from emulator.experiment.flows import plan_flows, require_flow_egress
+from emulator.experiment.listening import listening
 from emulator.experiment.resolve import Resolved, resolve
-from emulator.experiment.spec import Agents, Experiment
+from emulator.experiment.spec import Experiment
 from emulator.experiment.testbed import Testbed
 from emulator.experiment.workload import LoadedJob
 from emulator.planner.algorithm_choice import AlgorithmChoice
@@ -30,7 +29,6 @@ from emulator.topology.model import Topology, joined
 from emulator.trace.model import IntArray, RankProgram, Workload
 from emulator.trace.storage import play_on_storage_hosts
 from emulator.units import NS_PER_S
-from emulator.wire.control.credentials import read_token, require_protection, tls_files
 
 LONGEST_COMPUTE_NS = 366 * 86_400 * NS_PER_S
 
@@ -159,37 +157,6 @@ def settle(
             layouts=layouts,
         ),
     )
-
-
-def listening(agents: Agents) -> ListenAddress | None:
-    """Where agents connect; None if all are local.
-
-    Raises:
-        InputError: the token or the identity cannot be used, or control would leave this machine unprotected.
-        PlanError: TLS or token files without an address, or agents by hand that have nowhere to connect.
-    """
-    files = {
-        "token-file": agents.token_file,
-        "tls-cert": agents.tls_cert,
-        "tls-key": agents.tls_key,
-        "tls-ca": agents.tls_ca,
-        "identity": agents.identity,
-    }
-    if agents.listen is None:
-        if agents.by_hand:
-            raise PlanError("agents started by hand need an address to connect to: --listen HOST:PORT or unix:PATH")
-        for name, file in files.items():
-            if file is not None:
-                raise PlanError(f"--{name} is for --listen")
-        return None
-    token_file, *tls = (None if file is None else Path(file) for file in files.values())
-    address = ListenAddress(agents.listen, read_token(token_file), tls_files(*tls))
-    if agents.identity is not None:
-        from emulator.certificates.identity import check_identity
-
-        check_identity(Path(agents.identity), Role.CONTROLLER)
-    require_protection(agents.listen, address.tls, insecure=agents.insecure, option="--listen")
-    return address
 
 
 def _require_residence(experiment: Experiment, workload: Workload) -> None:

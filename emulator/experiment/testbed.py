@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.errors import InputError
+from emulator.controller.gathering import gather_agents
+from emulator.controller.watchdog import JOIN_TIMEOUT_S
+from emulator.errors import InputError, PlanError
+from emulator.experiment.listening import listening
 from emulator.experiment.spec import Experiment
+from emulator.host.clock_id import clock_id
 from emulator.lab.egress import address_pairs, require_egress
 from emulator.lab.playing import LabPlace, find_place, require_addresses
 from emulator.roce.constants import UDP_PORT
-from emulator.topology.load import load_topology
+from emulator.topology.file_format import JoiningHosts
+from emulator.topology.joining import AgentPort, JoinedAgent
+from emulator.topology.load import joining_hosts, load_topology
 from emulator.topology.model import LOOPBACK_BLOCKS, Topology, default_loopback
+
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +38,8 @@ class Testbed:
 
 
 @contextlib.contextmanager
-def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
-    """Find the topology and the lab of a run, and reserve its loopback addresses.
+def enter_testbed(experiment: Experiment, *, ranks: int, notify: Notify = lambda _: None) -> Iterator[Testbed]:
+    """Find the topology and the lab of a run, and reserve its loopback addresses; wait for agents that are its hosts.
 
     A run whose traffic would leave through an interface that the topology does not name is refused. Agents on other
     machines check that themselves.
@@ -41,6 +50,7 @@ def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
         PlanError: the lab belongs to another topology, several belong to this one, the ranks do not fit, or traffic
             would leave elsewhere.
         HostError: the topology needs a lab and none is up, or the user is not root.
+        RunError: agents that are to be the hosts have not come.
     """
     network = experiment.network
     if network.topology is None:
@@ -48,6 +58,12 @@ def enter_testbed(experiment: Experiment, *, ranks: int) -> Iterator[Testbed]:
             raise InputError("--lab needs --topology: a lab is brought up from a topology file")
         with reserved_block() as block:
             yield Testbed(default_loopback(ranks, block=block))
+        return
+    wanted = joining_hosts(Path(network.topology))
+    if wanted is not None:
+        joined = _gather(experiment, wanted, notify)
+        with reserved_block() as block:
+            yield Testbed(_load(experiment, network.topology, ranks=ranks, joined=joined, block=block))
         return
     topology = _load(experiment, network.topology, ranks=ranks)
     yield Testbed(topology, _find_lab(experiment, topology))
@@ -66,7 +82,28 @@ def topology_without_host(experiment: Experiment, *, ranks: int) -> Topology:
     return _load(experiment, network.topology, ranks=ranks)
 
 
-def _load(experiment: Experiment, path: str, *, ranks: int) -> Topology:
+def _gather(experiment: Experiment, wanted: JoiningHosts, notify: Notify) -> list[JoinedAgent]:
+    """The agents that are the hosts of a run."""
+    address = listening(experiment.agents)
+    if address is None:
+        raise PlanError("the topology's hosts come from agents that connect: give --listen HOST:PORT")
+    gathering = gather_agents(
+        address, count=wanted.count, timeout_s=experiment.agents.join_timeout_s or JOIN_TIMEOUT_S, notify=notify
+    )
+    own = clock_id()
+    return [
+        JoinedAgent(
+            hello.agent,
+            hello.clock_id == own,
+            [AgentPort(port.name, port.addresses, port.rate_bps, port.mtu) for port in hello.ports],
+        )
+        for hello in asyncio.run(gathering)
+    ]
+
+
+def _load(
+    experiment: Experiment, path: str, *, ranks: int, joined: Sequence[JoinedAgent] | None = None, block: int = 0
+) -> Topology:
     job = experiment.job
     return load_topology(
         Path(path),
@@ -75,6 +112,8 @@ def _load(experiment: Experiment, path: str, *, ranks: int) -> Topology:
         hosts=job.host_names,
         host_share=job.host_share,
         address_share=job.address_share,
+        joined=joined,
+        block=block,
     )
 
 

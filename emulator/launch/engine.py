@@ -57,9 +57,6 @@ class Placement:
 
         Args:
             addresses: at which agents find the controller.
-
-        Raises:
-            HostError: the extra `certs` is not installed.
         """
         if self.has_identities:
             return issue_identities(self.agents, controller=CONTROLLER, addresses=addresses, lasting_s=_LONGEST_S)

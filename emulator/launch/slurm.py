@@ -29,7 +29,7 @@ class Batch:
     """A job that plays a command: one agent per node, the controller on the first.
 
     Attributes:
-        options: of sbatch, as `--partition=lab`.
+        options: of sbatch, as `partition=lab`.
     """
 
     placement: Placement
@@ -50,7 +50,7 @@ class Batch:
             "--no-requeue",
             "--output=charkha-%j.out",
             "--error=charkha-%j.err",
-            *self.options,
+            *(f"--{one.lstrip('-')}" for one in self.options),
         ]
         lines = ["#!/bin/sh", *(f"#SBATCH {one}" for one in options)]
         return "\n".join([*lines, f"exec {shlex.join([*words, '--', *command])}"]) + "\n"

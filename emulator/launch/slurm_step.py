@@ -46,6 +46,7 @@ class SlurmStep:
             for name, content in self.placement.secrets([address]).items():
                 _write_secret(private / f"{name}.pem", content)
             script, log = private / "agents.sh", private / "agents.log"
+            log.touch()
             script.write_text(agents_script(self.placement, f"{address}:{port}", str(private)))
             words = [*_srun(len(self.placement.agents)), "--kill-on-bad-exit=1", f"--output={log}", "sh", str(script)]
             process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL)
@@ -92,8 +93,11 @@ def _srun(nodes: int) -> list[str]:
 
 async def _watch(process: asyncio.subprocess.Process, log: Path) -> str:
     code = await process.wait()
-    said = last_words(log.read_text(errors="replace")) if log.exists() else ""
-    return f"the step with the agents ended with exit code {code}{said}"
+    return f"the step with the agents ended with exit code {code}{_said(log)}"
+
+
+def _said(log: Path) -> str:
+    return last_words(log.read_text(errors="replace"))
 
 
 async def _stop(process: asyncio.subprocess.Process, ended: asyncio.Future[str]) -> None:

@@ -17,6 +17,7 @@ from emulator.errors import ResultError
 from emulator.run_folder.migration import migrated
 from emulator.run_folder.schema import FORMAT_VERSION
 from emulator.schema import SchemaProblem, decode, json_schema
+from emulator.version import VERSION
 
 Json: TypeAlias = dict[str, Any]
 OBSERVATION_POINT = "endpoint software boundary"
@@ -24,7 +25,9 @@ KERNEL_OBSERVATION_POINT = "kernel's receive time stamps"
 RUNNING: Final = "running"
 COMPLETE: Final = "complete"
 ABORTED: Final = "aborted"
-Status: TypeAlias = Literal["running", "complete", "aborted"]
+INTERRUPTED: Final = "interrupted"
+"""The command that played it ended without closing its folder: it was killed, or could not write."""
+Status: TypeAlias = Literal["running", "complete", "aborted", "interrupted"]
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 
@@ -124,7 +127,7 @@ class HostFacts:
 @cache
 def software_versions() -> Mapping[str, str]:
     """Versions of Charkha, Python and the libraries that affect the numbers."""
-    found = {"charkha": _version("charkha"), "python": platform.python_version()}
+    found = {"charkha": VERSION, "python": platform.python_version()}
     return found | {name: _version(name) for name in _LIBRARIES}
 
 
@@ -153,7 +156,7 @@ class Manifest:
         warnings: warning → number of occurrences.
         spec: the run spec, as plain values; None in runs written before it was stored.
         settings: every setting with its unit and source.
-        status: running, complete or aborted; `reason` is why it is aborted.
+        status: running, complete, aborted or, as read, interrupted; `reason` is why it is neither of the first two.
     """
 
     run_id: str

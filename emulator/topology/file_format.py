@@ -69,6 +69,17 @@ class HostSection(_Port, frozen=True, kw_only=True):
             raise ValueError("a domain connects ranks, and this host takes none: delete domain")
 
 
+class JoiningHosts(Section, frozen=True, kw_only=True, rename={"source": "from"}):
+    """Hosts that are the machines of the agents which join a run."""
+
+    source: Literal["agents"]
+    count: Annotated[int, Meta(ge=1, le=100_000, description="how many agents a run waits for")]
+    interface: Annotated[str, Meta(description="port under test of each; default: the agent's only one")] | None = None
+    rate: Annotated[str, Meta(description="of each port, with its unit; default: what its driver says")] | None = None
+    slots: Annotated[int, Meta(ge=1, description="most ranks a host takes")] | None = None
+    domain: Annotated[DomainSection, Meta(description="connects the ranks of each beside the network")] | None = None
+
+
 class SwitchSection(Section, frozen=True, kw_only=True):
     """A switch."""
 
@@ -143,7 +154,7 @@ class TopologyFile(Section, frozen=True, kw_only=True):
     """A Charkha topology."""
 
     name: Annotated[str, Meta(description="default: the name of the file")] | None = None
-    hosts: Annotated[tuple[HostSection, ...], Meta(min_length=1)] | None = None
+    hosts: Annotated[tuple[HostSection, ...], Meta(min_length=1)] | JoiningHosts | None = None
     switches: Annotated[tuple[SwitchSection, ...], Meta(min_length=1)] | None = None
     links: Annotated[tuple[LinkSection, ...], Meta(min_length=1)] | None = None
     routes: tuple[RouteSection, ...] | None = None

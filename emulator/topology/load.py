@@ -13,10 +13,11 @@ from emulator.suggestions import did_you_mean
 from emulator.topology.containerlab import is_containerlab, read_containerlab
 from emulator.topology.device_under_test import read_dut
 from emulator.topology.document import Document, read_document
-from emulator.topology.file_format import TopologyFile
+from emulator.topology.file_format import JoiningHosts, TopologyFile
 from emulator.topology.hosts import HostEntry, read_hosts
 from emulator.topology.imported import ImportedTopology
 from emulator.topology.infragraph import is_infragraph, read_infragraph
+from emulator.topology.joining import STAND_INS, JoinedAgent, stand_ins, with_joined
 from emulator.topology.leaf_spine import build_leaf_spine
 from emulator.topology.links import read_network, with_link_facts
 from emulator.topology.model import Topology
@@ -35,6 +36,8 @@ def load_topology(
     hosts: Sequence[str] | None = None,
     host_share: tuple[int, int] = (0, 1),
     address_share: tuple[int, int] = (0, 1),
+    joined: Sequence[JoinedAgent] | None = None,
+    block: int = 0,
 ) -> Topology:
     """Read a topology and place every rank.
 
@@ -46,6 +49,8 @@ def load_topology(
         hosts: names of those that ranks are placed on; None: all.
         host_share: (number, of): which of how many equal parts of them, in the order of the file.
         address_share: (first, step) of the addresses of every interface that ranks take.
+        joined: agents whose machines are the hosts, where the file says so; None: stand-ins.
+        block: of loopback addresses, which those of them use that have no interface.
 
     Raises:
         TopologyError: the file is wrong; the error names file, line and key.
@@ -55,6 +60,9 @@ def load_topology(
     path = _find(path)
     document, notes = _read(path)
     file = _decode(document)
+    if isinstance(file.hosts, JoiningHosts):
+        notes = (*notes, STAND_INS) if joined is None else notes
+        file = with_joined(document, file, stand_ins(file.hosts) if joined is None else joined, block=block)
     entries, network = _hosts_and_network(document, file, parse_networks(allow_networks))
     taken = _share(document, entries, host_share) if hosts is None else hosts
     entries = _available(document, entries, taken, address_share)
@@ -77,6 +85,17 @@ def load_topology(
         notes=notes,
         storage_endpoints=len(storage),
     )
+
+
+def joining_hosts(path: Path) -> JoiningHosts | None:
+    """How many agents a topology waits for, where its hosts come from them; None: it lists its hosts.
+
+    Raises:
+        TopologyError: the file is wrong.
+    """
+    document, _ = _read(_find(path))
+    hosts = _decode(document).hosts
+    return hosts if isinstance(hosts, JoiningHosts) else None
 
 
 def _share(document: Document, entries: Sequence[HostEntry], share: tuple[int, int]) -> Sequence[str] | None:
@@ -173,6 +192,7 @@ def _hosts_and_network(
             if getattr(file, name) is not None:
                 raise document.error("the fabric already defines it: delete it, or list hosts instead", (name,))
         return build_leaf_spine(document, file.fabric, allowed=allowed, ecmp_seed=file.ecmp.seed)
+    assert not isinstance(file.hosts, JoiningHosts)  # load_topology has replaced them
     entries = read_hosts(document, file.hosts or (), allowed=allowed)
     network = read_network(document, file, entries)
     return with_link_facts(entries, network), network

@@ -7,13 +7,11 @@ shared libraries that they need.
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from importlib.metadata import version
 from pathlib import Path
 
 from tests.guest.machine import NoGuest
@@ -50,10 +48,6 @@ def pack(target: Path) -> None:
         for name in ("agents", "emulator"):
             _add(tar, PROJECT / name, f"/opt/charkha/{name}", libraries)
         tar.add(Path(__file__).with_name("rank_server.py"), "/opt/charkha/rank_server.py")
-        metadata = f"Metadata-Version: 2.1\nName: charkha\nVersion: {version('charkha')}\n".encode()
-        entry = tarfile.TarInfo(f"{SITE}/charkha.dist-info/METADATA")
-        entry.size = len(metadata)
-        tar.addfile(entry, io.BytesIO(metadata))
         for library in sorted(libraries):
             if not library.startswith(str(_location("grpc").parent)):
                 tar.add(Path(library).resolve(), library)

@@ -46,7 +46,7 @@ def test_a_bench_as_a_job(bed: Bed, folder: Path) -> None:
 
 
 def test_what_slurm_refuses_is_said(bed: Bed, folder: Path) -> None:
-    words = ("launch", "slurm", "--sbatch=--partition=none", "--", *bench(iterations=2))
+    words = ("launch", "slurm", "--sbatch", "partition=none", "--", *bench(iterations=2))
     finished = charkha(*words, cwd=folder, prefix=bed[0].prefix)
     assert finished.code == 1
     assert "invalid partition" in finished.error.lower()

@@ -84,8 +84,10 @@ class Command:
         complaints = PROGRESS.sub("", ANNOUNCED.sub("", stderr))  # on a busy machine, any run may last 10 s
         return Finished(self.process.returncode, stdout, complaints, ANNOUNCED.findall(stderr))
 
-    def agents(self, count: int, timeout_s: float = 20) -> list[int]:
-        """Process ids of its agents, by name, once so many are there."""
+    def agents(self, count: int | None = None, timeout_s: float = 20) -> list[int]:
+        """Process ids of its agents, by name, once so many are there; None: those that are there now."""
+        if count is None:
+            return self._agents()
         return wait_for(lambda: found if len(found := self._agents()) == count else None, timeout_s)
 
     def left(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""A real Slurm with two nodes on this machine, in a network namespace: Debian's slurm-wlm, one slurmctld, two slurmd."""
+"""A real Slurm with two nodes on this machine, in a network namespace: slurmctld and two slurmd."""
 
 from __future__ import annotations
 

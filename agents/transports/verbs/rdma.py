@@ -50,7 +50,7 @@ def load_pyverbs() -> Any:
     except ImportError as error:
         raise HostError(
             "the verbs transport needs pyverbs: install Debian's python3-pyverbs and make the virtual environment with "
-            f"--system-site-packages, or `pip install charkha[verbs]` ({error})"
+            f"--system-site-packages, or `pip install pyverbs` ({error})"
         ) from error
     from types import SimpleNamespace
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "local": "as processes of this machine",
+    "ssh": "over SSH",
     "slurm": "as a step of a Slurm job",
     "kubernetes": "as pods of an Indexed Job",
     "ray": "as actors of a Ray cluster",

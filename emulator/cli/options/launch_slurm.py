@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Parser
 
 EXAMPLE = """example, on a login node:
-  charkha launch slurm --interface eth1 --sbatch=--partition=lab -- run traces/my-job --topology rack.yaml
+  charkha launch slurm --interface eth1 --sbatch partition=lab -- run traces/my-job --topology rack.yaml
 
 Submits a job with a node for each agent that the topology names, shows its output, and cancels it on
 Ctrl-C. The present folder must be on a file system that all nodes share. docs/launch.md explains it.
@@ -32,7 +32,7 @@ def add_options(parser: Parser) -> None:
     """What the engine takes beside the command."""
     add_interfaces(parser)
     parser.add_argument(
-        "--sbatch", metavar="OPTION", action="append", default=[], help="of sbatch: --sbatch=--time=10 (repeatable)"
+        "--sbatch", metavar="OPTION", action="append", default=[], help="of sbatch, as partition=lab (repeatable)"
     )
     add_insecure(parser)
     parser.add_argument("--in-job", action="store_true", help=argparse.SUPPRESS)

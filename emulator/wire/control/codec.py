@@ -20,6 +20,7 @@ from emulator.control.conversation import (
     AgentValue,
     Begin,
     Bound,
+    Challenge,
     ClockQuery,
     ClockReply,
     Continue,
@@ -35,11 +36,15 @@ from emulator.control.conversation import (
     Leave,
     Left,
     Places,
+    Port,
     Prepare,
     Progress,
+    Proof,
     RankPlace,
     Ready,
+    Renew,
     Setup,
+    Signed,
     Start,
     Wait,
     WantSteps,
@@ -138,6 +143,18 @@ def _plain(kind: type[Any]) -> Callable[[Any], Any]:
         return kind(**{name: getattr(message, name) for name in names})
 
     return decode_plain
+
+
+def _encode_hello(target: Any, value: Hello) -> None:
+    _copy_fields(target, replace(value, ports=()))
+    for port in value.ports:
+        _copy_fields(target.ports.add(), port)
+
+
+def _decode_hello(message: Any) -> Hello:
+    ports = tuple(replace(_plain(Port)(one), addresses=tuple(map(_address, one.addresses))) for one in message.ports)
+    hello: Hello = _plain(Hello)(message)
+    return replace(hello, facts=dict(message.facts), ports=ports)
 
 
 def _encode_places(target: Any, value: Bound | Directory) -> None:
@@ -450,7 +467,7 @@ def _decode_abort(message: Any) -> Abort:
 
 
 _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
-    Hello: ("hello", _copy_fields),
+    Hello: ("hello", _encode_hello),
     Bound: ("bound", _encode_bound),
     Credit: ("credit", _copy_fields),
     Ready: ("ready", _copy_fields),
@@ -467,6 +484,10 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     FlowReport: ("flow_report", _encode_flow_report),
     Left: ("left", _copy_fields),
     ClockQuery: ("clock_query", _copy_fields),
+    Proof: ("proof", _copy_fields),
+    Challenge: ("challenge", _copy_fields),
+    Signed: ("signed", _copy_fields),
+    Renew: ("renew", _copy_fields),
     Wait: ("wait", _copy_fields),
     Welcome: ("welcome", _copy_fields),
     Setup: ("setup", _encode_setup),
@@ -480,7 +501,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any, Any], None]]] = {
     Leave: ("leave", _copy_fields),
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "hello": lambda message: replace(_plain(Hello)(message), facts=dict(message.facts)),
+    "hello": _decode_hello,
     "bound": _decode_bound,
     "credit": _plain(Credit),
     "ready": _plain(Ready),
@@ -497,6 +518,10 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "flow_report": _decode_flow_report,
     "left": _plain(Left),
     "clock_query": _plain(ClockQuery),
+    "proof": _plain(Proof),
+    "challenge": lambda message: replace(_plain(Challenge)(message), codes=tuple(message.codes)),
+    "signed": _plain(Signed),
+    "renew": _plain(Renew),
     "wait": _plain(Wait),
     "welcome": _plain(Welcome),
     "setup": _decode_setup,

@@ -12,7 +12,7 @@ AGENTS = Placement(["a", "b c"], ["eth1"])
 
 
 def test_a_batch_script_asks_for_a_node_per_agent_and_keeps_the_words_of_the_command() -> None:
-    script = Batch(AGENTS, ["--partition=lab"]).script(["run", "my trace", "--topology", "t.yaml"])
+    script = Batch(AGENTS, ["partition=lab"]).script(["run", "my trace", "--topology", "t.yaml"])
     lines = script.splitlines()
     assert lines[0] == "#!/bin/sh"
     assert {"#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1", "#SBATCH --partition=lab"} <= set(lines)
