@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -51,11 +52,13 @@ def connected(address: str) -> Any:
         import ray
     except ImportError as error:
         raise HostError("Ray is not installed: pip install 'charkha[ray]'") from error
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=True, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         problem = f"no Ray cluster answers at {address} ({visible(str(error).partition(chr(10))[0])})"
         raise HostError(f"{problem}: `ray start --head` starts one, `ray status` shows it") from error
+    signal.signal(signal.SIGTERM, on_term)  # Ray has put one of its own, which aborts the process
     return ray
 
 
