@@ -69,7 +69,18 @@ class TwoRanks:
 
 def done(*ranks: int, iteration: int = 0) -> Completions:
     numbers = np.array(ranks)
-    return Completions(iteration, numbers, numbers.astype(np.uint64), *[numbers] * 5, numbers.astype(np.bool_), numbers)
+    return Completions(
+        iteration=iteration,
+        rank=numbers,
+        node_id=numbers.astype(np.uint64),
+        post_ns=numbers,
+        done_ns=numbers,
+        arrival_ns=numbers,
+        bytes_sent=numbers,
+        bytes_received=numbers,
+        early=numbers.astype(np.bool_),
+        read_delay_ns=numbers,
+    )
 
 
 class Clock:
