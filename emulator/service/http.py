@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import BasicAuth, hdrs, web
 
 from emulator.errors import EmulatorError, HostError, RunError
 from emulator.host.traceback_file import write_traceback
@@ -50,10 +50,20 @@ class Routes:
         self.service, self.is_secret = service, is_secret
         self.application = web.Application(middlewares=[self._answer], client_max_size=LARGEST_BODY_BYTES)
         self._roles: dict[web.AbstractRoute, Role | None] = {}
+        self._takes_basic: set[web.AbstractRoute] = set()
 
-    def add(self, method: str, path: str, handler: Handler, *, role: Role | None) -> None:
-        """Add a route; `role` is the least that it needs, None: it answers everybody."""
-        self._roles[self.application.router.add_route(method, path, handler)] = role
+    def add(self, method: str, path: str, handler: Handler, *, role: Role | None, takes_basic: bool = False) -> None:
+        """Add a route.
+
+        Args:
+            method, path, handler: of the route.
+            role: the least that it needs; None: it answers everybody.
+            takes_basic: a token may also be the password of HTTP Basic, for clients that know nothing else.
+        """
+        route = self.application.router.add_route(method, path, handler)
+        self._roles[route] = role
+        if takes_basic:
+            self._takes_basic.add(route)
 
     def roles(self) -> dict[web.AbstractRoute, Role | None]:
         """The role that each route needs."""
@@ -97,6 +107,8 @@ class Routes:
     def _user(self, request: web.Request) -> User | None:
         authorization = request.headers.get(hdrs.AUTHORIZATION)
         if authorization is not None:
+            if request.match_info.route in self._takes_basic and authorization[:6].lower() == "basic ":
+                return _user_of_basic(self.service.store, authorization)
             return user_of_bearer(self.service.store, authorization)
         secret = request.cookies.get(COOKIE)
         if secret is None or (request.method not in _SAFE and request.path.startswith(PREFIX)):
@@ -116,6 +128,16 @@ def user_of_bearer(store: Store, authorization: str) -> User | None:
     """Who has the token of `Bearer TOKEN`."""
     kind, _, token = authorization.partition(" ")
     return store.user_of_token(token.strip()) if kind.lower() == "bearer" else None
+
+
+def _user_of_basic(store: Store, authorization: str) -> User | None:
+    """Who has the token that is the password of HTTP Basic, if the name is theirs."""
+    try:
+        given = BasicAuth.decode(authorization)
+    except ValueError:
+        return None
+    found = store.user_of_token(given.password)
+    return found if found is not None and found.name == given.login else None
 
 
 def checked(found: User | None, needed: Role) -> User:

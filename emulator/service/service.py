@@ -10,6 +10,7 @@ from typing import Any
 
 from emulator.comparison.verdicts import Comparison
 from emulator.experiment.document import to_yaml
+from emulator.experiment.spec import Experiment
 from emulator.service import history, model
 from emulator.service.catalogue import Catalogue, series_of, workload_of
 from emulator.service.configuration import Place
@@ -80,8 +81,7 @@ class Service:
 
     async def submit(self, user: User, asked: model.Submit) -> list[Run]:
         """Put runs at the end of the queue of a device."""
-        dut, duts = self.store.dut(asked.dut), self.store.duts()
-        experiment = self._catalogue.read(asked.spec, dut, others=duts)
+        dut, experiment = self.store.dut(asked.dut), self.read_spec(asked.dut, asked.spec)
         profile = experiment.device.profile
         return [
             self._add(
@@ -95,6 +95,14 @@ class Service:
             )
             for _ in range(asked.repeat)
         ]
+
+    def read_spec(self, dut: str, spec: str) -> Experiment:
+        """A run spec (YAML) as it would be played on a device.
+
+        Raises:
+            InputError: as `Catalogue.read`.
+        """
+        return self._catalogue.read(spec, self.store.dut(dut), others=self.store.duts())
 
     def _add(self, submitted: str, spec: str, **about: Any) -> Run:
         """Its files are there before a queue sees it: nothing else of this process runs in between."""

@@ -20,6 +20,7 @@ from emulator.service.configuration import Configuration, Place, address_of
 from emulator.service.http import Routes, add_operations
 from emulator.service.live_pages import LivePages
 from emulator.service.model import Dut, Role
+from emulator.service.otg.routes import add_otg
 from emulator.service.pages import Pages
 from emulator.service.queues import Changes, Queues
 from emulator.service.service import Service
@@ -91,6 +92,7 @@ def routes_of(service: Service, live: LivePages, *, is_secret: bool) -> Routes:
     routes = Routes(service, is_secret=is_secret)
     add_operations(routes)
     Pages(routes, live)
+    add_otg(routes)
     return routes
 
 

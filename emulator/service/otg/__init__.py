@@ -1,0 +1,1 @@
+"""Open Traffic Generator: its model of collective communication, as proposed upstream, as runs of this service."""
