@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import hmac
@@ -11,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import msgspec
-from aiohttp import BasicAuth, hdrs, web
+from aiohttp import hdrs, web
 
 from emulator.errors import EmulatorError, HostError, RunError
 from emulator.host.traceback_file import write_traceback
@@ -26,6 +27,7 @@ LARGEST_BODY_BYTES = 1 << 20
 COOKIE = "charkha_session"
 FORM_TOKEN = "form_token"
 _SAFE = ("GET", "HEAD")
+_BASIC = "basic "
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -107,7 +109,7 @@ class Routes:
     def _user(self, request: web.Request) -> User | None:
         authorization = request.headers.get(hdrs.AUTHORIZATION)
         if authorization is not None:
-            if request.match_info.route in self._takes_basic and authorization[:6].lower() == "basic ":
+            if request.match_info.route in self._takes_basic and authorization.lower().startswith(_BASIC):
                 return _user_of_basic(self.service.store, authorization)
             return user_of_bearer(self.service.store, authorization)
         secret = request.cookies.get(COOKIE)
@@ -133,11 +135,12 @@ def user_of_bearer(store: Store, authorization: str) -> User | None:
 def _user_of_basic(store: Store, authorization: str) -> User | None:
     """Who has the token that is the password of HTTP Basic, if the name is theirs."""
     try:
-        given = BasicAuth.decode(authorization)
+        given = base64.b64decode(authorization[len(_BASIC) :].strip(), validate=True).decode()
     except ValueError:
         return None
-    found = store.user_of_token(given.password)
-    return found if found is not None and found.name == given.login else None
+    name, _, token = given.partition(":")
+    found = store.user_of_token(token)
+    return found if found is not None and found.name == name else None
 
 
 def checked(found: User | None, needed: Role) -> User:
