@@ -252,17 +252,26 @@ async def _asked(request: web.Request, one: Operation[Any, Any]) -> Any:
     """
     fields: dict[str, Any] = {}
     if one.method == "POST" and request.can_read_body:
-        try:
-            body = msgspec.json.decode(await request.read())
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise Refusal(f"the body is not JSON, or nested too deeply: {error}") from error
-        if not isinstance(body, dict):
-            raise Refusal("the body is not a JSON object")
-        fields |= body
+        fields |= await object_of(request)
     elif one.method != "POST":
         fields |= query_of(request, one.request)
     fields |= {name: request.match_info[name] for name in in_path_of(one)}
     return asked_of(fields, one.request, is_text=one.method != "POST" or bool(request.match_info))
+
+
+async def object_of(request: web.Request) -> dict[str, Any]:
+    """The JSON object that is the body of a request.
+
+    Raises:
+        Refusal: it is none.
+    """
+    try:
+        body = msgspec.json.decode(await request.read())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refusal(f"the body is not JSON, or nested too deeply: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal("the body is not a JSON object")
+    return body
 
 
 def query_of(request: web.Request, kind: type[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ It is kept in memory: after a restart of the service the client sets its configu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +19,12 @@ from emulator.service.otg.model import CclRequest, Communicator, Config, Control
 from emulator.service.otg.places import check_places
 from emulator.service.otg.refused import arrived
 from emulator.service.otg.translation import StageRun, stage_runs
+from emulator.service.queues import STOP_S
 from emulator.service.service import Service
 
 EXPERIMENTAL = "experimental: the model of collective communication is proposed upstream, not released, and may change"
+_STOP_S = STOP_S + 10
+"""How long a client that stops waits for the end; a run that does not end is killed before."""
 _NAMES = ("communicator_name", "stage_name", "stage_index")
 
 
@@ -54,7 +58,10 @@ class Driving:
         config = arrived(document, Config)
         stages = stage_runs(config, topology=next(iter(topologies), None))
         for index, one in enumerate(stages):
-            experiment = self._service.read_spec(dut, to_yaml(one.experiment))
+            spec = to_yaml(one.experiment)
+            if len(spec) > model.LARGEST_SPEC_BYTES:
+                raise Refusal(f"ccl.stages[{index}]: its run spec is larger than {model.LARGEST_SPEC_BYTES} bytes")
+            experiment = self._service.read_spec(dut, spec)
             await asyncio.to_thread(check_places, one, experiment, f"ccl.stages[{index}]")
         self._driven[user.name, dut] = _Driven(document, config, stages)
         return {"warnings": [EXPERIMENTAL]}
@@ -64,17 +71,14 @@ class Driving:
         return self._of(user, dut).document
 
     async def set_control_state(self, user: User, dut: str, document: Any) -> Plain:
-        """Put the runs into the queue of the device, in the order of the stages; or take them off it, and stop them.
+        """Put the runs into the queue of the device, in the order of the stages; or take them off it, and end them.
 
         Raises:
             Refusal: there is nothing to start, or it is playing already.
         """
         asked, driven = arrived(document, ControlState), self._of(user, dut)
         if asked.traffic.ccl.state == "stop":
-            for run in self._runs(driven):
-                if not run.state.is_over:
-                    await self._service.cancel_run(user, model.RunName(run=run.id))
-            return {"warnings": []}
+            return {"warnings": await self._stop(user, driven)}
         self._refuse_playing(user, dut)
         driven.runs = [[] for _ in driven.stages]
         for _ in range(driven.config.ccl.stage_loop_count):
@@ -83,6 +87,18 @@ class Driving:
                 wanted = model.Submit(dut=dut, spec=to_yaml(one.experiment), name=name)
                 runs += [run.id for run in await self._service.submit(user, wanted)]
         return {"warnings": []}
+
+    async def _stop(self, user: User, driven: _Driven) -> list[str]:
+        """Cancel what is not over, and wait for its end; returns what is left, as warnings."""
+        for run in self._runs(driven):
+            if not run.state.is_over:
+                await self._service.cancel_run(user, model.RunName(run=run.id))
+        with contextlib.suppress(TimeoutError), self._service.changes.noticed() as changed:
+            async with asyncio.timeout(_STOP_S):
+                while self._playing(driven):
+                    await changed.wait()
+                    changed.clear()
+        return [f"run {number} has not ended after {_STOP_S:g} s" for number in self._playing(driven)]
 
     async def get_metrics(self, user: User, dut: str, document: Any) -> Plain:
         """A row for each communicator of each stage; runs that are not complete count no iterations.
@@ -120,10 +136,13 @@ class Driving:
     def _runs(self, driven: _Driven) -> Iterator[Run]:
         return (self._service.store.run(number) for runs in driven.runs for number in runs)
 
+    def _playing(self, driven: _Driven) -> list[int]:
+        """Runs that wait or play."""
+        return [run.id for run in self._runs(driven) if not run.state.is_over]
+
     def _refuse_playing(self, user: User, dut: str) -> None:
         driven = self._driven.get((user.name, dut))
-        playing = [] if driven is None else [run.id for run in self._runs(driven) if not run.state.is_over]
-        if playing:
+        if driven is not None and (playing := self._playing(driven)):
             raise Refusal(f"run {playing[0]} waits or plays: stop it first", status=409)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from emulator.errors import EmulatorError
-from emulator.service.http import Handler, Routes, user
+from emulator.service.http import Handler, Routes, object_of, user
 from emulator.service.model import Refusal, Role, User
 from emulator.service.otg.driving import Driving
 from emulator.service.otg.model import MODEL_VERSION, Plain
@@ -32,9 +32,9 @@ def add_otg(routes: Routes) -> None:
 
     operations: tuple[tuple[str, str, Operation, Role], ...] = (
         ("POST", "/config", driving.set_config, Role.OPERATOR),
-        ("GET", "/config", get_config, Role.VIEWER),
+        ("GET", "/config", get_config, Role.OPERATOR),
         ("POST", "/control/state", driving.set_control_state, Role.OPERATOR),
-        ("POST", "/monitor/metrics", driving.get_metrics, Role.VIEWER),
+        ("POST", "/monitor/metrics", driving.get_metrics, Role.OPERATOR),
         ("GET", "/capabilities/version", get_version, Role.VIEWER),
     )
     for method, path, operation, role in operations:
@@ -45,7 +45,8 @@ def _answering(operation: Operation) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         kind = _BYTES if request.content_type == _BYTES and request.method == "POST" else "application/json"
         try:
-            answer = await operation(user(), request.match_info["dut"], await _document(request))
+            document = await object_of(request) if request.method == "POST" else None
+            answer = await operation(user(), request.match_info["dut"], document)
         except EmulatorError as error:
             status = error.status if isinstance(error, Refusal) else 400
             problem = {"code": status, "kind": "validation", "errors": [str(error)]}
@@ -53,15 +54,3 @@ def _answering(operation: Operation) -> Handler:
         return web.Response(body=msgspec.json.encode(answer), headers={hdrs.CONTENT_TYPE: kind})
 
     return handle
-
-
-async def _document(request: web.Request) -> Any:
-    if request.method == "GET":
-        return None
-    try:
-        found = msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refusal(f"the body is not JSON, or nested too deeply: {error}") from error
-    if not isinstance(found, dict):
-        raise Refusal("the body is not a JSON object")
-    return found
