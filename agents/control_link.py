@@ -12,7 +12,7 @@ from typing import Any, Self
 import grpc
 
 from emulator.control import conversation as control
-from emulator.errors import ControllerRefusal, RunAborted
+from emulator.errors import ControllerRefusal, RunAborted, RunError
 from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.tls import TlsFiles
 
@@ -23,7 +23,7 @@ _REFUSALS = (
 )
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
     # Without a limit the pauses between attempts grow to 120 s, and an agent that has waited long joins too late.
@@ -130,10 +130,18 @@ class ControlLink:
                 value, job = message
                 if isinstance(value, control.ClockReply):
                     value = replace(value, sent_ns=time.monotonic_ns())
-                await self._call.write(encode_agent(value, job))
+                await self._call.write(_encode(value, job))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and reports the reason
+
+
+def _encode(value: control.AgentValue, job: int | None) -> bytes:
+    """As bytes; in place of what is too large, that this agent gives up."""
+    try:
+        return encode_agent(value, job)
+    except RunError as error:
+        return encode_agent(control.Abort(str(error)), job)
 
 
 def _reason(error: grpc.aio.AioRpcError) -> RunAborted:

@@ -22,6 +22,9 @@ from emulator.planner.rank_program import Chunk, PlaySettings
 
 OLDEST_VERSION = 2
 NEWEST_VERSION = 2
+LARGEST_MESSAGE_BYTES = 256 << 20
+"""Of either side; the counters of a million flows at the end of an all-to-all are a quarter of it."""
+LARGEST_HELLO_BYTES = 1 << 20
 METHOD = "/charkha.control.Control/Session"
 V = TypeVar("V")
 

@@ -14,13 +14,13 @@ import grpc
 
 from emulator.certificates.roles import Role, roles_of
 from emulator.control import conversation as control
-from emulator.errors import RemoteProtocolError
+from emulator.errors import EmulatorError, RemoteProtocolError
 from emulator.wire.control.codec import decode_agent, encode_controller
 
 logger = logging.getLogger(__name__)
 
 SERVER_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_time_ms", 500),
@@ -102,7 +102,7 @@ class ControlService:
                 writing = tasks.create_task(self._write(channel, context))
                 await self._read(requests, channel)
                 writing.cancel()
-        except* RemoteProtocolError as errors:
+        except* EmulatorError as errors:
             reason = str(errors.exceptions[0])
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says
@@ -152,7 +152,7 @@ class ControlService:
         """The first value, None if there is none that can be understood."""
         async for message in requests:
             with contextlib.suppress(RemoteProtocolError):
-                return decode_agent(message).value
+                return decode_agent(message).value if len(message) <= control.LARGEST_HELLO_BYTES else None
             break
         return None
 
