@@ -21,7 +21,11 @@ class Loading(ModuleType):
         if name != "main":
             raise AttributeError(name)
         self.handlers.append(signal.getsignal(signal.SIGINT))
-        return lambda: self.handlers.append(signal.getsignal(signal.SIGINT)) or 7
+        return self.command
+
+    def command(self) -> int:
+        self.handlers.append(signal.getsignal(signal.SIGINT))
+        return 7
 
 
 @pytest.fixture
