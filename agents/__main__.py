@@ -1,4 +1,4 @@
-"""Main module of an agent process: `python -m agents --controller TARGET --name NAME`, token in CHARKHA_TOKEN."""
+"""Main module of an agent process: `python -m agents --controller TARGET --name NAME`, token on stdin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     # Ctrl-C reaches every process of the foreground group; the controller decides how the run ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
-    return run_agent(options.controller, token=os.environ.get("CHARKHA_TOKEN", ""), name=options.name)
+    return run_agent(options.controller, token=sys.stdin.readline().strip(), name=options.name)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,14 @@ from agents.host.ports import Ports
 from agents.part import Part
 from agents.transports.catalogue import make_transport
 from emulator.control import conversation as control
+from emulator.control.authentication import new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError, RunAborted
 from emulator.host.clock_id import clock_id
+from emulator.host.resources import exhausted
 from emulator.host.timer import TimerfdClock
 from emulator.planner.msccl.loaded import load_algorithm
 from emulator.version import VERSION
+from emulator.wire.control.credentials import key_and_claims
 from emulator.wire.control.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class Agent:
 
     Args:
         target: the controller, `unix:PATH` or `HOST:PORT`.
-        token: shared secret that the controller expects.
+        token: secret that the controller has as well, or a token issued with it; it is proved and never sent.
         name: of this agent, in the topology and in messages.
         ports: interfaces under test; None: bind to addresses that the system already has.
         limits: what this machine's owner allows; None: the controller belongs to the same user.
@@ -75,7 +78,7 @@ class Agent:
     ) -> None:
         self._metrics, self._limits = metrics, limits
         self._token, self._name, self._ports, self._stays, self._report = token, name, ports, stays, report
-        self._link = ControlLink(target, tls=tls, is_patient=stays)
+        self._link = ControlLink(target, tls=tls, is_patient=stays, report=report)
         self._parts: dict[int, Part] = {}  # by number of the job
         self._failed_job: int | None = None
         self._unreachable: Sequence[int] = ()  # two of its ranks that cannot reach each other
@@ -99,11 +102,16 @@ class Agent:
             except EmulatorError as error:
                 await self._send_abort(str(error))
                 raise
+            except Exception as error:  # the root: what the controller asked for broke something nobody thought of
+                problem = exhausted(error) or EmulatorError(f"internal error in agent {self._name}: {error!r}")
+                await self._send_abort(str(problem))
+                raise problem from error
 
     async def _take_part(self) -> None:
-        self._link.send(_hello(self._token, self._name, stays=self._stays, ports=self._ports))
-        welcome: control.Welcome = await self._expect(control.Welcome)
-        self._report(f"in run {welcome.run_id}")
+        key, claims = key_and_claims(self._token)
+        await self._link.join(_hello(claims, self._name, stays=self._stays, ports=self._ports), key)
+        await self._expect(control.Welcome)
+        self._report(f"in run {self._link.run_id}")
         setup: control.Setup = await self._expect(control.Setup)
         if self._limits is not None:
             self._limits.check(setup)
@@ -217,11 +225,21 @@ class Agent:
             if isinstance(value, control.Begin):
                 self._flows.start(value.at_ns)
             elif job in self._parts:
-                self._parts[job].carry_out(value)
+                self._carry_out(self._parts[job], value)
             else:
                 raise RemoteProtocolError(
                     f"the controller sent {type(value).__name__} about a job that this agent does not play"
                 )
+
+    def _carry_out(self, part: Part, value: Any) -> None:
+        try:
+            part.carry_out(value)
+        except EmulatorError:
+            raise
+        except Exception as error:  # the edge: a program may be nonsense in more ways than can be listed
+            raise RemoteProtocolError(
+                f"the controller sent {type(value).__name__} that makes no sense here ({error!r})"
+            ) from error
 
     def _tidy(self) -> None:
         """Objects that were made for an iteration live through it: collections during it need not visit them."""
@@ -282,8 +300,9 @@ class Agent:
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, EmulatorError):
-            self._fail(str(error))
+        known = error if isinstance(error, EmulatorError) or error is None else exhausted(error)
+        if known is not None:
+            self._fail(str(known))
         else:
             self._fail(f"internal error in agent {self._name}: {error!r} ({context.get('message')})")
 
@@ -305,11 +324,12 @@ async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _hello(token: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
+def _hello(claims: str, name: str, *, stays: bool, ports: Ports | None) -> control.Hello:
     return control.Hello(
         oldest_version=control.OLDEST_VERSION,
         newest_version=control.NEWEST_VERSION,
-        token=token,
+        claims=claims,
+        nonce=new_nonce(),
         agent=name,
         pid=os.getpid(),
         hostname=socket.gethostname(),

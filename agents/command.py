@@ -56,6 +56,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--name", metavar="N", help="as the topology's `agents` has it (default: this machine's name)")
     parser.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics (default host: 127.0.0.1)")
+    parser.add_argument("--until-eof", advanced=True, action="store_true", help="end when stdin does")
     limits = parser.add_advanced_group("limits of this machine, whatever the controller says")
     limits.add_argument(
         "--only-network",
@@ -120,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 tls=tls,
                 report=report,
                 metrics=_metrics(args.metrics, name, stack),
+                until_eof=args.until_eof,
             )
         )
     return 0

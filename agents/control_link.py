@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
+from agents.lease import CHECK_S, Lease
 from emulator.control import conversation as control
-from emulator.errors import ControllerRefusal, RunAborted, RunError
+from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
+from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted, RunError
+from emulator.host.core_wait import CoreTime
 from emulator.wire.control.codec import decode_controller, encode_agent
+from emulator.wire.control.descriptions import Opener
 from emulator.wire.control.tls import TlsFiles
 
 _REFUSALS = (
@@ -21,6 +29,7 @@ _REFUSALS = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
+_HEALTH = "/grpc.health.v1.Health/Check"
 _AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _OPTIONS = [
     ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
@@ -44,11 +53,24 @@ class ControlLink:
         target: the controller.
         tls: certificates; None: the stream is not encrypted.
         is_patient: wait without limit until a controller listens at `target`.
+        report: called once with each reason why TLS fails meanwhile.
     """
 
-    def __init__(self, target: str, *, tls: TlsFiles | None = None, is_patient: bool = False) -> None:
-        self._target, self._tls, self._is_patient = target, tls, is_patient
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: TlsFiles | None = None,
+        is_patient: bool = False,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._target, self._tls, self._is_patient, self._report = target, tls, is_patient, report
         self._outgoing: asyncio.Queue[control.Message[control.AgentValue] | None] = asyncio.Queue()
+        self._decode = decode_controller
+        self.run_id = ""
+        # On a Unix socket the controller is the process that started this one.
+        self._lease = Lease(core_time=partial(_core_time, os.getppid()) if target.startswith("unix:") else lambda: None)
+        self._expiry: RunAborted | None = None
 
     async def __aenter__(self) -> Self:
         options = _OPTIONS if not self._target.startswith("unix:") else _OPTIONS[:4]
@@ -60,6 +82,8 @@ class ControlLink:
         method = self._channel.stream_stream(control.METHOD)
         self._call = method(wait_for_ready=self._is_patient)
         self._writer = asyncio.create_task(self._write())
+        self._tls_watch = asyncio.create_task(self._watch_tls()) if self._is_patient and self._tls else None
+        self._lease_watch = asyncio.create_task(self._watch_lease())
         return self
 
     async def __aexit__(
@@ -68,6 +92,9 @@ class ControlLink:
         self._outgoing.put_nowait(None)
         await asyncio.wait([self._writer], timeout=1.0)
         self._writer.cancel()
+        if self._tls_watch is not None:
+            self._tls_watch.cancel()
+        self._lease_watch.cancel()
         await self._channel.close()
 
     def send(self, value: control.AgentValue, job: int | None = None) -> None:
@@ -78,6 +105,27 @@ class ControlLink:
     def waiting(self) -> int:
         """Values that are queued: many if the controller, or the way to it, is slow."""
         return self._outgoing.qsize()
+
+    async def join(self, hello: control.Hello, key: bytes) -> None:
+        """Introduce the agent; both sides prove that they have the key. The controller's next value is Welcome.
+
+        Raises:
+            ControllerRefusal: the controller does not have the key, or refuses this agent.
+            RunAborted: the connection is lost.
+            RemoteProtocolError: the controller does not speak as it must.
+        """
+        self.send(hello)
+        challenge = (await self.receive()).value
+        if not isinstance(challenge, control.Challenge):
+            raise RemoteProtocolError(f"the controller sent {type(challenge).__name__} instead of Challenge")
+        binding = Binding(challenge.run_id, hello.agent, hello.nonce, challenge.nonce)
+        theirs = binding.statement(Purpose.CONTROLLER)
+        if not any(is_code_of(key, theirs, code) for code in challenge.codes):
+            raise ControllerRefusal("the token is not the controller's: nothing was sent that could be used with it")
+        identity = None if self._tls is None else self._tls.parts()
+        self._decode = Opener(binding, key, None if identity is None else identity[2]).decode
+        self.send(control.Proof(code_of(key, binding.statement(Purpose.AGENT))))
+        self.run_id = challenge.run_id
 
     async def receive(self) -> control.Message[Any]:
         """The controller's next value, and the job that it is about.
@@ -92,18 +140,32 @@ class ControlLink:
             value = message.value
             if isinstance(value, control.Abort):
                 raise RunAborted(value.reason)
+            if isinstance(value, control.Renew):
+                self._lease.give(value.lease_ms / 1000)
+                continue
             if not isinstance(value, control.ClockQuery):
                 return message
             self.send(control.ClockReply(value.sent_ns, time.monotonic_ns(), 0))
 
     async def _next(self) -> control.Message[Any]:
         try:
-            message = await self._call.read()
+            message = await self._read()
         except grpc.aio.AioRpcError as error:
             raise _reason(error) from error
         if message is _AIO.EOF:
             raise RunAborted(await self._closing_reason())
-        return decode_controller(message)
+        return self._decode(message)
+
+    async def _read(self) -> Any:
+        """The next bytes or the end of the stream, whichever comes before the lease runs out."""
+        try:
+            message = await self._call.read()
+        except asyncio.CancelledError:
+            if self._expiry is None:
+                raise
+            raise self._expiry from None
+        self._lease.heard()
+        return message
 
     async def drained(self) -> None:
         """Wait until the controller has read everything queued and closed the stream, or is gone.
@@ -111,18 +173,42 @@ class ControlLink:
         Closing the stream first would drop what the controller has not read yet.
         """
         await self.written()
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            while await self._call.read() is not _AIO.EOF:
+        with contextlib.suppress(grpc.aio.AioRpcError, RunAborted):
+            while await self._read() is not _AIO.EOF:
                 pass
 
     async def written(self) -> None:
         """Wait until everything queued is sent; nothing can be sent afterwards."""
         self._outgoing.put_nowait(None)
-        await self._writer
+        await asyncio.wait([self._writer])
+
+    async def _watch_lease(self) -> None:
+        """Break the stream off when the lease has run out."""
+        while self._expiry is None:
+            await asyncio.sleep(CHECK_S)
+            self._expiry = self._lease.overdue()
+        self._call.cancel()
 
     async def _closing_reason(self) -> str:
         code, details = await self._call.code(), await self._call.details()
         return details or f"the controller closed the control stream ({code.name})"
+
+    async def _watch_tls(self) -> None:
+        """A call that waits for a connection hides why there is none; one that does not wait gets the reason."""
+        said, ping = set[str](), self._channel.unary_unary(_HEALTH)
+        state = self._channel.get_state()
+        while True:
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state()
+            if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                continue
+            try:
+                await ping(b"", timeout=10)
+            except grpc.aio.AioRpcError as error:
+                reason = tls_failure(error.details() or "")
+                if reason is not None and reason not in said:
+                    said.add(reason)
+                    self._report(f"no connection to the controller at {self._target}: {reason}")
 
     async def _write(self) -> None:
         try:
@@ -142,6 +228,20 @@ def _encode(value: control.AgentValue, job: int | None) -> bytes:
         return encode_agent(value, job)
     except RunError as error:
         return encode_agent(control.Abort(str(error)), job)
+
+
+def tls_failure(details: str) -> str | None:
+    """What failed in the TLS handshake, of gRPC's description of a failure; None: something else."""
+    if "socket closed" in details.lower():  # TLS 1.3: a server refuses after the client's handshake
+        return "it closes the connection; it may not accept this agent's certificate"
+    if "handshake failed" not in details.lower():
+        return None
+    _, _, found = details.partition("OPENSSL_internal:")
+    return f"the TLS handshake failed ({found.removesuffix(': OK') or details})"
+
+
+def _core_time(pid: int) -> CoreTime | None:
+    return CoreTime.now(Path(f"/proc/{pid}/schedstat"))
 
 
 def _reason(error: grpc.aio.AioRpcError) -> RunAborted:

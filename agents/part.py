@@ -29,6 +29,9 @@ from emulator.planner.rank_program import Chunk
 RETIRE_SHARE = 4
 """A rank whose program is streamed returns credit whenever a quarter of its window is complete."""
 
+MOST_AHEAD = 1_000_000
+"""Iterations that a part without ranks reports at once."""
+
 Fail: TypeAlias = Callable[[str, tuple[int, int]], None]
 """Called with a reason, and two ranks that cannot reach each other."""
 
@@ -80,7 +83,7 @@ class Part:
         self._through = 0
         self._is_continuous = False
         self._done_by: dict[int, int] = {}  # rank → the newest iteration that it completed
-        self._ready_owed = False
+        self._is_prepared = self._ready_owed = False
         self._unready: list[int] = []  # ranks that were not seen to hold their first nodes of the next iteration
         self._reported: control.Progress | None = None
         self._lateness = Lateness()
@@ -126,6 +129,7 @@ class Part:
         Raises:
             RemoteProtocolError: it makes no sense.
         """
+        self._check(value)
         match value:
             case Chunk():
                 self._end(value.rank).deliver(value)
@@ -144,6 +148,33 @@ class Part:
                 self.count()
             case _:
                 raise RemoteProtocolError(f"the controller sent {type(value).__name__} during the run")
+
+    def _check(self, value: Any) -> None:
+        """Whether it comes in its turn and about ends that are here."""
+        groups = len(self._setup.settings.groups)
+        kind, has_met = type(value).__name__, len(self._players) + len(self._storage) == len(self._places)
+        match value:
+            case Chunk() | control.Prepare() | control.Start() if not has_met:
+                problem = f"{kind} before Directory"
+            case control.Prepare() if self._is_prepared or any(self._is_owed(rank) for rank in self._players):
+                problem = "Prepare before the iteration was over"
+            case control.Start() if self._ready_owed or not self._is_prepared:
+                problem = "Start before the ranks had their nodes"
+            case Chunk(rank) if rank not in self._places:
+                problem = f"nodes of rank {rank}, which does not play here"
+            case control.Start(through=through) | control.Continue(through) if through > self._through + MOST_AHEAD:
+                problem = f"{kind} through iteration {through}, too far ahead"
+            case control.Continue(through) if through < self._through:
+                problem = f"Continue through iteration {through}, which it was told to go beyond"
+            case Chunk() if any(one.group >= groups for one in value.communications.values() if one.kind.is_collective):
+                problem = f"nodes of a group beyond the {groups} of the job"
+            case _:
+                return
+        raise RemoteProtocolError(f"the controller sent {problem}")
+
+    def _is_owed(self, rank: int) -> bool:
+        """Whether the rank was told to play an iteration that it has not completed."""
+        return self._iteration is not None and self._done_by.get(rank) != self._through
 
     def progress(self) -> control.Progress:
         """How far the part is, and, if nothing has moved since the last call, who owes it an acknowledgement."""
@@ -227,7 +258,8 @@ class Part:
         self._report_flow_events()
         if self._keeper is not None:
             self._keeper.flush()
-        self._ready_owed, self._unready = True, list(self._players)
+        self._is_prepared = self._ready_owed = True
+        self._unready = list(self._players)
         for player in self._players.values():
             player.rewind()
         self._tidy()
@@ -248,6 +280,8 @@ class Part:
         self._core_time_at_start = self._core_time_at_start or CoreTime.now()
         self._iteration, self._through = iteration, through
         self._is_continuous = through > iteration
+        self._is_prepared = False
+        self._done_by.clear()
         for player in self._players.values():
             player.begin(iteration, at_ns)
         self._complete_without_ranks(iteration, through)

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from agents.agent import Agent
 from agents.staying_agent import StayingAgent
 from emulator.errors import EmulatorError
+from emulator.host.resources import exhausted, reserve
+
+DESCRIPTORS, THREADS, MEMORY_BYTES = 24, 12, 128 << 20
+"""What an agent takes at least before it plays, most of it gRPC: seen to fail below about half of each."""
 
 
 def run_agent(target: str, *, token: str, name: str) -> int:
@@ -18,12 +22,19 @@ def run_agent(target: str, *, token: str, name: str) -> int:
         The exit code: 0 if the run finished, else that of the error, which is printed to stderr.
     """
     try:
+        reserve(descriptors=DESCRIPTORS, threads=THREADS, memory_bytes=MEMORY_BYTES)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(Agent(target, token=token, name=name).run())
     except EmulatorError as error:
-        print(f"charkha agent {name}: {error}", file=sys.stderr)
-        return error.exit_code
+        return _report(error, name)
+    except Exception as error:  # the root: the controller passes the line on
+        return _report(exhausted(error) or EmulatorError(f"internal error: {error!r}"), name)
     return 0
+
+
+def _report(error: EmulatorError, name: str) -> int:
+    print(f"charkha agent {name}: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def run_staying_agent(agent: StayingAgent) -> None:
@@ -32,6 +43,7 @@ def run_staying_agent(agent: StayingAgent) -> None:
     Raises:
         EmulatorError: see StayingAgent.serve.
     """
+    reserve(descriptors=DESCRIPTORS, threads=THREADS, memory_bytes=MEMORY_BYTES)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(agent.serve())
 

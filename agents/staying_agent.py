@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from agents.agent import Agent
@@ -20,7 +23,11 @@ from emulator.wire.control.tls import TlsFiles
 if TYPE_CHECKING:
     from emulator.telemetry.agent_metrics import AgentMetrics
 
+PAUSE_S = 1.0
+"""After a run that could not be played."""
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
+_FAREWELL_S = 1.0
+"""How long an agent whose stdin ended may take to end in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class StayingAgent:
     Attributes:
         report: called with a line of text when something begins or ends.
         metrics: updated with the progress of the run; None: nobody scrapes them.
+        until_eof: end when stdin does, as if interrupted: whoever started the agent is gone.
     """
 
     target: str
@@ -40,6 +48,7 @@ class StayingAgent:
     tls: TlsFiles | None = None
     report: Callable[[str], None] = print
     metrics: AgentMetrics | None = None
+    until_eof: bool = False
 
     async def serve(self) -> None:
         """Play runs until interrupted.
@@ -56,31 +65,48 @@ class StayingAgent:
         assert runs is not None
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, runs.cancel)
+        if self.until_eof:
+            Thread(target=_end_with_stdin, args=(loop, runs), daemon=True).start()
         try:
-            while True:
-                await self._play_one()
+            await self._play_runs()
         except asyncio.CancelledError:
             raise RunInterrupted from None
 
-    async def _play_one(self) -> None:
-        if self.ports is not None:
-            self.ports.check(self.target)
-        self.report(f"waiting for a run at {self.target}")
+    async def _play_runs(self) -> None:
+        """What a controller asks for again and again, and this agent refuses, is said once."""
+        problem, is_repeated = None, False
+        while True:
+            if self.ports is not None:
+                self.ports.check(self.target)
+            if not is_repeated:
+                self.report(f"waiting for a run at {self.target}")
+            found = await self._play_one()
+            is_repeated = found is not None and found == problem
+            problem = found
+            if found is not None:
+                if not is_repeated:
+                    self.report(found)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _play_one(self) -> str | None:
+        """Why the run could not be played."""
         _forget_peak_memory()
         try:
             await self._agent().run()
-            self.report("the run is over")
         except ControllerRefusal:
             raise
         except RunAborted as error:
             self.report(f"the run is over: {error.reason}")
         except EmulatorError as error:
-            self.report(str(error))
+            return str(error)
+        else:
+            self.report("the run is over")
         finally:
             if self.metrics is not None:
                 self.metrics.ended()
             gc.unfreeze()
             gc.collect()
+        return None
 
     def _agent(self) -> Agent:
         return Agent(
@@ -94,6 +120,16 @@ class StayingAgent:
             report=self.report,
             metrics=self.metrics,
         )
+
+
+def _end_with_stdin(loop: asyncio.AbstractEventLoop, runs: asyncio.Task[object]) -> None:
+    """Wait, in a thread, for the end of stdin; then interrupt the agent, and end the process if it does not end."""
+    with contextlib.suppress(OSError):  # closed from the start
+        while os.read(0, 4096):
+            pass
+    loop.call_soon_threadsafe(runs.cancel)
+    time.sleep(_FAREWELL_S)
+    os._exit(RunInterrupted.exit_code)
 
 
 def _forget_peak_memory() -> None:

@@ -46,18 +46,19 @@ def require_one_of(section: Section, *names: str) -> None:
         raise ValueError(f"needs exactly one of {', '.join(names[:-1])} and {names[-1]}")
 
 
-def decode(document: Any, kind: type[T]) -> T:
+def decode(document: Any, kind: type[T], *, is_text: bool = False) -> T:
     """A document of plain values (dict, list, str, int, float, bool, None) as a value of its type.
 
     Args:
         document: as a YAML or JSON parser returns it.
         kind: usually a `msgspec.Struct`; one with `forbid_unknown_fields` refuses misspelt keys.
+        is_text: numbers and truth values may be texts, as in a form.
 
     Raises:
         SchemaProblem: the first value that does not fit.
     """
     try:
-        return msgspec.convert(document, kind)
+        return msgspec.convert(document, kind, strict=not is_text)
     except msgspec.ValidationError as error:
         problem, _, where = str(error).partition(" - at `$")
         steps = _STEP.findall(where.removesuffix("`"))  # both parts are empty where msgspec hides a mapping's key

@@ -1,19 +1,19 @@
-"""What holds for the whole suite: which processes are measured for coverage, and what is printed at its end."""
+"""What holds for the whole suite: which tests are measured for coverage, and what is printed at its end."""
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from _pytest.terminal import TerminalReporter
-from hypothesis import settings
+from coverage import Coverage
+from hypothesis import is_hypothesis_test, settings
 
-from tests.support.full import IS_FULL, examples
+from tests.support.full import examples
 
-MEASURED_ONE_IN = 4
+PROPERTIES = Path(__file__).parent / "property"
 
 settings.register_profile("charkha", max_examples=examples(120), deadline=None)  # shared machines are noisy
 settings.load_profile("charkha")
@@ -21,16 +21,23 @@ settings.load_profile("charkha")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage of the commands and agents that a test starts: of one test in four, as its name falls, else of all.
+    """Coverage is what all tests but the properties reach, in the process of the suite.
 
-    To be measured costs a process as much as all that it does; the tests themselves always are.
+    Tracing makes a property last two to three times as long, and what it tries again and again is covered once.
     """
-    is_measured = IS_FULL or zlib.crc32(item.nodeid.encode()) % MEASURED_ONE_IN == 0
-    hidden = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("COVERAGE_") and not is_measured}
+    measured = Coverage.current() if is_property(item) else None
+    if measured is None:
+        return (yield)
+    measured.stop()
     try:
         return (yield)
     finally:
-        os.environ.update(hidden)
+        measured.start()
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Whether it is tried with many examples, of hypothesis or of its own."""
+    return item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None))
 
 
 @pytest.fixture(autouse=True)

@@ -29,9 +29,12 @@ def make_actor(task: FlowTask, device: str | None) -> FlowActor:
         device: interface to bind to; None: any.
 
     Raises:
-        RemoteProtocolError: the controller knows kinds that this agent does not.
+        RemoteProtocolError: the controller knows kinds that this agent does not, or describes it wrongly.
     """
     if task.kind not in KINDS:
         raise RemoteProtocolError(f"{task.title}: this agent plays flows of kind {', '.join(KINDS)} only")
-    actor: FlowActor = import_module(KINDS[task.kind]).make(task, device)
+    try:
+        actor: FlowActor = import_module(KINDS[task.kind]).make(task, device)
+    except ValueError as error:
+        raise RemoteProtocolError(f"{task.title}: the controller describes it wrongly: {error}") from error
     return actor

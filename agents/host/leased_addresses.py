@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
@@ -35,13 +36,30 @@ async def leased(ports: Ports | None, setup: control.Setup) -> AsyncIterator[Map
         return
     devices = ports.devices([*setup.ranks, *setup.flows])
     lease = _lease(devices, setup.networks)
-    await asyncio.to_thread(iproute.change, lease.begin)
-    renewing = asyncio.create_task(_renew(lease))
+    with contextlib.ExitStack() as held:
+        for address in devices:
+            held.enter_context(_held(address))
+        await asyncio.to_thread(iproute.change, lease.begin)
+        renewing = asyncio.create_task(_renew(lease))
+        try:
+            yield devices
+        finally:
+            renewing.cancel()
+            iproute.change(lease.end, goes_on=True)
+
+
+def _held(address: str) -> socket.socket:
+    """Keep other agents of this network namespace from the address, which one run at a time can have.
+
+    An abstract name (unix(7)) belongs to the namespace, leaves no file, and goes with the process.
+    """
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        yield devices
-    finally:
-        renewing.cancel()
-        iproute.change(lease.end, goes_on=True)
+        holder.bind(f"\0charkha-address-{address}")
+    except OSError as error:
+        holder.close()
+        raise HostError(f"another agent of this host plays a run at {address}: wait for its end, or stop it") from error
+    return holder
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,20 +22,20 @@ class ComputeResource:
     __slots__ = ("_free_ns", "_queue", "ends_ns", "running")
 
     def __init__(self) -> None:
-        self._queue: list[tuple[int, int, Node]] = []
+        self._queue: list[tuple[int, int, int, Node]] = []
         self._free_ns = 0
         self.running: Node | None = None
         self.ends_ns = 0
 
     def enqueue(self, node: Node) -> None:
         """Queue a node that is ready since node.ready_ns."""
-        heapq.heappush(self._queue, (node.ready_ns, node.node_id, node))
+        heapq.heappush(self._queue, (node.ready_ns, node.node_id, node.position, node))
 
     def begin_next(self) -> int | None:
         """Begin the next queued node if idle; returns when it begins, or None if no node begins."""
         if self.running is not None or not self._queue:
             return None
-        ready_ns, _, node = heapq.heappop(self._queue)
+        ready_ns, _, _, node = heapq.heappop(self._queue)
         begin_ns = max(ready_ns, self._free_ns)
         self.running, self.ends_ns = node, begin_ns + node.duration_ns
         return begin_ns

@@ -149,11 +149,13 @@ class RankPlayer:
         """Take the next positions of the program; before `begin` they wait for it.
 
         Raises:
-            LocalProtocolError: the chunk does not continue the program.
+            LocalProtocolError: the chunk does not continue the program, or is longer.
         """
         if chunk.first_position != self._window.delivered:
             expected = self._window.delivered
             raise LocalProtocolError(f"rank {self.rank} received position {chunk.first_position} instead of {expected}")
+        if chunk.first_position + len(chunk.node_id) > self._nodes:
+            raise LocalProtocolError(f"rank {self.rank} received more nodes than the {self._nodes} of its program")
         self._take(self._window.deliver(chunk))
         if self._iteration is not None:
             self._advance(self._clock.now())

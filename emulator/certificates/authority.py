@@ -6,7 +6,6 @@ requires everybody to know it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from emulator.certificates.roles import Role, role_uri
+from emulator.certificates.secret_file import write_secret
 from emulator.errors import HostError, InputError
 
 CERTIFICATE, KEY = "authority.pem", "authority.key"
@@ -63,7 +63,7 @@ def make_authority(folder: Path, *, name: str, now: datetime | None = None) -> P
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(f"{folder}: cannot be made ({error.strerror})") from error
-    _write_secret(folder / KEY, _key_pem(key))
+    write_secret(folder / KEY, _key_pem(key))
     (folder / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
     return folder / CERTIFICATE
 
@@ -118,7 +118,7 @@ def issue(
         .sign(authority_key, hashes.SHA256())
     )
     path = folder / f"{name}.pem" if out is None else out
-    _write_secret(path, _key_pem(key) + certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
+    write_secret(path, _key_pem(key) + certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
     return Issued(path, name, role, expires)
 
 
@@ -150,16 +150,6 @@ def _general_name(address: str) -> x509.GeneralName:
         if not address.isascii() or not address.replace("-", "").replace(".", "").isalnum():
             raise InputError(f"--address {address!r}: give an IP address or a host name, without a port") from None
         return x509.DNSName(address)
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    try:
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise InputError(f"{path} exists already: remove it first if it is not needed any more") from error
-    except OSError as error:
-        raise HostError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

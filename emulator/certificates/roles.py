@@ -1,20 +1,46 @@
-"""Roles of those who take part in control: a certificate says which its holder has."""
+"""Roles of those who take part: a certificate or a token says which its holder has. What each may do is said here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 _PREFIX = "urn:charkha:role:"
 
 
 class Role(StrEnum):
-    """Who may do what."""
+    """Who somebody is."""
 
     CONTROLLER = "controller"
     """Gives agents runs to play."""
     AGENT = "agent"
     """Plays them."""
+    OPERATOR = "operator"
+    """Starts runs at a service, and cancels them."""
+    VIEWER = "viewer"
+    """Looks at runs."""
+
+
+class Action(StrEnum):
+    """What somebody may do."""
+
+    GIVE_RUNS = "give agents runs"
+    PLAY = "play runs"
+    START = "start and cancel runs"
+    VIEW = "look at runs"
+
+
+_ACTIONS: Mapping[Role, frozenset[Action]] = {
+    Role.CONTROLLER: frozenset({Action.GIVE_RUNS}),
+    Role.AGENT: frozenset({Action.PLAY}),
+    Role.OPERATOR: frozenset({Action.START, Action.VIEW}),
+    Role.VIEWER: frozenset({Action.VIEW}),
+}
+
+
+def may(role: str, action: Action) -> bool:
+    """Whether a role allows an action; one that nobody knows allows nothing."""
+    return role in _ACTIONS and action in _ACTIONS[Role(role)]
 
 
 def role_uri(role: Role) -> str:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from emulator import exit_codes
 from emulator.cli.parser import Parser
 from emulator.errors import FULL, EmulatorError, HostError
+from emulator.host.resources import exhausted, reserve
 from emulator.host.stderr_log import log_to_stderr
 from emulator.host.traceback_file import write_traceback
 from emulator.version import VERSION
@@ -53,6 +54,9 @@ COMMANDS = {
         "probe": "send crafted frames into a device and see what comes out",
         "peer": "exchange RDMA traffic with a host that runs stock perftest",
     },
+    "service": {
+        "serve": "queues of runs for devices under test, with users and a web page",
+    },
     "agents": {
         "controller": "as run, but every agent is started by hand",
         "agent": "play ranks on this machine for a controller",
@@ -71,6 +75,8 @@ IS_COMPLETE = find_spec("emulator.cli.commands") is not None
 _MODULES = {name: f"emulator.cli.commands.{name}" for group in COMMANDS.values() for name in group} | {
     "agent": "agents.command"  # by name: nothing in emulator imports agents
 }
+_LIBRARIES_BYTES = 256 << 20
+"""Address space that numpy, Arrow and gRPC take; OpenBLAS tries for ever where it finds no place."""
 _LISTED = "\n".join(
     "\n".join([title, *(f"  {name:<12}{summary}" for name, summary in group.items())])
     for title, group in COMMANDS.items()
@@ -96,6 +102,7 @@ _AGENT_EPILOG = "example: charkha agent --controller 192.0.2.1:4790 --identity s
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Results go to stdout, everything else to stderr."""
     # BLAS would start one spinning thread per core for numpy and for scipy, here and in every agent; nothing uses them.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it prints every handshake that fails
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack a dash, a path may not be text
@@ -128,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    reserve(descriptors=0, threads=0, memory_bytes=_LIBRARIES_BYTES)
     args = _parser(words).parse_args(words)
     log_to_stderr(args.log_level)
     handler: Callable[[argparse.Namespace], int | None] = args.handler
@@ -171,6 +179,14 @@ def _drop_output() -> None:
 
 
 def _internal_error(error: Exception) -> int:
+    lack = exhausted(error)
+    if lack is not None:
+        print(f"charkha: {lack}", file=sys.stderr)
+        return lack.exit_code
     what = visible(f"{type(error).__name__}: {error}")
-    print(f"charkha: internal error: {what} (a bug; please report it with {write_traceback(error)})", file=sys.stderr)
+    try:
+        report = f"please report it with {write_traceback(error)}"
+    except OSError:  # no space for it
+        report = "please report it"
+    print(f"charkha: internal error: {what} (a bug; {report})", file=sys.stderr)
     return exit_codes.FAILED

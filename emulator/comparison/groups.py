@@ -83,9 +83,18 @@ def read_groups(arguments: Sequence[str]) -> list[RunGroup]:
     folders = [find_group(argument) for argument in arguments]
     _refuse_shared_runs(arguments, folders)
     names = [visible(name) for name in _short_names(arguments)]
-    groups = [_read_group(name, found) for name, found in zip(names, folders, strict=True)]
-    _refuse_copies(groups)
-    return groups
+    return _read_groups(zip(names, folders, strict=True))
+
+
+def groups_of(folders: Mapping[str, Sequence[Path]]) -> list[RunGroup]:
+    """Read groups that are given as the run folders of each name, in that order.
+
+    Raises:
+        InputError: a run is in two groups.
+        ResultError: as for `read_groups`.
+    """
+    _refuse_shared_runs(list(folders), list(folders.values()))
+    return _read_groups(folders.items())
 
 
 def groups_to_compare(arguments: Sequence[str], *, by_firmware: bool) -> list[RunGroup]:
@@ -186,6 +195,12 @@ def _refuse_copies(groups: Sequence[RunGroup]) -> None:
                     f"{run.folder}: a copy of {other} (run id {run.manifest.run_id}); a comparison needs runs that "
                     "were each played: remove the copy, or play again"
                 )
+
+
+def _read_groups(named: Iterable[tuple[str, Sequence[Path]]]) -> list[RunGroup]:
+    groups = [_read_group(name, folders) for name, folders in named]
+    _refuse_copies(groups)
+    return groups
 
 
 def _short_names(arguments: Sequence[str]) -> list[str]:

@@ -20,12 +20,11 @@ from emulator.control.parameter import Parameter
 from emulator.host.nic import NicFacts
 from emulator.planner.rank_program import Chunk, PlaySettings
 
-OLDEST_VERSION = 2
-NEWEST_VERSION = 2
-LARGEST_MESSAGE_BYTES = 256 << 20
-"""Of either side; the counters of a million flows at the end of an all-to-all are a quarter of it."""
-LARGEST_HELLO_BYTES = 1 << 20
+OLDEST_VERSION = 3
+NEWEST_VERSION = 3
 METHOD = "/charkha.control.Control/Session"
+LARGEST_MESSAGE_BYTES = 256 << 20
+"""A message that is longer is refused: the largest that a run needs are counters of all flows of an agent."""
 V = TypeVar("V")
 
 Places: TypeAlias = Mapping[int, tuple[str, int]]
@@ -55,6 +54,8 @@ class Hello:
     Attributes:
         clock_ns: its monotonic clock.
         facts: for the manifest.
+        nonce: see emulator/control/authentication.py.
+        claims: header and claims of its token; "" if it has a shared secret, or nothing.
         clock_id: who has the same one has the same monotonic clock.
         stays: it plays one run after another, and waits where a run goes without it.
         ports: what it was told to use, for topologies whose hosts come from agents.
@@ -62,12 +63,13 @@ class Hello:
 
     oldest_version: int
     newest_version: int
-    token: str
     agent: str
     pid: int
     hostname: str
     software: str
     clock_ns: int
+    nonce: bytes
+    claims: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     clock_id: str = ""
     stays: bool = False
@@ -75,11 +77,47 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class Challenge:
+    """The controller proves that it has the agent's key, and asks for the agent's proof.
+
+    Attributes:
+        codes: of each key that the agent may have.
+    """
+
+    run_id: str
+    nonce: bytes
+    codes: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The agent has the key."""
+
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A run description as its bytes, bound to this conversation; see emulator/control/authentication.py.
+
+    Attributes:
+        message: of the controller, encoded: Setup or Directory.
+        code: made with the agent's key.
+        signature: made with the key of the controller's identity; b"" without one.
+        certificate: of that identity, DER.
+    """
+
+    message: bytes
+    code: bytes
+    signature: bytes = b""
+    certificate: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Welcome:
     """The agent is in; `version` is the newest that both sides know."""
 
     version: int
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +125,13 @@ class Wait:
     """The run goes without this agent, which stays until it is over."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The agent may play for so long without hearing from the controller; whatever it hears counts."""
+
+    lease_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +394,7 @@ class Abort:
 
 AgentValue: TypeAlias = (
     Hello
+    | Proof
     | Bound
     | Credit
     | Ready
@@ -365,7 +411,9 @@ AgentValue: TypeAlias = (
     | Left
 )
 ControllerValue: TypeAlias = (
-    Welcome
+    Challenge
+    | Signed
+    | Welcome
     | Setup
     | Directory
     | Prepare
@@ -377,6 +425,7 @@ ControllerValue: TypeAlias = (
     | Leave
     | Abort
     | ClockQuery
+    | Renew
     | Wait
     | WantSteps
 )

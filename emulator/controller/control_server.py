@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import grpc
 
-from emulator.controller.control_service import SERVER_OPTIONS, AgentListener, ControlService
+from emulator.controller.control_service import SERVER_OPTIONS, AgentListener, ControlService, Keys
 from emulator.controller.listen_address import ListenAddress
 from emulator.errors import HostError
+from emulator.wire.control.health import add_health_check
 
 SOCKET_PATH_BYTES = 107
 _GRACE_S = 0.3
@@ -27,9 +28,9 @@ async def serve_control(
     Args:
         listener: accepts or refuses agents, and receives what they send.
         target: `unix:PATH`, for agents of this host.
-        token: which agents of this host present.
-        run_id: sent to agents when they join.
-        listening: address and token for agents of other machines.
+        token: that agents of this host know.
+        run_id: sent to agents before they join.
+        listening: address, token and identity for agents of other machines.
 
     Raises:
         HostError: the path is too long for a socket, or the address cannot be used.
@@ -38,9 +39,9 @@ async def serve_control(
         raise HostError(f"{target} is too long for the path of a socket: set TMPDIR to a shorter path")
     suppress_grpc_tracebacks()
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    tokens = [token] if listening is None else [token, listening.token or ""]  # only a Unix socket may have no token
-    service = ControlService(listener, tokens=tokens, run_id=run_id)
+    service = ControlService(listener, keys=_keys(token, listening), run_id=run_id)
     server.add_generic_rpc_handlers((service.handler(),))
+    await add_health_check(server)
     server.add_insecure_port(target)
     if listening is not None:
         listening.add_to(server)
@@ -50,6 +51,13 @@ async def serve_control(
     finally:
         service.release()
         await server.stop(grace=_GRACE_S)
+
+
+def _keys(token: str, listening: ListenAddress | None) -> Keys:
+    if listening is None:
+        return Keys([token.encode()])
+    other = listening.token or ""  # only a Unix socket, or certificates, may go without
+    return Keys([token.encode(), other.encode()], listening.token, listening.signer())
 
 
 def suppress_grpc_tracebacks() -> None:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import grpc
 
-from emulator.certificates.roles import Role, roles_of
+from emulator.certificates.roles import Action, may, roles_of
 from emulator.control import conversation as control
+from emulator.control.authentication import NONCE_BYTES, Binding, Purpose, code_of, is_code_of, new_nonce
 from emulator.errors import EmulatorError, RemoteProtocolError
+from emulator.host.resources import exhausted
+from emulator.visible import visible
 from emulator.wire.control.codec import decode_agent, encode_controller
+from emulator.wire.control.credentials import is_issued
+from emulator.wire.control.descriptions import Encoder, Sealer
+
+if TYPE_CHECKING:
+    from emulator.certificates.signature import Signer
 
 logger = logging.getLogger(__name__)
+V = TypeVar("V")
 
 SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", control.LARGEST_MESSAGE_BYTES),
@@ -30,6 +39,41 @@ SERVER_OPTIONS = [
     ("grpc.http2.min_ping_interval_without_data_ms", 100),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
 ]
+
+GREETING_S = 10.0
+"""How long a stranger may take to say who it is and to prove it."""
+LARGEST_GREETING_BYTES = 1 << 16
+MOST_REFUSALS = 100
+"""That are logged; each other one could be new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What agents must know to be let in.
+
+    Attributes:
+        shared: one of these as it is; b"": nothing, where files or certificates protect.
+        secret: or a token that was issued with this secret.
+        signer: the controller's identity, which signs run descriptions.
+    """
+
+    shared: Sequence[bytes] = field(repr=False)
+    secret: str | None = field(default=None, repr=False)
+    signer: Signer | None = field(default=None, repr=False)
+
+    def of(self, hello: control.Hello) -> Sequence[bytes]:
+        """Keys that the agent may have.
+
+        Raises:
+            EmulatorError: it has no token of the secret.
+        """
+        if not hello.claims:
+            return self.shared
+        if self.secret is None or not is_issued(hello.claims):
+            raise RemoteProtocolError("the token is not one of the controller's secret")
+        from emulator.certificates.tokens import key_of_claims  # loads more than most runs need
+
+        return [key_of_claims(hello.claims, self.secret, hello.agent)]
 
 
 class AgentChannel:
@@ -70,15 +114,17 @@ class AgentListener(Protocol):
 
 
 class ControlService:
-    """Serves control.proto's Session; a token must match before anything else is looked at.
+    """Serves control.proto's Session; an agent must prove that it knows a key before it is heard.
 
     An agent that is not let in is sent away, or, where it stays between runs, kept waiting until the server stops.
+    Strangers are refused, and each reason is logged once for each of their hosts.
     """
 
-    def __init__(self, listener: AgentListener, *, tokens: Sequence[str], run_id: str) -> None:
-        self._listener, self._tokens, self._run_id = listener, [token.encode() for token in tokens], run_id
+    def __init__(self, listener: AgentListener, *, keys: Keys, run_id: str) -> None:
+        self._listener, self._keys, self._run_id = listener, keys, run_id
         self._is_over = asyncio.Event()
-        self._directory: tuple[control.Directory, int | None, bytes] | None = None  # the last one, encoded
+        self._refused: set[tuple[str, str]] = set()
+        self._encode = Encoder()
 
     def release(self) -> None:
         """The server is about to stop: let go of those who wait."""
@@ -91,7 +137,8 @@ class ControlService:
         return grpc.method_handlers_generic_handler(service, {method: rpc})
 
     async def _session(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        channel = AgentChannel(await self._greet(requests, context))
+        hello, sealer = await self._greet(requests, context)
+        channel = AgentChannel(hello)
         refusal = self._listener.admit(channel)
         if refusal is not None:
             await self._turn_away(channel.hello, refusal, requests, context)
@@ -99,7 +146,7 @@ class ControlService:
         reason = "its connection ended"
         try:
             async with asyncio.TaskGroup() as tasks:
-                writing = tasks.create_task(self._write(channel, context))
+                writing = tasks.create_task(_write(channel, sealer, context))
                 await self._read(requests, channel)
                 writing.cancel()
         except* EmulatorError as errors:
@@ -107,34 +154,63 @@ class ControlService:
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says
         except* Exception as errors:  # the root of the conversation: the run ends with this as its reason
-            reason = f"internal error: {errors.exceptions[0]!r}"
+            reason = str(exhausted(errors) or f"internal error: {errors.exceptions[0]!r}")
         finally:
             self._listener.lost(channel, reason)
 
-    async def _greet(self, requests: AsyncIterator[bytes], context: Any) -> control.Hello:
-        """The agent's Hello, token and version checked."""
-        hello = await self._first(requests)
-        if not isinstance(hello, control.Hello):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a Hello")
-        assert isinstance(hello, control.Hello)
-        if not self._knows(hello.token):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not the controller's")
-        problem = certificate_problem(context.auth_context(), hello.agent)
-        if problem is not None:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, problem)
+    async def _greet(self, requests: AsyncIterator[bytes], context: Any) -> tuple[control.Hello, Sealer]:
+        """The agent's Hello, once it has proved who it is, and what signs for it."""
+        try:
+            async with asyncio.timeout(GREETING_S):
+                return await self._met(requests, context)
+        except TimeoutError:
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "it does not say who it is")
+
+    async def _met(self, requests: AsyncIterator[bytes], context: Any) -> tuple[control.Hello, Sealer]:
+        hello = await _greeting(requests, control.Hello)
+        if hello is None or len(hello.nonce) != NONCE_BYTES:
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a Hello")
         version = min(hello.newest_version, control.NEWEST_VERSION)
         if version < max(hello.oldest_version, control.OLDEST_VERSION):
-            await context.abort(
+            await self._refuse(
+                context,
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"no common control version: the agent speaks {hello.oldest_version} to {hello.newest_version}, "
                 f"the controller {control.OLDEST_VERSION} to {control.NEWEST_VERSION}",
             )
-        await context.write(encode_controller(control.Welcome(version, self._run_id)))
-        return hello
+        problem = certificate_problem(context.auth_context(), hello.agent)
+        if problem is not None:
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, problem)
+        binding = Binding(self._run_id, hello.agent, hello.nonce, new_nonce())
+        key = await self._shared_key(hello, binding, requests, context)
+        await context.write(encode_controller(control.Welcome(version)))
+        return hello, Sealer(binding, key, self._keys.signer, self._encode)
 
-    def _knows(self, said: str) -> bool:
-        """Whether it is one of the tokens, in a time that does not tell how much of it is right."""
-        return sum(hmac.compare_digest(said.encode(), token) for token in self._tokens) > 0
+    async def _shared_key(
+        self, hello: control.Hello, binding: Binding, requests: AsyncIterator[bytes], context: Any
+    ) -> bytes:
+        """The key that both have, proved by both."""
+        try:
+            keys = self._keys.of(hello)
+        except EmulatorError as error:
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
+        own, other = binding.statement(Purpose.CONTROLLER), binding.statement(Purpose.AGENT)
+        challenge = control.Challenge(self._run_id, binding.controller_nonce, [code_of(key, own) for key in keys])
+        await context.write(encode_controller(challenge))
+        proof = await _greeting(requests, control.Proof)
+        proved = [key for key in keys if proof is not None and is_code_of(key, other, proof.code)]
+        if not proved:
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, "the token is not the controller's")
+        return proved[0]
+
+    async def _refuse(self, context: Any, code: grpc.StatusCode, reason: str) -> NoReturn:
+        """End the stream of a stranger."""
+        known = (context.peer().rpartition(":")[0], reason)
+        if known not in self._refused and len(self._refused) < MOST_REFUSALS:
+            self._refused.add(known)
+            logger.warning("refused %s: %s", visible(context.peer()), visible(reason))
+        await context.abort(code, reason)
+        raise AssertionError("aborting raises")
 
     async def _turn_away(
         self, hello: control.Hello, refusal: str, requests: AsyncIterator[bytes], context: Any
@@ -148,31 +224,26 @@ class ControlService:
         leaving.cancel()
         over.cancel()
 
-    async def _first(self, requests: AsyncIterator[bytes]) -> Any:
-        """The first value, None if there is none that can be understood."""
-        async for message in requests:
-            with contextlib.suppress(RemoteProtocolError):
-                return decode_agent(message).value if len(message) <= control.LARGEST_HELLO_BYTES else None
-            break
-        return None
-
     async def _read(self, requests: AsyncIterator[bytes], channel: AgentChannel) -> None:
         async for message in requests:
             self._listener.heard(channel, decode_agent(message))
 
-    async def _write(self, channel: AgentChannel, context: Any) -> None:
-        async for value, job in channel.outgoing():
-            if isinstance(value, control.ClockQuery):
-                value = control.ClockQuery(time.monotonic_ns())
-            await context.write(self._encode(value, job))
 
-    def _encode(self, value: control.ControllerValue, job: int | None) -> bytes:
-        """As bytes; those of a directory, which is long and goes to every agent, are made once."""
-        if not isinstance(value, control.Directory):
-            return encode_controller(value, job)
-        if self._directory is None or self._directory[0] is not value or self._directory[1] != job:
-            self._directory = value, job, encode_controller(value, job)
-        return self._directory[2]
+async def _greeting(requests: AsyncIterator[bytes], kind: type[V]) -> V | None:
+    """The next value of a stranger; None if it is not what it must be."""
+    async for message in requests:
+        with contextlib.suppress(RemoteProtocolError):
+            value = decode_agent(message).value if len(message) <= LARGEST_GREETING_BYTES else None
+            return value if isinstance(value, kind) else None
+        break
+    return None
+
+
+async def _write(channel: AgentChannel, sealer: Sealer, context: Any) -> None:
+    async for value, job in channel.outgoing():
+        if isinstance(value, control.ClockQuery):
+            value = control.ClockQuery(time.monotonic_ns())
+        await context.write(sealer.encode(value, job))
 
 
 def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str) -> str | None:
@@ -186,7 +257,7 @@ def certificate_problem(facts: Mapping[str, Iterable[bytes]], agent: str) -> str
     names = [name.decode(errors="replace") for name in facts.get("x509_common_name", ())]
     if not roles:
         return None
-    if Role.AGENT not in roles:
+    if not any(may(role, Action.PLAY) for role in roles):
         return f"its certificate is that of a {', '.join(roles)}, not of an agent"
     return None if agent in names else f"its certificate is that of agent {', '.join(names)}, not of {agent}"
 

@@ -137,7 +137,12 @@ class JobLoop:
         return self._standstill.overdue(self._state.missing_agents)
 
     def said(self, name: str, value: Any) -> None:
-        """One of its agents said something about the job."""
+        """One of its agents said something about the job.
+
+        Raises:
+            RemoteProtocolError: it is about an iteration or rank that cannot be meant.
+        """
+        self._check(name, value)
         match value:
             case Completions():
                 self._observer.completed(value.earlier(self._taken_off(name, value.iteration)))
@@ -167,6 +172,16 @@ class JobLoop:
                 self._note_farewell(name, value)
             case _:
                 raise RemoteProtocolError(f"agent {name} sent {type(value).__name__} about a job")
+
+    def _check(self, name: str, value: Any) -> None:
+        match value:
+            case Completions() | ComputeSpans() | StepRecords() | FlowEvents() | control.IterationDone():
+                if not self.plan.iterations[0] <= value.iteration <= self._newest + _ahead(self.plan):
+                    raise RemoteProtocolError(
+                        f"agent {name} sent {type(value).__name__} of iteration {value.iteration}, which has not begun"
+                    )
+            case control.Credit(rank) if rank not in self.plan.ranks_of[name]:
+                raise RemoteProtocolError(f"agent {name} sent Credit for rank {rank}, which it does not play")
 
     # --- carrying out -------------------------------------------------------------------------------------------
 

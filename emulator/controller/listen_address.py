@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import grpc
 
 from emulator.errors import HostError, PlanError
 from emulator.topology.model import Topology
 from emulator.wire.control.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from emulator.certificates.signature import Signer
 
 UNIX = "unix:"
 
@@ -32,6 +36,20 @@ class ListenAddress:
     def is_unix(self) -> bool:
         """Whether it is a socket in the file system."""
         return self.target.startswith(UNIX)
+
+    def signer(self) -> Signer | None:
+        """What signs run descriptions; None without an identity.
+
+        Raises:
+            InputError: it cannot be used.
+        """
+        parts = None if self.tls is None else self.tls.parts()
+        if parts is None:
+            return None
+        from emulator.certificates.signature import Signer  # loads more than most runs need
+
+        certificate, key, _ = parts
+        return Signer.of(certificate, key)
 
     def check(self, topology: Topology) -> None:
         """Control must not cross the device under test.

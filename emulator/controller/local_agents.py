@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ class LocalAgents:
     Args:
         names: one agent each.
         target: what they dial.
-        token: handed over in the environment, where other users cannot read it.
+        token: handed over on stdin, where nobody can read it.
         log_folder: their stderr goes to `<name>.log` there.
         on_exit: called with (name, exit code, reason) when one ends; below 0 the code is that of a signal.
         exec_prefixes: agent → a command that becomes the agent, put before it: `ip netns exec NAME`.
@@ -74,18 +73,16 @@ class LocalAgents:
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
     async def _start(self, name: str) -> asyncio.subprocess.Process:
-        environment = os.environ | {"CHARKHA_TOKEN": self._token}
         # -P: a folder named agents where the user stands must not be taken for ours.
         agent = [sys.executable, "-P", "-m", "agents", "--controller", self._target, "--name", name]
         with (self._log_folder / f"{name}.log").open("wb") as log:
-            return await asyncio.create_subprocess_exec(
-                *self._exec_prefixes.get(name, ()),
-                *agent,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+            process = await asyncio.create_subprocess_exec(
+                *self._exec_prefixes.get(name, ()), *agent, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log
             )
+        assert process.stdin is not None
+        process.stdin.write(f"{self._token}\n".encode())
+        process.stdin.close()
+        return process
 
     async def _watch(self, name: str) -> None:
         code = await self._processes[name].wait()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from emulator.controller.control_service import AgentChannel
 from emulator.controller.watchdog import Watchdog
 from emulator.errors import EmulatorError
 from emulator.host.core_wait import CoreTime
+from emulator.host.resources import exhausted
 
 DEATH_NEWS_S = 0.1
 """An agent that dies makes others give up: its death is waited for this long, because it is the better reason."""
@@ -22,6 +25,9 @@ UNREAD_S = 1.0
 """How long the stream of an agent may still be open after its process ended."""
 FAREWELL_S = 0.5
 """How long a session that ends early waits for the counters of its agents, which stop sending at once."""
+LEASE_S = 10.0
+"""Agents stop by themselves when they have heard nothing for this long, as one that says nothing is lost."""
+RENEW_S = 1.0
 
 
 class RosterListener(Protocol):
@@ -79,6 +85,7 @@ class Roster:
         self._exits: dict[str, str] = {}  # why processes ended
         self._silent = asyncio.Event()
         self._is_over = False
+        self._renewed_at = -math.inf
         self.clocks = AgentClocks()
         self.watchdog = Watchdog(join_timeout_s=join_timeout_s, core_time_of=self._core_time_of)
 
@@ -95,6 +102,12 @@ class Roster:
         """Send a value that is about no job to every agent that is here."""
         for channel in self._channels.values():
             channel.send(value)
+
+    def renew_leases(self) -> None:
+        """Let agents play on; may be called more often than needed."""
+        if (now := time.monotonic()) - self._renewed_at >= RENEW_S:
+            self._renewed_at = now
+            self.send_all(control.Renew(round(LEASE_S * 1000)))
 
     # --- AgentListener ------------------------------------------------------------------------------------------
 
@@ -134,6 +147,11 @@ class Roster:
                     self._listener.said(name, message)
         except EmulatorError as error:  # a result cannot be written, an agent reports nonsense: the session is over
             self._listener.failed(error)
+        except Exception as error:  # this process ran out of something: the agent is not to blame
+            lack = exhausted(error)
+            if lack is None:
+                raise
+            self._listener.failed(lack)
 
     def lost(self, channel: AgentChannel, reason: str) -> None:
         """See AgentListener. Why its process ended, if that becomes known meanwhile, says more."""

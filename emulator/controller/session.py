@@ -23,7 +23,11 @@ from emulator.controller.session_observer import SessionObserver
 from emulator.controller.watchdog import JOIN_TIMEOUT_S, Standstill, check_periodically
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunError
 from emulator.host.priority import below_agents
+from emulator.host.resources import exhausted, reserve
 from emulator.host.scratch import scratch_folder
+
+DESCRIPTORS, AGENT_DESCRIPTORS, THREADS, MEMORY_BYTES = 32, 8, 16, 160 << 20
+"""What a session takes at least, and for each agent, most of it gRPC: seen to fail below about half of each."""
 
 
 class Session:
@@ -58,6 +62,15 @@ class Session:
     def outcomes(self) -> list[RunOutcome]:
         """What is known of every job."""
         return [loop.outcome for loop in self._loops]
+
+    def reserve(self) -> None:
+        """Check that this process can have what it will need; before there is an event loop.
+
+        Raises:
+            HostError: a limit does not allow it.
+        """
+        descriptors = DESCRIPTORS + AGENT_DESCRIPTORS * len(self._plan.local_agents)
+        reserve(descriptors=descriptors, threads=THREADS, memory_bytes=MEMORY_BYTES)
 
     async def play(self) -> None:
         """Start agents on this host, play all jobs, stop the agents.
@@ -104,7 +117,7 @@ class Session:
         if isinstance(value, control.Progress) and not (self._has_begun and self._unfinished):
             self._standstill.note((agent, job), value)
         match value:
-            case FlowReport(number):
+            case FlowReport(number) if number in {task.number for task in self._plan.flows.get(agent, ())}:
                 self._flow_reports[number] = value.earlier(self._roster.clocks.ahead_ns(agent))
             case control.Progress() if job is None:
                 pass
@@ -185,6 +198,7 @@ class Session:
 
     def _begin(self) -> None:
         self._has_begun = True
+        self._roster.renew_leases()
         at_ns = time.monotonic_ns() + START_LEAD_NS
         for agent in self._plan.agents:
             self._roster.send(agent, control.Begin(at_ns + self.ahead_ns(agent)))
@@ -230,6 +244,8 @@ class Session:
         self._standstill.excuse(excused_s)
         for loop in self._loops:
             loop.excuse(excused_s)
+        if self._has_begun:
+            self._roster.renew_leases()
         is_playing = self._has_begun and bool(self._unfinished)
         if is_playing:
             self._roster.clocks.look()
@@ -251,7 +267,10 @@ class Session:
         return sorted({name for loop in self._loops for name in loop.missing_agents})
 
     def _watchdog_failed(self, error: BaseException) -> None:
-        self._end(RunAborted(f"the time limits cannot be watched any more ({type(error).__name__}: {error})"))
+        self._end(
+            exhausted(error)
+            or RunAborted(f"the time limits cannot be watched any more ({type(error).__name__}: {error})")
+        )
 
     def _start_agents(self, target: str, token: str, folder: Path) -> LocalAgents:
         return LocalAgents(

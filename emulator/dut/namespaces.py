@@ -17,6 +17,7 @@ from emulator.dut.netdev import parse_net_dev, qdisc_counters
 from emulator.dut.nftables import parse_counters
 from emulator.dut.profile_counters import ProfileCounter, sum_up
 from emulator.errors import HostError
+from emulator.host.resources import exhausted
 from emulator.lab.model import OVS, Node
 from emulator.lab.packet_sockets import SOCKET_DROPS, drops, packet_sockets
 
@@ -49,7 +50,8 @@ class NamespaceCounters:
                 self._open.append(self._stack.enter_context(_OpenNode(node, counters)))
         except OSError as error:
             self.close()
-            raise HostError(f"namespaces of the lab cannot be entered ({error}): run the command with sudo") from error
+            what = f"namespaces of the lab cannot be entered ({error}): run the command with sudo"
+            raise exhausted(error) or HostError(what) from error
         finally:
             netns.setns(own)
             os.close(own)

@@ -15,7 +15,7 @@ from emulator.experiment.workload import trace_digest
 from emulator.run_folder.reader import Run
 from emulator.schema import SchemaProblem, decode
 from emulator.shipped import TOPOLOGIES, TRACES
-from emulator.topology.document import read_document
+from emulator.topology.document import Document, read_document
 from emulator.topology.load import load_topology
 from emulator.verdict.rules import EXAMPLE
 
@@ -26,12 +26,19 @@ def read_experiment(path: Path) -> Experiment:
     Raises:
         InputError: the file cannot be read, or is not a run spec; the message has file, line and key.
     """
-    document = read_document(path)
+    return relative_to(path.parent, experiment_in(read_document(path)))
+
+
+def experiment_in(document: Document) -> Experiment:
+    """The run spec in a document, with its paths as written.
+
+    Raises:
+        InputError: it is not a run spec; the message has line and key.
+    """
     try:
-        experiment = decode(document.value, Experiment)
+        return decode(document.value, Experiment)
     except SchemaProblem as problem:
         raise document.error(problem.problem, problem.path) from problem
-    return relative_to(path.parent, experiment)
 
 
 def to_yaml(experiment: Experiment) -> str:

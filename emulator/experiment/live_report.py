@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from emulator.errors import EmulatorError, HostError, RunInterrupted
@@ -55,29 +55,43 @@ def live_page(address: LiveAddress, folder: Path, *, notify: Callable[[str], Non
     Raises:
         HostError: the address or port is not available.
     """
-    with _listener(address) as listener:
+    names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
+    with listening(address, what="the live page", remedy="choose another, or --live without a port") as listener:
         url = f"http://{address.host}:{listener.getsockname()[1]}/"
-        names = [name for name in _LOCAL_NAMES if address.address == LOCAL]
-        arguments = [str(folder), str(listener.fileno()), *names]
-        command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+        server = start_server(folder, listener, names)
     notify(f"the run is shown at {url}")
     try:
         yield url
     finally:
-        _end(server)
+        end_server(server)
 
 
-def _listener(address: LiveAddress) -> socket.socket:
+def start_server(folder: Path, listener: socket.socket, names: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the process that serves the page of a run folder on a listening socket, to hosts of these names; none: any.
+
+    It ends when its stdin is closed: with this process at the latest.
+    """
+    arguments = [str(folder), str(listener.fileno()), *names]
+    command = [sys.executable, "-P", "-m", "emulator.views.html.live", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+
+
+def listening(address: LiveAddress, *, what: str, remedy: str) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        HostError: the address or port is not available.
+    """
     family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
     try:
         return socket.create_server((address.address, address.port), family=family)
     except OSError as error:
-        problem = f"the live page cannot be served at {address.host}:{address.port} ({error.strerror})"
-        raise HostError(f"{problem}: choose another, or --live without a port") from error
+        problem = f"{what} cannot be served at {address.host}:{address.port} ({error.strerror})"
+        raise HostError(f"{problem}: {remedy}") from error
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def end_server(server: subprocess.Popen[bytes]) -> None:
+    """Tell it that the run is over, and wait until its readers have the last page, or for as long as that may take."""
     assert server.stdin is not None
     server.stdin.close()
     try:

@@ -250,6 +250,7 @@ def _play(
                 notify(f"{flow.task.title}: {flow.instruction}")
         session = Session(session_plan(settled, session_id=session_id), [one.recorder for one in recordings])
         try:
+            session.reserve()
             asyncio.run(_play_interruptibly(session))
         except (AgentLost, TransferFailed, RunTimeout) as error:
             failed = session.failed_job if len(settled) > 1 else 0

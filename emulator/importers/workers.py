@@ -1,13 +1,15 @@
-"""Ranks of a large trace read, or written, by several processes at a time."""
+"""Ranks of a large trace read, or written, by several processes at a time: of this machine, or of a cluster."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from emulator.errors import HostError
@@ -18,6 +20,20 @@ WORTH_BYTES = 32 << 20
 
 T = TypeVar("T")
 R = TypeVar("R")
+_chosen: ContextVar[Executor | None] = ContextVar("_chosen", default=None)
+
+
+@contextmanager
+def spread_over(executor: Executor) -> Iterator[None]:
+    """Have `run_all` give its tasks to an executor, however little there is to read.
+
+    Its processes must see the same files, those in the folder for temporary files too.
+    """
+    before = _chosen.set(executor)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
 
 
 def run_all(
@@ -38,22 +54,31 @@ def run_all(
     Raises:
         HostError: a process ended before its task was done.
     """
+    chosen = _chosen.get()
+    if chosen is not None:
+        return _all(chosen, work, tasks, on_done)
     processes = min(len(tasks), len(os.sched_getaffinity(0)))
     if processes < 2 or total_bytes < WORTH_BYTES:
         return [_noted(work(task), number, len(tasks), on_done) for number, task in enumerate(tasks, 1)]
     context = multiprocessing.get_context("spawn")  # this process may have threads
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
-        try:
-            for number, future in enumerate(as_completed(futures), 1):
-                _noted(future.result(), number, len(tasks), on_done)
-            return [future.result() for future in futures]
-        except BrokenProcessPool as error:
-            problem = "a process that read or wrote a rank was killed"
-            raise HostError(f"{problem}: is there enough memory? Fewer cores (taskset) need less") from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return _all(pool, work, tasks, on_done)
+
+
+def _all(
+    pool: Executor, work: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[int, int], None] | None
+) -> list[R]:
+    futures = [pool.submit(work, task) for task in tasks]
+    try:
+        for number, future in enumerate(as_completed(futures), 1):
+            _noted(future.result(), number, len(tasks), on_done)
+        return [future.result() for future in futures]
+    except BrokenProcessPool as error:
+        problem = "a process that read or wrote a rank was killed"
+        raise HostError(f"{problem}: is there enough memory? Fewer cores (taskset) need less") from error
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _noted(result: R, number: int, count: int, on_done: Callable[[int, int], None] | None) -> R:

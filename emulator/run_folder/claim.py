@@ -1,4 +1,4 @@
-"""Keeps two commands from playing into the same folder."""
+"""Who plays into a folder: two commands never do, and others see whether one still does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,38 @@ from pathlib import Path
 from emulator.errors import InputError
 
 _LOCK = ".lock"
+
+
+def hold(folder: Path) -> int | None:
+    """Show others that this process writes a run folder; until the descriptor is closed, or the process ends.
+
+    Returns:
+        The descriptor; None if the file system has no locks.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # of somebody who looks at this moment, if it is not the file system
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def is_being_written(folder: Path) -> bool | None:
+    """Whether a process writes a run folder; None if nobody can tell."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextmanager

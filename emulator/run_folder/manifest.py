@@ -25,7 +25,9 @@ KERNEL_OBSERVATION_POINT = "kernel's receive time stamps"
 RUNNING: Final = "running"
 COMPLETE: Final = "complete"
 ABORTED: Final = "aborted"
-Status: TypeAlias = Literal["running", "complete", "aborted"]
+INTERRUPTED: Final = "interrupted"
+"""The command that played it ended without closing its folder: it was killed, or could not write."""
+Status: TypeAlias = Literal["running", "complete", "aborted", "interrupted"]
 _LIBRARIES = ("numpy", "pyarrow", "pyzmq", "grpcio", "protobuf", "scipy")
 
 
@@ -154,7 +156,7 @@ class Manifest:
         warnings: warning → number of occurrences.
         spec: the run spec, as plain values; None in runs written before it was stored.
         settings: every setting with its unit and source.
-        status: running, complete or aborted; `reason` is why it is aborted.
+        status: running, complete, aborted or, as read, interrupted; `reason` is why it is neither of the first two.
     """
 
     run_id: str

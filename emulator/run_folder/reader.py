@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from emulator.errors import ResultError
 from emulator.run_folder.layout import BROKEN, CRASHED, MANIFEST, PARTIAL_MANIFEST, SESSION
 from emulator.run_folder.manifest import (
-    ABORTED,
+    INTERRUPTED,
     Exclusion,
     Manifest,
     Trials,
@@ -109,7 +109,7 @@ def read_run(folder: Path) -> Run:
     if not is_run:
         raise ResultError(f"is not a run folder (no {MANIFEST})", path=folder)
     manifest = read_manifest(folder / PARTIAL_MANIFEST)
-    run = Run(folder, replace(manifest, status=ABORTED, reason=manifest.reason or CRASHED), closed=False)
+    run = Run(folder, replace(manifest, status=INTERRUPTED, reason=manifest.reason or CRASHED), closed=False)
     return replace(run, manifest=replace(run.manifest, trials=_trials_so_far(run)))
 
 

@@ -12,16 +12,17 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from emulator.errors import InputError, ResultError
+from emulator.run_folder.claim import is_being_written
 from emulator.run_folder.layout import CRASHED, MANIFEST, PARTIAL_MANIFEST
-from emulator.run_folder.manifest import ABORTED, COMPLETE, RUNNING, Manifest, TraceFacts, read_manifest
+from emulator.run_folder.manifest import ABORTED, COMPLETE, INTERRUPTED, RUNNING, Manifest, TraceFacts, read_manifest
 
 RUNS = Path("runs")
 """Default root of run folders."""
 UNREADABLE = "unreadable"
-STATUSES = (COMPLETE, ABORTED, RUNNING, UNREADABLE)
+STATUSES = (COMPLETE, ABORTED, INTERRUPTED, RUNNING, UNREADABLE)
 _DIGEST_CHARACTERS = 8
 STILL_S = 600
-"""A folder that was never closed counts as running until nothing in it has changed for this time."""
+"""Where no lock tells: a folder that was not closed counts as running until nothing in it has changed for this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class StoredRun:
 
     Attributes:
         manifest: None if it cannot be read; `problem` is the reason.
-        status: complete, aborted, running (not closed, and changed recently) or unreadable.
+        status: one of STATUSES; interrupted: the command that played it ended without closing the folder.
     """
 
     folder: Path
@@ -153,9 +154,14 @@ def stored_run(folder: Path) -> StoredRun:
         return StoredRun(folder, None, UNREADABLE, str(error))
     if is_closed:
         return StoredRun(folder, manifest, manifest.status, manifest.reason)
-    if time.time() - _written_at(folder) < STILL_S:
+    is_held = is_being_written(folder)
+    if is_held is None:
+        is_held = time.time() - _written_at(folder) < STILL_S
+    if (folder / MANIFEST).exists():  # it has been closed meanwhile
+        return stored_run(folder)
+    if is_held:
         return StoredRun(folder, manifest, RUNNING)
-    return StoredRun(folder, manifest, ABORTED, manifest.reason or CRASHED)
+    return StoredRun(folder, manifest, INTERRUPTED, manifest.reason or CRASHED)
 
 
 def list_runs(root: Path, which: RunFilter) -> list[StoredRun]:

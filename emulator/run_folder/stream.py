@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emulator.errors import FULL, HostError, ResultError
+from emulator.host.resources import exhausted
 
 ROW_GROUP_ROWS = 1 << 17
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -32,6 +33,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if (lack := exhausted(error)) is not None:
+            raise HostError(f"{path}: cannot write results: {lack}") from error
         reason = os.strerror(error.errno) if error.errno else str(error)
         remedy = "free space, or choose another place" if error.errno in FULL else "choose another place"
         raise HostError(f"{path}: cannot write results ({reason}); {remedy}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from emulator.control.observations import EVENTS, ComputeSpans, FlowCounters, RankSummary
-from emulator.errors import EmulatorError, InputError, RunAborted
+from emulator.errors import EmulatorError, HostError, InputError, RunAborted
+from emulator.run_folder.claim import hold
 from emulator.run_folder.layout import MANIFEST, PARTIAL_MANIFEST
 from emulator.run_folder.manifest import (
     ABORTED,
@@ -50,6 +52,7 @@ class RunWriter:
         self._pending: dict[Part, list[pa.RecordBatch]] = {part: [] for part in Part}
         self._written_at = 0.0
         self._closed = False
+        self._hold: int | None = None
 
     def __enter__(self) -> RunWriter:
         """Create the folder.
@@ -59,6 +62,8 @@ class RunWriter:
             HostError: it cannot be written.
         """
         _create(self.folder)
+        with writing(self.folder):
+            self._hold = hold(self.folder)
         self._write_manifest(PARTIAL_MANIFEST)
         with ExitStack() as opened:
             self._opened = opened
@@ -78,6 +83,8 @@ class RunWriter:
             if error is None:
                 raise
             # Report the error that ended the run; what was measured stays readable as streams.
+        finally:
+            self._release()
 
     @property
     def manifest(self) -> Manifest:
@@ -161,8 +168,10 @@ class RunWriter:
         """Write the rows that are still in memory.
 
         Raises:
-            HostError: it cannot be written.
+            HostError: it cannot be written, or the folder is gone.
         """
+        if not self._closed and not (self.folder / PARTIAL_MANIFEST).exists():  # the kernel would not mind
+            raise HostError(f"{self.folder}: the run folder was deleted or moved while the run was played into it")
         for part, pending in self._pending.items():
             if pending:
                 if part not in self._streams:
@@ -217,6 +226,12 @@ class RunWriter:
             (self.folder / PARTIAL_MANIFEST).rename(self.folder / MANIFEST)
             for part in self._streams:
                 (self.folder / part.stream_name).unlink()
+
+    def _release(self) -> None:
+        """Nobody writes the folder any more."""
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
 
     def _open(self, part: Part) -> None:
         self._streams[part] = self._opened.enter_context(TableStream(self.folder / part.stream_name, part.schema))

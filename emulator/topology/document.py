@@ -101,11 +101,21 @@ def read_document(path: Path) -> Document:
                 "`fabric`, `per_rank` or a sweep",
                 path=path,
             )
+    except OSError as error:
+        raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
+    return parse_document(content, path)
+
+
+def parse_document(content: bytes, path: Path) -> Document:
+    """Read YAML that came from elsewhere than a file; `path` stands for its place in errors.
+
+    Raises:
+        TopologyError: it is not YAML, or has a key twice.
+    """
+    try:
         text = content.decode("utf-8")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         value = yaml.safe_load(text)
-    except OSError as error:
-        raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise TopologyError(f"is not YAML ({error.problem})", path=path, line=line) from error

@@ -6,13 +6,15 @@ import json
 import os
 import re
 import socket
+import subprocess
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from emulator.cli.main import main
 from tests.support.command import EXAMPLE, Finished, charkha, refused, started, wait_for
 
 TOKEN = "a-token-for-the-tests"
@@ -136,6 +138,53 @@ def test_what_is_not_safe_or_clear_is_refused_before_any_traffic(
     (folder / "long").write_text("a secret of twenty and more characters")
     monkeypatch.chdir(folder)
     assert problem in refused(*command, capsys=capsys)
+
+
+def _seen_by_others(not_of: int) -> bytes:
+    """Command lines of all processes, and environments of those that a process started."""
+    found = b""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += (folder / "cmdline").read_bytes()
+            if f"\nPPid:\t{not_of}\n" in (folder / "status").read_text():
+                found += (folder / "environ").read_bytes()
+    return found
+
+
+def test_secrets_are_seen_nowhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    secret = "0123456789abcdef of the lab, long enough for HS256"
+    (folder / "secret").write_text(secret)
+    (folder / "t.yaml").write_text(json.dumps({"hosts": HOSTS, "agents": {"a": "west"}}))
+    for words in (
+        ("init", "authority"),
+        ("issue", "authority", "c", "--role", "controller", "--address", "localhost"),
+        ("issue", "authority", "west", "--role", "agent"),
+        ("token", "secret", "west", "--role", "agent"),
+    ):
+        assert main(["certs", *words]) == 0
+    target, own = free_target(), ("--identity", "authority/west.pem", "--token-file", "west.token")
+    with started("agent", "--controller", target, "--name", "west", *own, cwd=folder) as west:
+        monkeypatch.setenv("CHARKHA_TOKEN", secret)
+        run = (*BENCH[:-1], 5, "--topology", "t.yaml", "--listen", target, "--identity", "authority/c.pem")
+        with started("bench", *run, cwd=folder) as controller:
+            seen = b""
+            wait_for(lambda: b"agents\0--controller\0" in _seen_by_others(controller.process.pid), 30)
+            while controller.process.poll() is None:
+                seen += _seen_by_others(controller.process.pid)
+                with suppress(subprocess.TimeoutExpired):
+                    controller.process.wait(0.2)
+            finished = controller.finish()
+        west.process.terminate()
+        agent = west.finish()
+    assert finished.code == 0, finished.stderr
+    assert b"agents\0--controller\0" in seen  # the local agent was looked at
+    seen += (finished.stdout + finished.stderr + agent.stdout + agent.stderr).encode()
+    seen += b"".join(path.read_bytes() for path in (folder / "runs").rglob("*") if path.is_file())
+    token = (folder / "west.token").read_text().strip()
+    keys = ["".join((folder / "authority" / name).read_text().split("\n")[1]) for name in ("c.pem", "west.pem")]
+    for one in (secret, token, token.rpartition(".")[2], *keys):
+        assert one.encode() not in seen
 
 
 def test_agents_that_join_are_the_hosts(folder: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from agents.agent import Agent
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
-from emulator.errors import RemoteProtocolError
+from emulator.errors import RemoteProtocolError, RunAborted
 from emulator.wire.control.codec import decode_agent, encode_controller
 
 MESSAGES = 20
@@ -68,4 +68,23 @@ def test_a_busy_controller_hears_why_an_agent_gives_up(tmp_path: Path, monkeypat
                 await Agent(target, token="", name="a").run()
 
     asyncio.run(scenario())
-    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Welcome", ())]
+    assert [one.value for one in heard[1:]] == [control.Abort("the controller sent Finish instead of Challenge", ())]
+
+
+def test_an_agent_leaves_a_controller_that_says_nothing_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.control_link.CHECK_S", 0.02)
+
+    async def fall_silent(requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(encode_controller(control.Renew(lease_ms=50)))
+        await asyncio.sleep(60)
+
+    async def scenario() -> None:
+        async with served(tmp_path, fall_silent) as target, ControlLink(target) as link:
+            with pytest.raises(RunAborted, match=r"the controller has sent nothing for 0.05 s"):
+                await link.receive()
+            async with asyncio.timeout(5):
+                await link.drained()
+
+    asyncio.run(scenario())

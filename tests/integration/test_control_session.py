@@ -16,8 +16,10 @@ from typing import Any, Protocol
 import grpc
 import pytest
 
+from agents import control_link
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
+from emulator.control.authentication import NONCE_BYTES
 from emulator.controller import control_server, local_agents, watchdog
 from emulator.controller import session as sessions
 from emulator.controller.control_service import SERVER_OPTIONS
@@ -32,12 +34,20 @@ from tests.support.trace_files import collective, write
 
 AGENTS = {"agent-0": [0], "agent-1": [1]}
 IMPOSTOR = """#!/bin/sh
-printf '%s\\n%s\\n' "$5" "$CHARKHA_TOKEN" > {folder}/$7.new
+read -r token
+printf '%s\\n%s\\n' "$5" "$token" > {folder}/$7.new
 mv {folder}/$7.new {folder}/$7
 exec sleep 60
 """
 HELLO = control.Hello(
-    oldest_version=2, newest_version=2, token="", agent="agent-0", pid=1, hostname="h", software="0", clock_ns=0
+    oldest_version=3,
+    newest_version=3,
+    agent="agent-0",
+    pid=1,
+    hostname="h",
+    software="0",
+    clock_ns=0,
+    nonce=bytes(NONCE_BYTES),
 )
 
 
@@ -60,25 +70,27 @@ class Open:
     """A session that waits for its agents."""
 
     target: str
+    token: str
     hello: control.Hello
     playing: asyncio.Task[None]
     watching: Watching
     session: Session
 
-    async def dial(self, *values: control.AgentValue) -> Any:
-        """What the controller first answers to an agent that says this."""
+    async def join(self, link: ControlLink, agent: str = "agent-0") -> None:
+        """Let an agent prove who it is."""
+        await asyncio.wait_for(link.join(replace(self.hello, agent=agent), self.token.encode()), 10)
+
+    async def dial(self, hello: control.Hello | None = None) -> Any:
+        """What the controller answers to an agent that has proved who it is."""
         async with ControlLink(self.target) as link:
-            for value in values:
-                link.send(value)
+            await link.join(hello or self.hello, self.token.encode())
             return (await asyncio.wait_for(link.receive(), 10)).value
 
-    async def refusal(self, *values: control.AgentValue) -> str:
+    async def refusal(self, hello: control.AgentValue, token: str | None = None) -> str:
         """Why the agent is sent away, after the Welcome where there is one."""
         async with ControlLink(self.target) as link:
-            for value in values:
-                link.send(value)
             with pytest.raises(RunAborted) as refused:
-                await _read_on(link)
+                await _join_and_read_on(link, hello, token or self.token)
         return refused.value.reason
 
     async def ended(self) -> EmulatorError:
@@ -86,6 +98,11 @@ class Open:
         with pytest.raises(EmulatorError) as ended:
             await asyncio.wait_for(self.playing, 10)
         return ended.value
+
+
+async def _join_and_read_on(link: ControlLink, hello: control.AgentValue, token: str) -> None:
+    await link.join(hello, token.encode())
+    await _read_on(link)
 
 
 async def _read_on(link: ControlLink) -> None:
@@ -127,7 +144,7 @@ async def _open(folder: Path, *, silence_timeout_s: float, jobs: int) -> AsyncIt
             while not (folder / "agent-0").exists():  # noqa: ASYNC110 (a process writes it)
                 await asyncio.sleep(0.01)
         target, token = (folder / "agent-0").read_text().splitlines()
-        yield Open(target, replace(HELLO, token=token), playing, watching, session)
+        yield Open(target, token, HELLO, playing, watching, session)
     finally:
         session.abort(RunAborted("the test is over"))
         await asyncio.wait([playing])
@@ -161,16 +178,18 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
 
 def test_an_agent_of_the_run_is_welcome(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        assert await opened.dial() == control.Welcome(3)
 
     run_check(check)
 
 
-def test_a_wrong_token_is_refused_before_anything_else(run_check: RunCheck) -> None:
+def test_a_wrong_token_is_refused_by_both_sides_before_anything_else(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
-        wrong = replace(opened.hello, token="guess", agent="stranger", oldest_version=7, newest_version=9)
-        assert await opened.refusal(wrong) == "the token is not the controller's"
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        stranger = replace(opened.hello, agent="stranger")
+        assert (await opened.refusal(stranger, "guess")).startswith("the token is not the controller's: nothing was")
+        greeting = encode_agent(stranger), encode_agent(control.Proof(bytes(32)))
+        assert await _say(opened.target, *greeting) == "the token is not the controller's"
+        assert await opened.dial() == control.Welcome(3)
 
     run_check(check)
 
@@ -187,7 +206,7 @@ def test_an_agent_that_is_not_of_the_run_is_refused(run_check: RunCheck) -> None
 def test_a_second_agent_of_one_name_is_refused_and_the_first_stays(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as first:
-            first.send(opened.hello)
+            await opened.join(first)
             assert isinstance((await first.receive()).value, control.Welcome)
             assert await opened.refusal(opened.hello) == "an agent 'agent-0' is already here"
             second = await opened.dial(replace(opened.hello, agent="agent-1"))
@@ -201,10 +220,10 @@ def test_an_agent_of_another_version_is_told_so(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         newer = replace(opened.hello, oldest_version=7, newest_version=9)
         assert await opened.refusal(newer) == (
-            "no common control version: the agent speaks 7 to 9, the controller 2 to 2"
+            "no common control version: the agent speaks 7 to 9, the controller 3 to 3"
         )
         both = replace(opened.hello, newest_version=9)
-        assert await opened.dial(both) == control.Welcome(2, "run")
+        assert await opened.dial(both) == control.Welcome(3)
 
     run_check(check)
 
@@ -229,14 +248,6 @@ async def _say(target: str, *messages: bytes) -> str:
         return str(await call.details())
 
 
-def test_a_hello_larger_than_any_real_one_is_not_read(run_check: RunCheck) -> None:
-    async def check(opened: Open) -> None:
-        large = replace(opened.hello, facts={"kernel": "x" * control.LARGEST_HELLO_BYTES})
-        assert await opened.refusal(large) == "the first message must be a Hello"
-
-    run_check(check)
-
-
 def test_a_message_larger_than_the_limit_ends_the_stream_before_it_is_taken(
     run_check: RunCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,9 +256,12 @@ def test_a_message_larger_than_the_limit_ends_the_stream_before_it_is_taken(
     monkeypatch.setattr(control_server, "SERVER_OPTIONS", small)
 
     async def check(opened: Open) -> None:
-        hello, large = encode_agent(opened.hello), encode_agent(control.Abort("x" * 2 * most))
-        assert f"larger than max ({len(large)} vs. {most})" in await _say(opened.target, hello, large)
-        assert "agent agent-0 is lost" in str(await opened.ended())
+        large = encode_agent(control.Abort("x" * 2 * most))
+        assert f"larger than max ({len(large)} vs. {most})" in await _say(opened.target, large)
+        async with ControlLink(opened.target) as link:
+            await opened.join(link)
+            link.send(control.Progress(0, 0, False, "x" * 2 * most), 0)
+            assert "agent agent-0 is lost" in str(await opened.ended())
 
     run_check(check)
 
@@ -259,7 +273,7 @@ def test_what_an_agent_cannot_say_in_one_message_is_why_it_gives_up(
 
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
-            link.send(opened.hello)
+            await opened.join(link)
             link.send(control.Progress(0, 0, False, "x" * (1 << 21)), 0)
             error = str(await opened.ended())
         assert "the message Progress has 2 MiB, and the control stream takes at most 1 MiB: use more agents" in error
@@ -279,7 +293,7 @@ def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
             writer.close()
-        assert await opened.dial(opened.hello) == control.Welcome(2, "run")
+        assert await opened.dial() == control.Welcome(3)
 
     run_check(check)
 
@@ -287,7 +301,7 @@ def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:
 def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
-            link.send(opened.hello)
+            await opened.join(link)
             link.send(control.Ready(), 0)
             error = await opened.ended()
         assert isinstance(error, RemoteProtocolError)
@@ -296,9 +310,15 @@ def test_an_agent_that_speaks_out_of_turn_ends_the_run(run_check: RunCheck) -> N
     run_check(check)
 
 
-def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None:
+def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(opened: Open) -> None:
-        await _say(opened.target, encode_agent(opened.hello), b"")
+        async with ControlLink(opened.target) as link:
+            await opened.join(link)
+            assert isinstance((await link.receive()).value, control.Welcome)  # the proof is written
+            monkeypatch.setattr(control_link, "encode_agent", lambda *_: b"")
+            link.send(control.Ready())
+            with contextlib.suppress(RunAborted):
+                await _read_on(link)
         error = await opened.ended()
         assert isinstance(error, AgentLost)
         assert "agent-0" in str(error)
@@ -310,7 +330,7 @@ def test_an_agent_that_cannot_be_understood_is_lost(run_check: RunCheck) -> None
 def test_an_agent_that_hangs_up_before_the_others_are_there_is_lost(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
-            link.send(opened.hello)
+            await opened.join(link)
             await asyncio.wait_for(opened.watching.first_joined.wait(), 10)
         assert str(await opened.ended()) == "agent agent-0 is lost (its connection ended); its ranks: 0"
 
@@ -321,7 +341,7 @@ def test_a_standstill_names_the_two_ranks_that_were_silent_for_longest(run_check
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
             for link, name, own, peer in ((first, "agent-0", 0, 1), (second, "agent-1", 1, 0)):
-                link.send(replace(opened.hello, agent=name))
+                await opened.join(link, name)
                 silence_ns = 2_000_000_000 + own
                 link.send(control.Progress(0, 0, False, f"rank {own}: waits", (own, peer), silence_ns), 0)
             for growing_ns in range(3):  # only what moves counts as a sign of life
@@ -357,7 +377,7 @@ async def _playing(opened: Open, jobs: int) -> AsyncIterator[dict[str, ControlLi
     async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
         links = {"agent-0": first, "agent-1": second}
         for name, link in links.items():
-            link.send(replace(opened.hello, agent=name))
+            await opened.join(link, name)
         for name, link in links.items():
             (setup,) = await _heard(link, control.Setup)
             assert [job.number for job in setup.value.jobs] == list(range(jobs))
@@ -411,7 +431,7 @@ def test_agents_leave_when_all_jobs_are_over(run_check: RunCheck) -> None:
 def test_a_value_about_a_job_that_there_is_not_ends_the_session(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
-            link.send(opened.hello)
+            await opened.join(link)
             link.send(control.Ready(), 7)
             error = await opened.ended()
         assert isinstance(error, RemoteProtocolError)
@@ -423,8 +443,8 @@ def test_a_value_about_a_job_that_there_is_not_ends_the_session(run_check: RunCh
 def test_an_abort_reaches_the_agents_with_its_reason(run_check: RunCheck) -> None:
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as first, ControlLink(opened.target) as second:
-            first.send(opened.hello)
-            second.send(replace(opened.hello, agent="agent-1"))
+            await opened.join(first)
+            await opened.join(second, "agent-1")
             second.send(control.Abort("my disk is gone", [1]))
             with pytest.raises(RunAborted, match="agent agent-1: my disk is gone"):
                 await _read_on(first)
@@ -438,7 +458,7 @@ def test_agents_that_never_join_are_named(run_check: RunCheck, monkeypatch: pyte
 
     async def check(opened: Open) -> None:
         async with ControlLink(opened.target) as link:
-            link.send(opened.hello)
+            await opened.join(link)
             error = await opened.ended()
         assert isinstance(error, RunTimeout)
         assert "agents to join: agent-1" in str(error)

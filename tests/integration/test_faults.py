@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from emulator.run_folder.layout import PARTIAL_MANIFEST
-from emulator.run_folder.manifest import ABORTED
+from emulator.run_folder.manifest import ABORTED, INTERRUPTED
 from emulator.run_folder.reader import Run, read_run
 from emulator.run_folder.schema import Part
+from emulator.run_folder.store import stored_run
 from tests.support.command import EXAMPLE, Command, Finished, started, wait_for
 
 PATIENCE_S = 5.0
@@ -83,7 +84,8 @@ def test_a_killed_controller_ends_its_agents(playing: Command, tmp_path: Path) -
     playing.process.wait()
     wait_for(lambda: not playing.left() or None, PATIENCE_S)
     print(f"{len(agents)} agents ended {time.monotonic() - began:.2f} s after the controller")
-    run = _measured(tmp_path / "run", status=ABORTED)
+    assert stored_run(tmp_path / "run").status == INTERRUPTED
+    run = _measured(tmp_path / "run", status=INTERRUPTED)
     assert not run.closed
 
 
@@ -104,13 +106,13 @@ def test_a_signal_ends_the_run_and_shows_what_it_measured(
 
 def test_results_that_cannot_be_written_fail_the_run(tmp_path: Path) -> None:
     """No file may become longer than 64 KiB: for the command that is a full disk."""
-    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path, is_covered=False) as command:
+    with started("run", EXAMPLE, *ENDLESS, cwd=tmp_path) as command:
         wait_for(lambda: _has_samples(tmp_path / "run"), 30)
         resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
         finished = command.finish()
     assert finished.code == 3
     assert "cannot write results (File too large)" in finished.stderr.splitlines()[-1]
-    _measured(tmp_path / "run", status=ABORTED)
+    _measured(tmp_path / "run", status=INTERRUPTED)
 
 
 def test_when_nothing_moves_for_too_long_the_run_says_what_it_waits_for(tmp_path: Path) -> None:

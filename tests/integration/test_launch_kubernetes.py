@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.support.stand_in_cluster import StandInCluster
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 HOSTS = [{"name": name, "per_rank": f"127.{93 + n}.{os.getpid() % 250}.0/24"} for n, name in enumerate("ab")]
 TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
+full = pytest.mark.skipif(not IS_FULL, reason="the same, ended otherwise: CHARKHA_FULL=1")
 LAUNCH = ("launch", "kubernetes", "-n", 2, "--image", "charkha", "--interface", "lo", "--host-network", "--insecure")
 BENCH = ("bench", "all_reduce", "-n", 2, "-b", "4K", "-e", "4K", "--topology", "t.yaml", "--iterations")
 
@@ -80,15 +82,36 @@ def test_a_bench_in_a_stand_in_cluster_comes_back_whole(here: Path) -> None:
     assert not (here / ".sent").exists()
 
 
-@pytest.mark.skipif(not IS_FULL, reason="the same once more: CHARKHA_FULL=1")
-def test_an_interrupted_launch_in_a_stand_in_cluster_leaves_nothing(here: Path) -> None:
+def measuring(here: Path) -> None:
+    """Wait until samples are written in a pod."""
+    there = here.parent / "there"
+    wait_for(lambda: True if [*there.glob("*/runs/*/samples*")] else None, 20)
+
+
+@full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_launch_in_a_stand_in_cluster_leaves_nothing(here: Path, number: signal.Signals) -> None:
     def interrupt(command: Command) -> None:
-        there = here.parent / "there"
-        wait_for(lambda: True if [*there.glob("*/runs/*/samples*")] else None, 20)
-        command.process.send_signal(signal.SIGINT)
+        measuring(here)
+        command.process.send_signal(number)
 
     finished, cluster = launched(here, *BENCH, 1_000_000, then=interrupt)
     assert finished.code == 130, finished.stderr
     assert cluster.objects == {}
     assert "interrupted by the user" in finished.stderr
-    assert [*here.glob("runs/*/manifest*")]
+    assert [*here.glob("runs/*/manifest.json")]
+
+
+@full
+def test_the_controller_in_a_stand_in_cluster_ends_with_a_launch_that_is_killed(here: Path) -> None:
+    def kill(command: Command) -> None:
+        measuring(here)
+        command.process.kill()
+        begin = time.monotonic()
+        wait_for(lambda: None if command.left() else True, 10)
+        assert [*(here.parent / "there").glob("*/runs/*/manifest.json")]
+        print(f"controller and kubectl ended {time.monotonic() - begin:.2f} s after the kill")
+
+    finished, cluster = launched(here, *BENCH, 1_000_000, then=kill)
+    assert finished.code == -signal.SIGKILL
+    assert len(cluster.named("pods")) == 3  # they end at their deadline

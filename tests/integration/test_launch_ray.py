@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import pytest
 from tests.support.command import arguments_of, charkha, started, wait_for
 from tests.support.full import IS_FULL
 from tests.support.namespaces import Namespace, namespace, why_not
+from tests.support.pytorch_traces import data_parallel_rank, write
 from tests.support.ray_cluster import NODES, ray_cluster
 
 pytestmark = [
@@ -51,9 +53,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def launch(address: str, *, iterations: int, count: int = NODES) -> list[object]:
-    bench = ("all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--topology", "t.yaml", "--iterations", iterations)
-    return ["launch", "ray", "-n", count, "--address", address, "--join-timeout", 10, "--", "bench", *bench]
+def launch(address: str, *, iterations: int, topology: str = "t.yaml", wait_s: int = 20) -> list[object]:
+    bench = ("all_reduce", "-n", 2, "-b", "64K", "-e", "64K", "--topology", topology, "--iterations", iterations)
+    return ["launch", "ray", "--address", address, "--join-timeout", wait_s, "--", "bench", *bench]
 
 
 def agents(alone: Namespace) -> list[int]:
@@ -71,14 +73,39 @@ def test_a_bench_on_a_node_each(bed: tuple[Namespace, str], folder: Path) -> Non
     assert agents(alone) == []
 
 
+def test_ranks_are_imported_on_the_nodes(bed: tuple[Namespace, str], tmp_path: Path) -> None:
+    alone, address = bed
+    for rank in range(3):
+        write(data_parallel_rank(rank, 3), tmp_path / "job" / f"{rank}.json")
+    assert charkha("convert", tmp_path / "job", "here", cwd=tmp_path).code == 0
+    spread = charkha("convert", "--ray", address, "job", "there", cwd=tmp_path, prefix=alone.prefix)
+    assert spread.code == 0, spread.stderr
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    wrong = data_parallel_rank(1, 3)
+    wrong.collective("allreduce", -7, 900, (930, 10))
+    write(wrong, tmp_path / "job" / "1.json")
+    refused = charkha("convert", "--ray", address, "job", "none", cwd=tmp_path, prefix=alone.prefix)
+    assert refused.code == 2
+    assert "1.json" in refused.stderr.splitlines()[-1]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.iterdir()}
+
+
 def test_too_few_nodes_are_named(bed: tuple[Namespace, str], folder: Path) -> None:
     alone, address = bed
-    finished = charkha(*launch(address, iterations=2, count=NODES + 1), cwd=folder, prefix=alone.prefix)
+    more = {"hosts": [*HOSTS, {"name": "c", "per_rank": "127.97.0.0/24"}], "agents": {"a": "x", "b": "y", "c": "z"}}
+    (folder / "more.yaml").write_text(json.dumps(more))
+    finished = charkha(*launch(address, iterations=2, topology="more.yaml", wait_s=2), cwd=folder, prefix=alone.prefix)
     assert finished.code == 1
     assert f"3 agents need as many nodes with 1 free cores; the cluster has {NODES} nodes" in finished.stderr
 
 
-def test_no_frame_two_seconds_after_the_driver_was_killed(bed: tuple[Namespace, str], folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_frame_two_seconds_after_the_driver_was_ended(
+    bed: tuple[Namespace, str], folder: Path, number: signal.Signals
+) -> None:
     alone, address = bed
 
     def frames() -> int:
@@ -86,14 +113,16 @@ def test_no_frame_two_seconds_after_the_driver_was_killed(bed: tuple[Namespace, 
 
     before, begin = frames(), time.monotonic()
     with started(*launch(address, iterations=1_000_000), cwd=folder, prefix=alone.prefix) as command:
-        wait_for(lambda: True if frames() > before + 1000 else None, 30)
+        wait_for(lambda: True if frames() > before + 1000 else None, 100)
         print(f"first traffic {time.monotonic() - begin:.1f} s after the start")
-        command.process.kill()
-        killed = last = time.monotonic()
+        command.process.send_signal(number)
+        ended = last = time.monotonic()
         count = frames()
-        while time.monotonic() < killed + 2 * LAST_FRAME_S:
+        while time.monotonic() < ended + 2 * LAST_FRAME_S:
             if (now := frames()) != count:
                 count, last = now, time.monotonic()
-        print(f"last frame {last - killed:.2f} s after the driver was killed")
-        assert last - killed <= LAST_FRAME_S
+        print(f"last frame {last - ended:.2f} s after {number.name}")
+        assert last - ended <= LAST_FRAME_S
         wait_for(lambda: None if command.left() or agents(alone) else True, 10)
+        if number == signal.SIGTERM:
+            assert command.finish().code == 130

@@ -70,7 +70,7 @@ async def test_who_comes_later_sees_how_it_ended(broker: Mosquitto, tmp_path: Pa
 async def test_a_killed_run_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
     async with listening(broker) as heard:
         slow = ("--compute", "20", "--out", tmp_path / "run")
-        with started("run", EXAMPLE, "--mqtt", broker.url, *slow, cwd=tmp_path, is_covered=False) as command:
+        with started("run", EXAMPLE, "--mqtt", broker.url, *slow, cwd=tmp_path) as command:
             await heard.until("state", state="playing")
             command.process.kill()
             await heard.until("state", state="lost")

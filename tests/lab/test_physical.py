@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import Finished, charkha, started, wait_for
+from tests.support.full import IS_FULL
 from tests.support.servers import Rack, rack
 
 AHEAD_S = 7_000
@@ -102,6 +104,24 @@ def test_a_killed_agent_is_named_the_others_stop_and_its_addresses_expire(two: R
         with two.agent(1):  # started anew, it takes its addresses over
             assert bench(two).code == 0
         assert two.addresses(1) == {}
+
+
+@pytest.mark.skipif(not IS_FULL, reason="one more run: CHARKHA_FULL=1")
+@pytest.mark.parametrize(
+    ("rights", "has_addresses"),
+    [("-all", True), ("-all,+net_admin", False)],
+    ids=["none, where the addresses are there", "to add addresses"],
+)
+def test_what_pods_may_do_is_enough(two: Rack, rights: str, has_addresses: bool) -> None:
+    as_pod = ("setpriv", "--no-new-privs", f"--bounding-set={rights}", f"--inh-caps={rights}")
+    if has_addresses:
+        for server, rank in itertools.product((0, 1), (1, 2)):
+            address = f"198.18.{server + 1}.{rank}/15"
+            two.servers[server].run("ip", "address", "add", address, "dev", "eth1")
+    with two.agent(0, before=as_pod), two.agent(1, before=as_pod):
+        finished = bench(two)
+    assert finished.code == 0, finished.stderr
+    assert len(two.addresses(0)) == (2 if has_addresses else 0)
 
 
 def test_who_is_missing_is_named(two: Rack) -> None:

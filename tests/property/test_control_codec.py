@@ -32,6 +32,7 @@ from emulator.trace.model import CommKind, Resource
 from emulator.wire.control.codec import decode_agent, decode_controller, encode_agent, encode_controller
 
 texts = st.text(max_size=8)
+blobs = st.binary(max_size=16)
 addresses = st.ip_addresses().map(str)
 prefixes = addresses.map(lambda address: str(ip_network(address)))
 u31, u32 = st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1)
@@ -48,11 +49,12 @@ hellos = st.builds(
     u31,
     u31,
     texts,
-    texts,
     u31,
     texts,
     texts,
     i64,
+    blobs,
+    texts,
     st.dictionaries(texts, texts, max_size=3),
     texts,
     st.booleans(),
@@ -217,13 +219,16 @@ agent_values = st.one_of(
         st.none() | st.floats(0, 1),
         u63,
     ),
+    st.builds(control.Proof, blobs),
     st.builds(control.ClockReply, i64, i64, i64),
     st.builds(FlowReport, u31, st.booleans(), st.lists(figures, max_size=3)),
     st.just(control.Left()),
     aborts,
 )
 controller_values = st.one_of(
-    st.builds(control.Welcome, u31, texts),
+    st.builds(control.Welcome, u31),
+    st.builds(control.Challenge, texts, blobs, st.lists(blobs, max_size=2).map(tuple)),
+    st.builds(control.Signed, blobs, blobs, blobs, blobs),
     setups,
     st.builds(control.Directory, places),
     st.builds(control.Prepare, iterations),
@@ -234,6 +239,7 @@ controller_values = st.one_of(
     st.just(control.Finish()),
     st.just(control.Leave()),
     st.builds(control.ClockQuery, i64),
+    st.builds(control.Renew, u32),
     st.builds(control.Wait, texts),
     st.builds(control.WantSteps, iterations, st.lists(u63, max_size=3).map(tuple)),
     aborts,

@@ -84,8 +84,10 @@ class Command:
         complaints = PROGRESS.sub("", ANNOUNCED.sub("", stderr))  # on a busy machine, any run may last 10 s
         return Finished(self.process.returncode, stdout, complaints, ANNOUNCED.findall(stderr))
 
-    def agents(self, count: int, timeout_s: float = 20) -> list[int]:
-        """Process ids of its agents, by name, once so many are there."""
+    def agents(self, count: int | None = None, timeout_s: float = 20) -> list[int]:
+        """Process ids of its agents, by name, once so many are there; None: those that are there now."""
+        if count is None:
+            return self._agents()
         return wait_for(lambda: found if len(found := self._agents()) == count else None, timeout_s)
 
     def left(self) -> list[int]:
@@ -98,21 +100,19 @@ class Command:
 
 
 @contextmanager
-def started(*arguments: object, cwd: Path, is_covered: bool = True, prefix: Sequence[str] = ()) -> Iterator[Command]:
+def started(*arguments: object, cwd: Path, prefix: Sequence[str] = ()) -> Iterator[Command]:
     """A running command; whatever is left of it in the end is killed.
 
     Args:
         arguments: after `charkha`.
         cwd: where it stands.
         prefix: what stands before the command and becomes it.
-        is_covered: False if a measurement of coverage would be in the way.
     """
     mark = secrets.token_hex(8)
-    inherited = {name: value for name, value in os.environ.items() if is_covered or "COVERAGE" not in name}
     process = subprocess.Popen(
         [*prefix, *COMMAND, *map(str, arguments)],
         cwd=cwd,
-        env=inherited | {MARK: mark, "COLUMNS": "120"},
+        env=os.environ | {MARK: mark, "COLUMNS": "120"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,7 +9,8 @@ import pytest
 from agents.reporter import LARGEST_BATCH
 from emulator.audit.collect import MAX_FLOWS
 from emulator.audit.pcap import LARGEST_FRAME
-from emulator.control.conversation import LARGEST_HELLO_BYTES, LARGEST_MESSAGE_BYTES
+from emulator.control.conversation import LARGEST_MESSAGE_BYTES
+from emulator.controller.control_service import LARGEST_GREETING_BYTES
 from emulator.importers.documents import MAX_DOCUMENT_BYTES
 from emulator.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
 from emulator.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
@@ -31,7 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs/limits.md"
     ("row", "limits"),
     [
         ("message of the control stream", [f"{LARGEST_MESSAGE_BYTES // MIB} MiB"]),
-        ("first message of an agent", [f"{LARGEST_HELLO_BYTES // MIB} MiB"]),
+        ("what an agent says before", [f"{LARGEST_GREETING_BYTES // KIB} KiB"]),
         ("messages on their way", [f"{LARGEST_BATCH:,} completions"]),
         ("YAML file", [f"{MAX_YAML_BYTES // MIB} MiB"]),
         ("workload of", [f"{LARGEST_JOB_NODES:,} nodes"]),

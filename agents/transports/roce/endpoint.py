@@ -63,7 +63,7 @@ class RoceEndpoint:
         options = self._context.options
         self._make_congestion = options.congestion_maker(line_rate_bps)
         self._cnp_gap_ns = options.cnp_gap_ns(line_rate_bps)
-        self._directory: dict[int, Address] | None = None
+        self._directory: Mapping[int, Address] | None = None
         self.events: EndpointEvents
         self.sees_trimmed = False
         self._links: dict[int, Link] = {}

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from emulator import exit_codes
 from emulator.certificates.roles import Role
+from emulator.certificates.secret_file import write_secret
 from emulator.cli.options.converters import at_least
 from emulator.cli.output import print_tables
 from emulator.cli.parser import Subparsers
+from emulator.wire.control.credentials import read_token
 
 _INIT = """example, on a machine that is kept safe:
   charkha certs init authority
@@ -18,6 +20,9 @@ _INIT = """example, on a machine that is kept safe:
 _ISSUE = """examples:
   charkha certs issue authority controller --role controller --address 192.0.2.1
   charkha certs issue authority server1 --role agent --days 30
+"""
+_TOKEN = """example:
+  charkha certs token secret server1 --role agent --hours 8
 """
 _MORE = """
 Copy each file to its machine, and nowhere else: it holds a key. The folder of the authority stays
@@ -32,7 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Issue certificates for the control stream, so that only your agents and controllers talk.",
         epilog=_INIT + _ISSUE + _MORE,
     )
-    actions = parser.add_subparsers(title="actions", metavar="init|issue", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="init|issue|token", required=True)
     init = actions.add_parser(
         "init", help="make an authority", description="Make the authority of a test bed, in a new folder.", epilog=_INIT
     )
@@ -60,6 +65,20 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     issue.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME.pem in FOLDER)")
     issue.set_defaults(handler=_issue)
+    token = actions.add_parser(
+        "token",
+        help="issue a short-lived token",
+        description="Issue a token for one agent, or one user of a service, with the secret that the controller or the"
+        " service has.",
+        epilog=_TOKEN,
+    )
+    token.add_argument("secret", metavar="SECRET", type=Path, help="file with the secret: openssl rand -hex 24")
+    token.add_argument("name", metavar="NAME", help="name of the agent as in the topology, or of the user")
+    roles = [role.value for role in Role if role is not Role.CONTROLLER]
+    token.add_argument("--role", choices=roles, required=True, help="role of its holder")
+    token.add_argument("--hours", metavar="N", type=at_least(1, most=8784), default=8, help="validity (default: 8)")
+    token.add_argument("--out", metavar="FILE", type=Path, help="file to write (default: NAME.token here)")
+    token.set_defaults(handler=_token)
 
 
 def _init(args: argparse.Namespace) -> int:
@@ -81,4 +100,16 @@ def _issue(args: argparse.Namespace) -> int:
         out=args.out,
     )
     print_tables(f"{issued.path}: {issued.role} {issued.name}, until {issued.expires:%Y-%m-%d %H:%M} UTC")
+    return exit_codes.DONE
+
+
+def _token(args: argparse.Namespace) -> int:
+    from emulator.certificates.tokens import issue_token
+
+    role, valid = Role(args.role), timedelta(hours=args.hours)
+    secret = read_token(args.secret) or ""
+    token = issue_token(secret, args.name, role=role, valid=valid)
+    path = args.out or Path(f"{args.name}.token")
+    write_secret(path, f"{token}\n".encode())
+    print_tables(f"{path}: {role} {args.name}, for {args.hours} h")
     return exit_codes.DONE

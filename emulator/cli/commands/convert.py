@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--groups", metavar="FILE", type=Path, help="process groups (default: the file next to SRC)")
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md"
+    )
     parser.add_explain("import_report")
     parser.set_defaults(handler=_run)
 
@@ -61,6 +66,8 @@ def _run(args: argparse.Namespace) -> None:
         _to_master(args)
         return
     check_folder(args.target, "DST")
+    if args.ray is not None:
+        args.source, args.target = args.source.absolute(), args.target.absolute()  # nodes stand elsewhere
     if is_master(args.source):
         _from_master(args)
         return
@@ -69,8 +76,10 @@ def _run(args: argparse.Namespace) -> None:
     else:
         importer = None if args.source_format == CHAKRA else importer_named(args.source_format)
     if importer is None:
-        if args.strict:
-            raise InputError("--strict is for imported traces; SRC is a trace of Chakra, or of no known format")
+        if args.strict or args.ray is not None:
+            raise InputError(
+                "--strict and --ray are for imported traces; SRC is a trace of Chakra, or of no known format"
+            )
         _convert(args)
     elif args.groups is not None:
         raise InputError("--groups is for traces of Chakra; an imported trace has its own process groups")
@@ -84,8 +93,8 @@ def _to_master(args: argparse.Namespace) -> None:
     from emulator.wire.trace.convert import trace_name
     from emulator.wire.trace.master.write import write_master
 
-    if args.strict or args.source_format is not None:
-        raise InputError("--strict and --from are for --to et: convert an imported trace to .et first")
+    if args.strict or args.source_format is not None or args.ray is not None:
+        raise InputError("--strict, --from and --ray are for --to et: convert an imported trace to .et first")
     check_file(args.target, "DST")
     groups = None if args.groups is None else str(args.groups)
     with status() as on_step:
@@ -109,8 +118,10 @@ def _from_master(args: argparse.Namespace) -> None:
     from emulator.wire.trace.master.read import read_master
     from emulator.wire.trace.write_workload import write_workload
 
-    if args.strict or args.groups is not None or args.source_format is not None:
-        raise InputError("--strict, --groups and --from are not for a master file, which holds all that they decide")
+    if args.strict or args.groups is not None or args.source_format is not None or args.ray is not None:
+        raise InputError(
+            "--strict, --groups, --from and --ray are not for a master file, which holds all that they decide"
+        )
     master = read_master(args.source, ranks=args.ranks)
     paths = write_workload(master.streams(), args.target)
     nodes = sum(
@@ -135,13 +146,26 @@ def _convert(args: argparse.Namespace) -> None:
         print_tables(f"{loaded.nodes:,} nodes of {ranks:,} rank{'s' * (ranks != 1)}", files_line(paths))
 
 
+@contextmanager
+def _spread(address: str | None) -> Iterator[None]:
+    """Ranks are read and written on the nodes of the cluster with this address; None: by processes of this machine."""
+    if address is None:
+        yield
+        return
+    from emulator.importers.workers import spread_over
+    from emulator.launch.ray_tasks import RayExecutor
+
+    with RayExecutor(address) as executor, spread_over(executor):
+        yield
+
+
 def _import(args: argparse.Namespace, importer: Importer) -> None:
     from emulator.importers.registry import import_trace
     from emulator.importers.writing import report, write_imported
     from emulator.views.terminal.import_report import render
     from emulator.views.terminal.written_trace import files_line
 
-    with status() as on_step:
+    with _spread(args.ray), status() as on_step:
 
         def on_rank(done: int, ranks: int) -> None:
             on_step(f"importing the trace: {done} of {ranks} ranks")

@@ -1,4 +1,4 @@
-"""`charkha launch`: agents started by what a cluster has, for one command."""
+"""`charkha launch`: agents started on machines or by what a cluster has, for one command."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from emulator.errors import InputError
 if TYPE_CHECKING:
     from emulator.cli.parser import Subparsers
 
-ENGINES = {"kubernetes": "as pods of an Indexed Job", "ray": "as actors of a Ray cluster"}
+ENGINES = {
+    "local": "as processes of this machine",
+    "ssh": "over SSH",
+    "slurm": "as a step of a Slurm job",
+    "kubernetes": "as pods of an Indexed Job",
+    "ray": "as actors of a Ray cluster",
+}
 _EXAMPLE = """example:
-  charkha launch ray -n 4 --interface eth1 -- run traces/my-job --topology rack.yaml
+  charkha launch ray --interface eth1 -- run traces/my-job --topology rack.yaml
 """
 PLAYS = ("run", "bench", "controller")
 
@@ -22,7 +28,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add `launch` to the command line."""
     parser = subparsers.add_parser(
         "launch",
-        description="Start agents on the nodes of a cluster, play one command, and remove them.",
+        description="Start agents on machines or the nodes of a cluster, play one command, and remove them.",
         epilog=_EXAMPLE,
     )
     engines = parser.add_subparsers(title="engines", metavar="ENGINE", required=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.cli.options.converters import argument, at_least
+from emulator.cli.options.launch_here import refuse_own_control
 from emulator.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from emulator.cli.output import notify
     from emulator.launch.kubernetes import engine
 
+    refuse_own_control(command)
     placement = _placement(args)
     engine.check(placement)
     if args.print:

@@ -55,7 +55,7 @@ _RUNS: tuple[Column[StoredRun], ...] = (
         "firmware or profile of the device under test",
         cell=_known(lambda manifest: short(firmware_of(manifest) or NONE, _LONGEST_NAME)),
     ),
-    Column("status", "complete, aborted, running or unreadable", cell=lambda run: run.status),
+    Column("status", "complete, aborted, interrupted, running or unreadable", cell=lambda run: run.status),
 )
 EXPLAIN = "\n\n".join(
     [

@@ -19,7 +19,7 @@ def read_token(path: Path | None) -> str | None:
     Raises:
         InputError: the file cannot be read, or the token is too short.
     """
-    text = os.environ.get(TOKEN_VARIABLE) if path is None else _read(path)
+    text = _from_environment() if path is None else _read(path)
     if text is None:
         return None
     if len(text) < SHORTEST_TOKEN:
@@ -28,6 +28,17 @@ def read_token(path: Path | None) -> str | None:
             f"{source}: a token needs at least {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 24`"
         )
     return text
+
+
+def is_issued(token: str) -> bool:
+    """Whether it is a token from `charkha certs token`, or its claims, and not the secret itself."""
+    return token.startswith("eyJ") and "." in token  # the header of a JSON Web Token, and what follows it
+
+
+def key_and_claims(token: str) -> tuple[bytes, str]:
+    """The key that the holder of a token or secret has, and what the other side must know to have it as well."""
+    claims, _, key = token.rpartition(".") if is_issued(token) else ("", "", token)
+    return key.encode(), claims
 
 
 def tls_files(cert: Path | None, key: Path | None, ca: Path | None, identity: Path | None = None) -> TlsFiles | None:
@@ -70,6 +81,16 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_taken: list[str] = []
+
+
+def _from_environment() -> str | None:
+    """Taken out of it, so that no child of this process inherits it; remembered for the next run."""
+    if (found := os.environ.pop(TOKEN_VARIABLE, None)) is not None:
+        _taken[:] = [found]
+    return _taken[0] if _taken else None
 
 
 def _read(path: Path) -> str:

@@ -28,6 +28,14 @@ class TlsFiles:
         """Whether each side demands a certificate of the other, and has one."""
         return self.identity is not None or None not in (self.certificate, self.key, self.authority)
 
+    def parts(self) -> tuple[bytes, bytes, bytes] | None:
+        """Certificate, key and authority of the identity, PEM; None without one.
+
+        Raises:
+            InputError: it cannot be read, or is not an identity.
+        """
+        return None if self.identity is None else _parts(self.identity, _read_pem(self.identity))
+
     def server_credentials(self) -> grpc.ServerCredentials:
         """For the side that listens; with an authority it lets in only who has a certificate of it.
 
@@ -54,8 +62,8 @@ class TlsFiles:
 
     def _read(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """Certificate, key and authority."""
-        if self.identity is not None:
-            return _parts(self.identity, _read_pem(self.identity))
+        if (parts := self.parts()) is not None:
+            return parts
         files = self.certificate, self.key, self.authority
         certificate, key, authority = (None if file is None else _read_pem(file) for file in files)
         return certificate, key, authority

@@ -9,6 +9,7 @@ import pytest
 import agents.process
 from agents.staying_agent import StayingAgent
 from emulator.cli.main import main
+from emulator.wire.control import credentials
 
 TARGET = "192.0.2.1:4790"
 
@@ -17,6 +18,7 @@ TARGET = "192.0.2.1:4790"
 def served(monkeypatch: pytest.MonkeyPatch) -> list[StayingAgent]:
     """The agents that would have served."""
     monkeypatch.delenv("CHARKHA_TOKEN", raising=False)
+    monkeypatch.setattr(credentials, "_taken", [])
     found: list[StayingAgent] = []
     monkeypatch.setattr(agents.process, "run_staying_agent", found.append)
     return found

@@ -50,6 +50,7 @@ def serve(
     """What the agent said, its runs, and how it ended."""
     runs, said, metrics = Runs(outcomes), list[str](), Metrics()
     monkeypatch.setattr(staying_agent, "Agent", runs)
+    monkeypatch.setattr(staying_agent, "PAUSE_S", 0.0)
     staying = StayingAgent("192.0.2.1:4790", "nic0", "secret", report=said.append, metrics=metrics)  # type: ignore[arg-type]
     with pytest.raises((RunInterrupted, ControllerRefusal)) as ended:
         asyncio.run(staying.serve())
@@ -70,6 +71,14 @@ def test_it_plays_one_run_after_another_until_it_is_interrupted(monkeypatch: pyt
         "name": "nic0",
         "stays": True,
     }
+
+
+def test_what_is_refused_again_and_again_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = [HostError("rank 0 is at 1.1.1.1")] * 5
+    said, runs, _, _ = serve(monkeypatch, *hostile)
+    waiting = "waiting for a run at 192.0.2.1:4790"
+    assert said == [waiting, "rank 0 is at 1.1.1.1", waiting]
+    assert len(runs.settings) == 6
 
 
 def test_a_controller_that_refuses_it_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

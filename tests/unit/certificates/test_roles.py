@@ -1,8 +1,10 @@
-"""Roles in the names of a certificate."""
+"""Roles in the names of a certificate, and what each may do."""
 
 from __future__ import annotations
 
-from emulator.certificates.roles import Role, role_uri, roles_of
+import pytest
+
+from emulator.certificates.roles import Action, Role, may, role_uri, roles_of
 
 
 def test_a_role_is_found_among_other_names() -> None:
@@ -11,3 +13,17 @@ def test_a_role_is_found_among_other_names() -> None:
 
 def test_a_certificate_of_another_authority_has_no_role() -> None:
     assert roles_of(["lab.test", "urn:other:role:agent"]) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "actions"),
+    [
+        ("controller", {Action.GIVE_RUNS}),
+        ("agent", {Action.PLAY}),
+        ("operator", {Action.START, Action.VIEW}),
+        ("viewer", {Action.VIEW}),
+        ("king", set()),
+    ],
+)
+def test_a_role_allows_this_and_no_more(role: str, actions: set[Action]) -> None:
+    assert {action for action in Action if may(role, action)} == actions

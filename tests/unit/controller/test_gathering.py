@@ -17,7 +17,7 @@ from emulator.errors import ControllerRefusal, RunError
 HELLO = control.Hello(
     control.OLDEST_VERSION,
     control.NEWEST_VERSION,
-    token="",
+    nonce=bytes(16),
     agent="node-10",
     pid=1,
     hostname="h",
@@ -32,7 +32,7 @@ async def join(target: str, hello: control.Hello) -> list[str]:
     """What an agent hears until the controller is gone."""
     heard = []
     async with ControlLink(target, is_patient=True) as link:
-        link.send(hello)
+        await link.join(hello, b"")
         try:
             while True:
                 heard.append(type((await link.receive()).value).__name__)

@@ -20,6 +20,7 @@ from emulator.experiment.spec import Experiment, Network, Transport
 from emulator.roce.options import RoceOptions
 from emulator.topology.load import load_topology
 from emulator.topology.model import Host, Topology, default_loopback
+from tests.support.full import examples
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -230,7 +231,7 @@ def test_sizes_as_text_in_a_topology_are_planned_as_they_are_played() -> None:
     scale=st.sampled_from([(), ("--scale-bytes", "1/64")]),
     elements=st.sampled_from([(), ("--element-bytes", "4")]),
 )
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 def test_plan_and_run_resolve_equal_settings(name: str, **words: tuple[str, ...]) -> None:
     arguments = ["trace", "--topology", "t.yaml", *(word for part in words.values() for word in part)]
     place = load_topology(TOPOLOGIES / f"{name}.yaml", ranks=2)

@@ -40,10 +40,10 @@ def test_columns_that_an_older_charkha_did_not_write_are_null(tmp_path: Path) ->
         run.table(Part.FLOWS)
 
 
-def test_a_crashed_run_reads_as_aborted_with_its_samples(tmp_path: Path) -> None:
+def test_a_crashed_run_reads_as_interrupted_with_its_samples(tmp_path: Path) -> None:
     crash_after(tmp_path / "run", 3)
     run = read_run(tmp_path / "run")
-    assert (run.closed, run.manifest.status) == (False, "aborted")
+    assert (run.closed, run.manifest.status) == (False, "interrupted")
     assert run.manifest.reason == "the run ended without closing its folder"
     assert run.table(Part.SAMPLES).to_pylist() == [one for n in range(3) for one in iteration_rows(n)]
     assert run.table(Part.FLOWS).num_rows == 0

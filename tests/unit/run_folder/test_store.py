@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -126,9 +127,26 @@ def test_a_folder_that_the_system_does_not_open_is_no_run_folder(tmp_path: Path)
     assert not is_run_folder(tmp_path / ("a" * 300))
 
 
-def test_an_unfinished_run_is_running_while_something_is_written(tmp_path: Path) -> None:
+def test_a_run_is_running_while_its_command_lives_and_interrupted_once_that_is_gone(tmp_path: Path) -> None:
+    assert stored_run(unfinished(tmp_path / "held", seconds_ago=3_600)).status == "running"
+    if (child := os.fork()) == 0:
+        RunWriter(tmp_path / "killed", manifest()).__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    (found,) = list_runs(tmp_path, RunFilter(status="interrupted"))
+    assert (found.folder.name, found.problem) == ("killed", "the run ended without closing its folder")
+    assert plan_removal([found])[0].kept_because is None
+
+
+def test_where_there_are_no_locks_a_run_is_running_while_something_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
     assert stored_run(unfinished(tmp_path / "now", seconds_ago=5)).status == "running"
-    assert stored_run(unfinished(tmp_path / "then", seconds_ago=3_600)).status == "aborted"
+    assert stored_run(unfinished(tmp_path / "then", seconds_ago=3_600)).status == "interrupted"
 
 
 def test_how_many_iterations_of_an_unclosed_run_count_is_not_told_as_none(tmp_path: Path) -> None:

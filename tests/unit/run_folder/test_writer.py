@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -149,13 +150,25 @@ def test_a_failed_write_fails_the_run_and_keeps_earlier_rows(tmp_path: Path) -> 
     assert run.table(Part.SAMPLES).to_pylist() == iteration_rows(0)
 
 
+def test_a_folder_that_is_deleted_fails_the_run(tmp_path: Path) -> None:
+    def measure() -> None:
+        with RunWriter(tmp_path / "run", manifest()) as writer:
+            shutil.rmtree(tmp_path / "run")
+            writer.add_samples(columns(iteration_rows(0)))
+            writer.flush()
+
+    with pytest.raises(HostError, match="run: the run folder was deleted or moved"):
+        measure()
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_disk_that_fills_up_at_the_end_leaves_the_streams(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", manifest()).__enter__()
     writer.add_samples(columns(iteration_rows(0)))
     with disk_full_at(5000), pytest.raises(HostError, match=r"samples.parquet.*cannot write results"):
         writer.close()
     run = read_run(tmp_path / "run")
-    assert (run.manifest.status, run.table(Part.SAMPLES).num_rows) == ("aborted", 2)
+    assert (run.manifest.status, run.table(Part.SAMPLES).num_rows) == ("interrupted", 2)
 
 
 def test_device_counters_are_a_table_only_if_there_are_any(tmp_path: Path) -> None:

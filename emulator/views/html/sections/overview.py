@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from emulator.run_folder.manifest import ABORTED, Manifest
+from emulator.run_folder.manifest import ABORTED, INTERRUPTED, Manifest
 from emulator.statistics.class_summary import ClassSummary
 from emulator.statistics.classes import IN_A_HOST
 from emulator.statistics.iterations import IterationSummary
@@ -71,7 +71,7 @@ def labels(facts: RunFacts) -> Iterator[str]:
 
 def warnings(facts: RunFacts) -> Iterator[str]:
     """What no reader may overlook."""
-    if facts.manifest.status == ABORTED:
+    if facts.manifest.status in (ABORTED, INTERRUPTED):
         yield f"Aborted: {facts.manifest.reason or 'not closed'}. The report covers what was measured until then."
     if facts.summary.scaling.is_scaled:
         how = describe_scaling(facts.summary.scaling)

@@ -11,6 +11,7 @@ import pytest
 from agents.host.leased_addresses import leased
 from agents.host.ports import Ports
 from emulator.control.conversation import JobSetup, RankPlace, Setup
+from emulator.errors import HostError
 from emulator.host.iproute import HeldAddress
 
 FOREVER = (1 << 32) - 1
@@ -106,3 +107,19 @@ def test_routes_of_ipv6_expire_as_the_addresses_do(host: Host) -> None:
 def test_a_label_that_would_be_too_long_is_left_out(host: Host) -> None:
     lease(["enp129s0f1np1"], "192.0.2.1")
     assert "label" not in host.changes[0][0][0]
+
+
+def test_two_agents_cannot_play_at_one_address_at_once(host: Host) -> None:
+    setup = Setup([JobSetup(0, "run", [RankPlace(0, "192.0.2.77", 1, 1, "eth0")], "roce", 1, 0, settings=None)])
+
+    async def both() -> None:
+        async with leased(Ports(["eth0"]), setup):
+            changes = len(host.changes)
+            with pytest.raises(HostError, match=r"another agent of this host plays a run at 192\.0\.2\.77"):
+                async with leased(Ports(["eth0"]), setup):
+                    pass
+            assert len(host.changes) == changes
+        async with leased(Ports(["eth0"]), setup):
+            pass
+
+    asyncio.run(both())

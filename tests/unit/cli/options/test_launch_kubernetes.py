@@ -27,7 +27,8 @@ PODS = "launch kubernetes -n 2 --image charkha:1"
             f"{PODS} --interface net1 --network a -- report x",
             "give the command after --: one of run, bench, controller",
         ),
-        ("launch ray -n 2 --print -- run x", "--print: Ray has no job file"),
+        (f"{PODS} --interface net1 --network a -- run x --identity me.pem", "--identity: leave it out of the command"),
+        ("launch ray -- run x", "the command needs --topology FILE"),
     ],
 )
 def test_what_cannot_be_launched(words: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ from emulator.experiment.spec import (
     Trace,
     Transport,
 )
+from tests.support.full import examples
 
 
 def parsed(words: Sequence[str], groups: Sequence[OptionGroup]) -> Experiment:
@@ -148,14 +149,14 @@ def jobs(**workload: st.SearchStrategy[Any]) -> st.SearchStrategy[Job]:
 
 
 @for_all(experiments(jobs(trace=TRACES)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_run_spec_as_arguments_gives_the_same_run_spec(experiment: Experiment) -> None:
     again = parsed(to_arguments(experiment, run.GROUPS), run.GROUPS)
     assert again.to_plain() == experiment.to_plain()
 
 
 @for_all(experiments(jobs(sweep=SWEEPS)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_sweep_as_arguments_gives_the_same_sweep(experiment: Experiment) -> None:
     again = parsed(to_arguments(experiment, bench.GROUPS), bench.GROUPS)
     assert again.to_plain() == experiment.to_plain()

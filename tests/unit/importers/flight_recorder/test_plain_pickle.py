@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.importers.flight_recorder.plain_pickle import PickleProblem, load_plain
+from tests.support.full import examples
 
 LEAVES = (
     st.none()
@@ -32,7 +33,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(value=VALUES, protocol=st.sampled_from([4, 5]))
 def test_plain_values_are_read_as_pickle_reads_them(value: Any, protocol: int) -> None:
     assert load_plain(pickle.dumps(value, protocol)) == value

@@ -133,7 +133,7 @@ def test_a_message_that_cannot_be_understood_is_the_peers_fault(
 
 
 def test_what_comes_out_is_plain_values() -> None:
-    hello = control.Hello(1, 1, "t", "a", 5, "h", "0.1", 9, {"kernel": "6"})
+    hello = control.Hello(1, 1, "a", 5, "h", "0.1", 9, b"n", facts={"kernel": "6"})
     facts = decode_agent(encode_agent(hello)).value.facts
     assert type(facts) is dict
     settings = PlaySettings(credits=True, instances=3, algorithms=["ring"], groups=[(0, 1), ()])

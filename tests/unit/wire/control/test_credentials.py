@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import InputError
+from emulator.wire.control import credentials
 from emulator.wire.control.credentials import TOKEN_VARIABLE, read_token, require_protection, tls_files
 from emulator.wire.control.tls import TlsFiles
 
@@ -19,6 +20,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.setattr(credentials, "_taken", [])
 
 
 def test_without_file_and_variable_there_is_no_token() -> None:

@@ -1,0 +1,86 @@
+"""What the kernel limits for a process: descriptors, threads, memory. Asked for before it is needed, named if it ends.
+
+Libraries in C++ end the process without a word where they cannot have a thread, a descriptor or memory. So a command
+takes what they will need, and gives it back, before it calls them.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from emulator.errors import HostError
+
+_NO_THREAD = "can't start new thread"  # CPython's words; the error has no class of its own
+_NO_MAPPING = ("failed to map segment", "annot allocate memory")  # the dynamic linker's
+_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_MIB = 1 << 20
+
+
+def reserve(*, descriptors: int, threads: int, memory_bytes: int) -> None:
+    """Check that this process can have so much more than it has; everything is given back at once.
+
+    Raises:
+        HostError: a limit does not allow it.
+    """
+    try:
+        with ExitStack() as held:
+            for _ in range(descriptors):
+                held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        with ExitStack() as held:
+            held.callback(mmap.mmap(-1, memory_bytes).close)  # first: stacks of threads are memory, too
+            release = threading.Event()
+            held.callback(release.set)
+            for _ in range(threads):
+                threading.Thread(target=release.wait, daemon=True).start()
+    except (OSError, RuntimeError, MemoryError) as error:
+        raise exhausted(error) or error from error
+
+
+def exhausted(error: BaseException) -> HostError | None:
+    """What the host or a limit refused, as the error for the user; None if the error is about something else."""
+    for one in _leaves(error):
+        if isinstance(one, OSError) and one.errno in _DESCRIPTORS:
+            return HostError(f"too many open files{_limit(resource.RLIMIT_NOFILE)}: raise the limit with `ulimit -n`")
+        if isinstance(one, RuntimeError) and _NO_THREAD in str(one):
+            return HostError(
+                f"no thread can be started{_limit(resource.RLIMIT_NPROC)}: raise the limit with `ulimit -u`, "
+                "that of memory with `ulimit -v`, or those of the container"
+            )
+        if _is_about_memory(one):
+            return HostError(
+                f"out of memory{_limit(resource.RLIMIT_AS, _MIB, ' MiB')}: raise the limit with `ulimit -v` or "
+                "that of the container, free memory, or play fewer ranks here"
+            )
+    return None
+
+
+def _is_about_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, ImportError) and any(words in str(error) for words in _NO_MAPPING)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came of; those that it holds, if it is a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        seen: BaseException | None = error
+        while seen is not None:
+            yield seen
+            seen = seen.__cause__
+
+
+def _limit(which: int, unit: int = 1, name: str = "") -> str:
+    """` (the limit is 64)`, nothing if there is none."""
+    limit = resource.getrlimit(which)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" (the limit is {limit // unit}{name})"

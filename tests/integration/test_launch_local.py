@@ -1,0 +1,49 @@
+"""`charkha launch local`: agents as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Command, charkha
+from tests.support.full import IS_FULL
+from tests.support.launched import LAST_FRAME_S, bench, counting_namespace, last_frame_s, write_topology
+from tests.support.namespaces import why_not
+
+
+def test_agents_of_a_topology_play_a_bench(tmp_path: Path) -> None:
+    write_topology(tmp_path)
+    finished = charkha("launch", "local", "--", *bench(iterations=2), cwd=tmp_path)
+    assert finished.code == 0, finished.stderr
+    (manifest,) = tmp_path.glob("runs/*/manifest.json")
+    assert {one["agent"] for one in json.loads(manifest.read_text())["hosts"]} == {"agent-0", "agent-1"}
+
+
+def test_an_agent_that_cannot_start_ends_the_launch_with_its_reason(tmp_path: Path) -> None:
+    write_topology(tmp_path)
+    finished = charkha("launch", "local", "--interface", "none0", "--", *bench(iterations=2), cwd=tmp_path)
+    assert finished.code == 1
+    assert "agent agent-" in finished.stderr
+    assert "none0" in finished.stderr
+
+
+def kill(command: Command) -> None:
+    command.process.kill()
+
+
+def interrupt(command: Command) -> None:
+    command.process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.skipif(not IS_FULL, reason="measures the last frame: CHARKHA_FULL=1")
+@pytest.mark.parametrize("end", [kill, interrupt])
+def test_no_frame_after_the_command(end: object, tmp_path: Path) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    write_topology(tmp_path)
+    assert callable(end)
+    with counting_namespace() as alone:
+        assert last_frame_s(alone, ["launch", "local", "--"], tmp_path, end) <= LAST_FRAME_S

@@ -1,0 +1,73 @@
+"""The service with real runs: one at a time on a device, whoever asks and whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from charkha.service import Client, HostError, Refusal, Role, State, User
+from emulator.cli.main import main
+from emulator.run_folder.reader import read_run
+from emulator.run_folder.schema import Part
+from emulator.service.configuration import Place
+from emulator.service.serving import opened
+from tests.support.command import MARK, marked, refused, wait_for
+from tests.support.full import IS_FULL
+from tests.support.service import LONG, QUICK, add_users, running
+
+
+def traffic_ns(folder: Path, run: int) -> tuple[int, int]:
+    """First post and last end of a run, on the clock of this machine."""
+    samples = read_run(Place(folder).run(run).results).table(Part.SAMPLES, ["post_ns", "done_ns"])
+    return pc.min(samples["post_ns"]).as_py(), pc.max(samples["done_ns"]).as_py()
+
+
+def wait_until_it_plays(client: Client, run: int) -> None:
+    for event in client.follow_run(run):
+        if "iteration 0 " in (event.log or ""):
+            return
+    raise AssertionError(event)
+
+
+@pytest.mark.skipif(not IS_FULL, reason="takes 5 s: CHARKHA_FULL=1")
+def test_two_users_share_a_device_and_a_killed_service_resumes(tmp_path: Path) -> None:
+    tokens = add_users(tmp_path, ann=Role.OPERATOR, bob=Role.OPERATOR)
+    environment = {**os.environ, MARK: (mark := secrets.token_hex(8))}
+    with running(tmp_path, environment=environment) as service:
+        ann, bob = service.client(tokens["ann"]), service.client(tokens["bob"])
+        (first,) = ann.submit(dut="loopback", spec=LONG)
+        (second,) = bob.submit(dut="loopback", spec=QUICK)
+        with pytest.raises(Refusal, match="it is of ann"):
+            bob.cancel_run(first.id)
+        wait_until_it_plays(ann, first.id)
+        assert [one.state for one in ann.get_queue("loopback")] == [State.RUNNING, State.WAITING]
+        service.process.kill()
+        service.process.wait()
+        with pytest.raises(HostError, match="does not answer"):
+            ann.who()
+        with running(tmp_path, environment=environment) as again:
+            ann = again.client(tokens["ann"])
+            interrupted = ann.get_run(first.id)
+            assert (interrupted.state, interrupted.reason) == (
+                State.INTERRUPTED,
+                "the service ended while it was playing",
+            )
+            assert [event.run.state for event in ann.follow_run(second.id) if event.run][-1] is State.COMPLETE
+            assert ann.get_report(second.id)["status"] == "complete"
+    assert wait_for(lambda: not marked(mark) or None, 10)
+    (_, end), (begin, _) = (traffic_ns(tmp_path, one.id) for one in (first, second))
+    assert end < begin
+
+
+def test_users_are_made_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "lab")
+    assert main(["serve", folder, "--user", "ann", "--role", "viewer"]) == 0
+    token = capsys.readouterr().out.strip()
+    with opened(Place(tmp_path / "lab")) as store:
+        assert store.user_of_token(token) == User(name="ann", role=Role.VIEWER)
+        assert "another service has it" in refused("serve", folder, capsys=capsys)
+    assert "--user: name" in refused("serve", folder, "--user", "a b", capsys=capsys)

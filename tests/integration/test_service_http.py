@@ -1,0 +1,204 @@
+"""Who may do what over HTTP: every route of the application, forged forms, foreign pages, sizes, what pages escape."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from charkha.service import Client, HostError, Role
+from emulator.certificates.authority import issue, make_authority
+from emulator.certificates.roles import Role as Certified
+from emulator.service.configuration import Configuration, Place
+from emulator.service.http import COOKIE, LARGEST_BODY_BYTES
+from emulator.service.service import Service
+from emulator.service.serving import opened, serving
+from tests.integration.test_live_page import asynchronous
+from tests.support.service import QUICK, add_users, in_this_process
+
+PUBLIC = {("GET", "/health"), ("GET", "/login"), ("POST", "/login")}
+HOSTILE = "<script>alert(1)</script>"
+TOKENS = ("viewer", "operator", "admin")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    return add_users(tmp_path, viewer=Role.VIEWER, operator=Role.OPERATOR, admin=Role.ADMIN)
+
+
+class Asking:
+    """Requests of one user; `token` None: of nobody."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str | None) -> None:
+        self._session, self.url = session, url
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    async def __call__(self, method: str, path: str, *, headers: dict[str, str] | None = None, **options):
+        sent = {**self._headers, **(headers or {})}
+        arguments = {"headers": sent, "allow_redirects": False, **options}
+        async with self._session.request(method, self.url + path, **arguments) as found:
+            return found.status, await found.text(), found.headers
+
+
+def _filled(route: web.AbstractRoute) -> tuple[str, str]:
+    assert route.resource is not None
+    path = route.resource.canonical
+    return route.method, re.sub(r"{(\w+)}", lambda name: {"path": "", "dut": "loopback"}.get(name[1], "1"), path)
+
+
+@asynchronous
+async def test_every_route_needs_a_user_with_its_role(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
+        roles = routes.roles()
+        assert set(roles) == set(routes.application.router.routes()), "a route was added without its role"
+        assert {_filled(route) for route, role in roles.items() if role is None} == PUBLIC
+        for route, needed in roles.items():
+            if needed is None or "events" in _filled(route)[1]:
+                continue
+            method, path = _filled(route)
+            assert (await Asking(session, url, None)(method, path))[0] == 401, path
+            assert (await Asking(session, url, "wrong")(method, path))[0] == 401, path
+            for name in TOKENS:
+                status, text, _ = await Asking(session, url, tokens[name])(method, path, json={})
+                is_refused = status == 403 and "this needs the role" in text
+                assert is_refused is not Role(name).includes(needed), (method, path, name, status, text)
+                assert status not in (401, 500), (method, path, name, text)
+
+
+@asynchronous
+async def test_nothing_answers_without_a_token_but_health_and_login(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
+        nobody = Asking(session, url, None)
+        for path in ("/nowhere", "/api/v1/nowhere", "/openapi.json", "/api/v1/runs/1/events", "/service.js", "//etc"):
+            assert (await nobody("GET", path))[0] == 401, path
+        status, _, headers = await nobody("GET", "/", headers={"Accept": "text/html"})
+        assert (status, headers["Location"]) == (303, "/login")
+        assert (await nobody("GET", "/health"))[:2] == (200, '{"status": "ok"}')
+
+
+@asynchronous
+async def test_a_browser_logs_in_and_its_forms_cannot_be_forged(tmp_path: Path, tokens: dict[str, str]) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession(cookie_jar=jar) as session:
+        page = Asking(session, url, None)
+        assert (await page("POST", "/login", data={"token": "wrong"}))[0] == 401
+        status, _, headers = await page("POST", "/login", data={"token": tokens["operator"]})
+        assert status == 303
+        assert {"HttpOnly", "SameSite=Strict"} <= set(headers["Set-Cookie"].split("; "))
+        assert tokens["operator"] not in headers["Set-Cookie"]
+        _, text, headers = await page("GET", "/", headers={"Accept": "text/html"})
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        form_token = re.search(r'name="form_token" value="(\w+)"', text)
+        assert form_token is not None
+
+        form = {"dut": "loopback", "spec.1": QUICK}
+        assert (await page("POST", "/start", data=form))[0] == 403
+        assert (await page("POST", "/start", data={**form, "form_token": "0" * 64}))[0] == 403
+        own = {**form, "form_token": form_token[1]}
+        assert (await page("POST", "/start", data=own, headers={"Origin": "http://evil.example"}))[0] == 403
+        assert (await page("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK}))[0] == 401
+        assert (await page("GET", "/api/v1/runs"))[1] == "[]"
+        status, _, headers = await page("POST", "/start", data=own, headers={"Origin": url})
+        assert (status, headers["Location"]) == (303, "/runs/1")
+
+        assert (await page("POST", "/logout", data={"form_token": form_token[1]}))[0] == 303
+        session.cookie_jar.update_cookies({COOKIE: "gone"})
+        assert (await page("GET", "/api/v1/me"))[0] == 401
+
+
+@asynchronous
+async def test_users_act_on_what_is_theirs(tmp_path: Path, tokens: dict[str, str]) -> None:
+    tokens |= add_users(tmp_path, bob=Role.OPERATOR)
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
+        ann, bob, admin = (Asking(session, url, tokens[name]) for name in ("operator", "bob", "admin"))
+        for _ in range(2):
+            await ann("POST", "/api/v1/runs", json={"dut": "loopback", "spec": QUICK})
+        assert (await bob("POST", "/api/v1/runs/1/cancel"))[0] == 403
+        assert '"cancelled"' in (await ann("POST", "/api/v1/runs/1/cancel"))[1]
+        assert (await ann("POST", "/api/v1/runs/1/cancel"))[0] == 409
+        assert '"cancelled"' in (await admin("POST", "/api/v1/runs/2/cancel"))[1]
+        times = {"begin": "2999-01-01T00:00:00Z", "end": "2999-01-01T01:00:00Z"}
+        assert (await ann("POST", "/api/v1/reservations", json={"dut": "loopback", **times}))[0] == 200
+        assert (await bob("POST", "/api/v1/reservations", json={"dut": "loopback", **times}))[0] == 409
+        assert (await bob("DELETE", "/api/v1/reservations/1"))[0] == 403
+        assert (await ann("DELETE", "/api/v1/reservations/1"))[0] == 200
+        assert (await admin("DELETE", "/api/v1/users/admin"))[0] == 409
+        assert (await admin("DELETE", "/api/v1/users/bob"))[0] == 200
+        assert (await bob("GET", "/api/v1/me"))[0] == 401
+
+
+@asynchronous
+async def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (_, url), aiohttp.ClientSession() as session:
+        ask = Asking(session, url, tokens["admin"])
+        for body, problem in (
+            ({"json": {"dut": "loopback"}}, "the key 'spec' is missing"),
+            (
+                {"json": {"dut": "loopback", "spec": QUICK, "repeats": 2}},
+                "unknown key 'repeats'; did you mean 'repeat'",
+            ),
+            ({"json": {"dut": "nowhere", "spec": QUICK}}, "there is no device 'nowhere'"),
+            ({"json": {"dut": "loopback", "spec": "x" * (300 << 10)}}, "spec: "),
+            ({"json": [1]}, "not a JSON object"),
+            ({"data": b"{"}, "the body is not JSON"),
+            ({"data": b"[" * 100_000}, "nested too deeply"),
+            ({"data": io.BytesIO(b"x" * (LARGEST_BODY_BYTES + 1))}, "size"),
+        ):
+            status, text, _ = await ask("POST", "/api/v1/runs", **body)
+            assert status in (400, 404, 413), text
+            assert problem in text
+        for path in ("/api/v1/runs/0", "/api/v1/runs/x", "/api/v1/runs?limit=0", "/api/v1/runs?state=odd"):
+            assert (await ask("GET", path))[0] == 400, path
+        assert (await ask("GET", "/runs/99999999999999999999"))[0] == 400
+
+
+@asynchronous
+async def test_pages_escape_what_users_wrote(tmp_path: Path, tokens: dict[str, str]) -> None:
+    async with in_this_process(tmp_path) as (routes, url), aiohttp.ClientSession() as session:
+        ask = Asking(session, url, tokens["admin"])
+        dut = {"name": "odd", "about": HOSTILE}
+        assert (await ask("POST", "/api/v1/duts", json=dut))[0] == 200
+        submitted = {"dut": "odd", "spec": f"# {HOSTILE}\n{QUICK}", "name": HOSTILE}
+        assert (await ask("POST", "/api/v1/runs", json=submitted))[0] == 200
+        paths = (
+            "/",
+            "/runs",
+            "/runs/1",
+            "/start?again=1",
+            f"/start?workload=trace:{HOSTILE}",
+            "/trend?dut=odd&series=x",
+        )
+        for path in paths:
+            _, text, headers = await ask("GET", path, headers={"Accept": "text/html"})
+            assert headers["Content-Type"].startswith("text/html")
+            assert HOSTILE not in text, path
+        assert isinstance(routes.service, Service)
+
+
+@asynchronous
+async def test_over_tls_the_certificate_is_checked_and_cookies_travel_nowhere_else(tmp_path: Path) -> None:
+    make_authority(tmp_path / "authority", name="authority")
+    issued = issue(
+        tmp_path / "authority", "lab", role=Certified.CONTROLLER, addresses=["127.0.0.1"], valid=timedelta(days=1)
+    )
+    (token,) = add_users(tmp_path / "lab", ann=Role.ADMIN).values()
+    configuration = Configuration(listen="0", identity=str(issued.path))
+    with opened(Place(tmp_path / "lab")) as store:
+        async with serving(store, Place(tmp_path / "lab"), configuration) as url:
+            assert url.startswith("https://127.0.0.1:")
+            own = Client(url, token, authority=tmp_path / "authority" / "authority.pem")
+            assert (await asyncio.to_thread(own.who)).name == "ann"
+            with pytest.raises(HostError, match="CERTIFICATE_VERIFY_FAILED"):
+                await asyncio.to_thread(Client(url, token).who)
+            trust = ssl.create_default_context(cafile=tmp_path / "authority" / "authority.pem")
+            async with aiohttp.ClientSession() as session:
+                page = Asking(session, url.rstrip("/"), None)
+                headers = (await page("POST", "/login", data={"token": token}, ssl=trust))[2]
+                assert "Secure" in headers["Set-Cookie"]

@@ -1,0 +1,86 @@
+"""The pages in a real browser: log in, start, look at it live, its report, a comparison, the trend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.remote.webelement import WebElement
+
+from charkha.service import Role
+from tests.support.browser import DESKTOP, PHONE, Browser, chromium
+from tests.support.command import wait_for
+from tests.support.full import IS_FULL
+from tests.support.service import QUICK, add_users, running
+
+pytestmark = pytest.mark.skipif(not IS_FULL, reason="takes 10 to 20 s: CHARKHA_FULL=1")
+
+
+def found(browser: Browser, by: str, what: str) -> WebElement:
+    return wait_for(lambda: next(iter(browser.driver.find_elements(by, what)), None), 60)
+
+
+def click(browser: Browser, by: str, what: str) -> None:
+    try:
+        found(browser, by, what).click()
+    except StaleElementReferenceException:  # the page renewed itself in between
+        found(browser, by, what).click()
+
+
+def until(browser: Browser, script: str) -> None:
+    wait_for(lambda: browser.run(f"return {script}") or None, 30)
+
+
+def does_not_overflow(browser: Browser) -> bool:
+    return browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_from_log_in_to_comparison(tmp_path: Path) -> None:
+    tokens = add_users(tmp_path, ann=Role.OPERATOR)
+    with running(tmp_path) as service, chromium() as browser:
+        browser.show(*DESKTOP)
+        client, driver = service.client(tokens["ann"]), browser.driver
+        earlier = client.submit(dut="loopback", spec=QUICK, repeat=2)
+        driver.get(service.url)
+        found(browser, "name", "token").send_keys(tokens["ann"])
+        click(browser, "xpath", "//button[.='Log in']")
+        _start(browser, iterations=1000)
+        _watch(browser, lambda: client.cancel_run(3))
+        driver.get(f"{service.url}runs")
+        for name, run in zip(("baseline", "other"), earlier, strict=True):
+            click(browser, "css selector", f"input[name={name}][value='{run.id}']")
+        click(browser, "xpath", "//button[.='Compare B with A']")
+        until(browser, "document.title.includes('charkha compare')")
+        until(browser, "document.querySelector('[data-chart] svg')")
+        driver.get(f"{service.url}runs/1")
+        click(browser, "link text", "Trend")
+        until(browser, "document.querySelector('[data-chart] svg')")
+        assert "2 complete runs" in browser.run("return document.querySelector('.sentence').textContent")
+        for page in ("", "runs", "runs/1", "start?workload=suite:smoke&dut=loopback"):
+            browser.open(service.url + page)
+            browser.show(*PHONE)
+            assert does_not_overflow(browser), page
+            assert browser.complaints() == []
+            assert all(url.startswith(service.url) for url in browser.requests())
+
+
+def _start(browser: Browser, *, iterations: int) -> None:
+    click(browser, "link text", "Start")
+    browser.run(f"document.querySelector('[name=iterations]').value = {iterations}")
+    click(browser, "xpath", "//button[.='Compose']")
+    assert f"iterations: {iterations}" in found(browser, "tag name", "textarea").get_attribute("value")
+    click(browser, "id", "submit")
+
+
+def _watch(browser: Browser, cancel: Callable[[], object]) -> None:
+    """The run waits, plays, is seen live, is stopped, and has a report."""
+    click(browser, "link text", "Live page")
+    until(browser, "document.querySelector('[data-chart] svg')")
+    cancel()
+    until(browser, "document.documentElement.dataset.ended")
+    browser.driver.get(browser.driver.current_url.removesuffix("/live/"))
+    click(browser, "link text", "Report")
+    until(browser, "document.title.includes('transformer-8r')")
+    assert "interrupted by the user" in found(browser, "css selector", ".alarm").text

@@ -1,0 +1,63 @@
+"""Which agents are started for a command, and what is refused before any is."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.cli.options.launch_here import agents_of
+from tests.support.command import refused
+
+HOSTS = "hosts: [{name: a, per_rank: 127.95.0.0/24}, {name: b, per_rank: 127.96.0.0/24}]\n"
+
+
+def write(folder: Path, text: str) -> str:
+    file = folder / "t.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("command", "topology", "agents"),
+    [
+        ("run", HOSTS + "agents: {b: two, a: one}", ["one", "two"]),
+        ("run", HOSTS + "agents: {b: two}", ["two"]),
+        ("run", HOSTS + "agents: {a: both, b: both}", ["both"]),
+        ("controller", HOSTS, ["a", "b"]),
+        ("run", "hosts: {from: agents, count: 2}", ["agent-0", "agent-1"]),
+    ],
+)
+def test_agents_of_a_topology(command: str, topology: str, agents: list[str], tmp_path: Path) -> None:
+    assert agents_of([command, "trace", "--topology", write(tmp_path, topology)]) == agents
+
+
+@pytest.mark.parametrize(
+    ("words", "topology", "problem"),
+    [
+        ("local -- run x", HOSTS, "the command needs --topology FILE"),
+        ("local -- run x --topology {}", HOSTS, "names no agents"),
+        ("local -- run x --topology {} --listen unix:x", HOSTS, "--listen: leave it out of the command"),
+        ("ssh --host h -- controller x --topology {}", HOSTS, "names 2 agents (a, b): give as many --host"),
+        ("ssh --host @h -- controller x --topology {}", HOSTS, "write [USER@]HOST[:PORT]"),
+    ],
+)
+def test_what_cannot_be_launched(
+    words: str, topology: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words.format(write(tmp_path, topology))
+    assert problem in refused("launch", *shlex.split(words), capsys=capsys)
+
+
+@pytest.mark.parametrize("engine", ["local", "ssh --address 192.0.2.1", "slurm"])
+def test_print_shows_the_agents_and_starts_nothing(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = write(tmp_path, HOSTS)
+    words = f"launch {engine} --interface eth1 --print -- controller x --topology {topology}"
+    assert main(shlex.split(words)) == 0
+    shown = capsys.readouterr().out
+    assert "--interface eth1" in shown
+    assert f"controller x --topology {topology}" in shown
