@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from emulator.errors import PlanError
-from emulator.planner.workloads.collective_loop import CollectiveLoop, check_size
-from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.planner.workloads.collective_loop import CollectiveLoop
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode, check_size
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
 
