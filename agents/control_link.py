@@ -18,7 +18,7 @@ import grpc
 from agents.lease import CHECK_S, Lease
 from emulator.control import conversation as control
 from emulator.control.authentication import Binding, Purpose, code_of, is_code_of
-from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted
+from emulator.errors import ControllerRefusal, RemoteProtocolError, RunAborted, RunError
 from emulator.host.core_wait import CoreTime
 from emulator.wire.control.codec import decode_controller, encode_agent
 from emulator.wire.control.descriptions import Opener
@@ -216,10 +216,18 @@ class ControlLink:
                 value, job = message
                 if isinstance(value, control.ClockReply):
                     value = replace(value, sent_ns=time.monotonic_ns())
-                await self._call.write(encode_agent(value, job))
+                await self._call.write(_encode(value, job))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reading side sees the same broken stream and reports the reason
+
+
+def _encode(value: control.AgentValue, job: int | None) -> bytes:
+    """As bytes; in place of what is too large, that this agent gives up."""
+    try:
+        return encode_agent(value, job)
+    except RunError as error:
+        return encode_agent(control.Abort(str(error)), job)
 
 
 def tls_failure(details: str) -> str | None:

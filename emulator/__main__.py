@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from emulator.cli.main import main
+from emulator.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

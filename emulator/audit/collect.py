@@ -9,12 +9,14 @@ from emulator.audit.flow import CapturedPacket, Flow, FlowKey
 from emulator.audit.link import CapturedFrame, ip_offset, is_supported
 from emulator.audit.rules import Rule, Violation
 from emulator.audit.superframe import LARGEST_PACKET, exceeds_one_packet, is_segment_intact, split
+from emulator.errors import InputError
 from emulator.roce.constants import BTH_BYTES, ICRC_BYTES
 from emulator.roce.headers import P_KEYS, Bth
 from emulator.roce.icrc import icrc_of_datagram
 from emulator.roce.opcodes import MEANINGS, Operation, Service
 from emulator.roce.packet import Packet, Problem, decode_body, is_congestion_notification
 
+MAX_FLOWS = 1_000_000
 _SERVICE_BITS = 0xE0
 _OTHER_FAMILIES = (0x40, 0xA0, 0xC0, 0xE0)  # reliable datagram, extended reliable connection, vendor-specific
 
@@ -118,6 +120,8 @@ class Collector:
         key = FlowKey(datagram.source, datagram.destination, bth.dest_qp)
         flow = self.flows.get(key)
         if flow is None:
+            if len(self.flows) == MAX_FLOWS:
+                raise InputError(f"the capture has more than {MAX_FLOWS:,} flows: cut it, for example with editcap")
             flow = self.flows[key] = Flow(key, datagram.source_port)
         return flow
 

@@ -149,7 +149,7 @@ class ControlService:
                 writing = tasks.create_task(_write(channel, sealer, context))
                 await self._read(requests, channel)
                 writing.cancel()
-        except* RemoteProtocolError as errors:
+        except* EmulatorError as errors:
             reason = str(errors.exceptions[0])
         except* grpc.aio.BaseError:
             pass  # the stream broke while something was being written: its connection ended, as the reason says

@@ -222,7 +222,8 @@ class JobLoop:
     def _start(self, start: state.StartIteration, at_ns: int) -> None:
         for name in self.plan.ranks_of:
             ahead_ns = self._agents.ahead_ns(name)
-            self.outcome.taken_off_ns.setdefault(name, {})[start.iteration] = ahead_ns
+            if ahead_ns or name in self.outcome.taken_off_ns:  # with a common clock there is nothing to remember
+                self.outcome.taken_off_ns.setdefault(name, {})[start.iteration] = ahead_ns
             self._send(name, control.Start(start.iteration, at_ns + ahead_ns, start.through))
         self._begun(start.iteration)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from emulator.control.observations import (
     Completions,
@@ -18,6 +19,7 @@ from emulator.control.observations import (
 from emulator.controller.dut_monitor import DutCounters
 from emulator.controller.step_assembly import StepAssembly
 from emulator.controller.worst_instances import WorstInstances
+from emulator.errors import RemoteProtocolError
 from emulator.run_folder.catalogue import Catalogue
 from emulator.run_folder.layout import BROKEN
 from emulator.run_folder.manifest import Exclusion, Trials
@@ -26,6 +28,21 @@ from emulator.run_folder.writer import RunWriter
 
 HOLD_S = 0.05
 """Completions of many agents are recorded together, at most this often: that costs a fraction of one at a time."""
+
+
+@dataclass(slots=True)
+class _OpenIteration:
+    """An iteration that not all ranks have completed: how many have, and from when to when they played."""
+
+    ranks: int = 0
+    start_ns: int | None = None
+    end_ns: int = 0
+
+    def add(self, summaries: Sequence[RankSummary]) -> None:
+        self.ranks += len(summaries)
+        for one in summaries:
+            self.start_ns = one.start_ns if self.start_ns is None else min(self.start_ns, one.start_ns)
+            self.end_ns = max(self.end_ns, one.end_ns)
 
 
 class Recorder:
@@ -54,7 +71,8 @@ class Recorder:
         self._worst, self._wanted = worst, dict[int, list[int]]()
         self._now, self._held, self._recorded_at = now, dict[int, list[Completions]](), 0.0  # held by iteration
         self._steps = StepAssembly(catalogue.members)
-        self._done: dict[int, list[RankSummary]] = {}
+        self._open: dict[int, _OpenIteration] = {}
+        self._begun = self._warmup = 0  # iterations
         self._ended_ns = 0  # the newest iteration that all ranks completed
         self._flow_events: dict[int, list[FlowCounters]] = {}  # iteration → as both ends of flows said
 
@@ -66,9 +84,10 @@ class Recorder:
     def iteration_started(self, iteration: int) -> None:
         """See SessionObserver."""
         self._write_flow_events()
-        if not self._done:
+        if not self._begun:
             self._monitor.begin()
-        self._done[iteration] = []
+        self._begun, self._warmup = self._begun + 1, self._warmup + (iteration < 0)
+        self._open[iteration] = _OpenIteration()
         for observer in self._observers:
             observer.iteration_started(iteration)
 
@@ -114,12 +133,16 @@ class Recorder:
     def iteration_done(self, iteration: int, summaries: Sequence[RankSummary]) -> None:
         """See SessionObserver."""
         self._record_held()
+        done = self._open.get(iteration)
+        if done is None:
+            raise RemoteProtocolError(f"agents report the end of iteration {iteration}, which is not under way")
         self._writer.add_iteration(iteration, summaries)
-        done = self._done[iteration]
-        done += summaries
-        if len(done) == self._catalogue.ranks:
-            start_ns = max(self._ended_ns, min(one.start_ns for one in done))  # see emulator/statistics/iterations.py
-            self._ended_ns = max(one.end_ns for one in done)
+        done.add(summaries)
+        if done.ranks == self._catalogue.ranks:
+            del self._open[iteration]
+            assert done.start_ns is not None
+            start_ns = max(self._ended_ns, done.start_ns)  # see emulator/statistics/iterations.py
+            self._ended_ns = done.end_ns
             for observer in self._observers:
                 observer.iteration_done(iteration, max(0, self._ended_ns - start_ns))
 
@@ -150,7 +173,7 @@ class Recorder:
 
     def _write_flow_events(self, *, is_over: bool = False) -> None:
         """Put both ends of every flow together, of iterations of which all agents have spoken."""
-        spoken = [one for one in self._flow_events if is_over or len(self._done[one]) == self._catalogue.ranks]
+        spoken = [one for one in self._flow_events if is_over or one not in self._open]
         for iteration in spoken:
             self._writer.add_flow_events(iteration, join_ends(self._flow_events.pop(iteration)))
 
@@ -167,10 +190,10 @@ class Recorder:
 
     def trials(self, ranks: int) -> Trials:
         """Accounting of iterations; one that not all ranks completed is excluded."""
-        broken = [one for one, done in self._done.items() if one >= 0 and len(done) < ranks]
+        broken = sorted(one for one, done in self._open.items() if one >= 0 and done.ranks < ranks)
         return Trials(
-            attempted=len(self._done),
-            warmup=sum(one < 0 for one in self._done),
-            included=sum(one >= 0 for one in self._done) - len(broken),
+            attempted=self._begun,
+            warmup=self._warmup,
+            included=self._begun - self._warmup - len(broken),
             excluded=tuple(Exclusion(one, BROKEN) for one in broken),
         )

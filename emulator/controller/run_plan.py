@@ -145,6 +145,6 @@ class RunOutcome:
     steps_lost: int = 0
     """See Farewell, over all agents."""
     taken_off_ns: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns."""
+    """Agent → iteration → offset that was subtracted from its time stamps on arrival, ns; absent: 0."""
     start_ns: int | None = None
     """When the first iteration was told to begin, on the clock of this host."""

@@ -20,11 +20,11 @@ from emulator.importers.losses import Fate, Losses
 from emulator.importers.model import ImportedNode, ImportedRank, ImportedTrace, Operation, Place
 from emulator.importers.recorded_calls import LONGEST_TRACE_NS
 from emulator.importers.text_files import file_head, of_line, read_lines, source_files
+from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind
 
 NAME = "aicb"
-LARGEST_JOB_NODES = 20_000_000
 _LAYERED = b"HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _MICRO = b"MICRO"
 _FIELDS = 12

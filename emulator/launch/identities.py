@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from emulator.certificates.authority import issue, make_authority
 from emulator.certificates.roles import Role
-from emulator.errors import HostError
 from emulator.host.scratch import scratch_folder
 
 _SLACK_S = 3600.0
@@ -23,15 +23,7 @@ def issue_identities(
         controller: name of the controller.
         addresses: that agents connect to.
         lasting_s: how long the launch may last.
-
-    Raises:
-        HostError: the extra `certs` is not installed.
     """
-    try:
-        from emulator.certificates.authority import issue, make_authority
-    except ImportError as error:
-        problem = "identities for agents and controller need the extra certs: pip install 'charkha[certs]'"
-        raise HostError(f"{problem}; or give --insecure, for a network that nobody else is on") from error
     valid = timedelta(seconds=lasting_s + _SLACK_S)
     with scratch_folder() as folder:
         make_authority(folder, name="launch")

@@ -14,6 +14,8 @@ from emulator.errors import TopologyError
 from emulator.schema import format_path
 
 KeyPath: TypeAlias = Sequence[str | int]
+MAX_YAML_BYTES = 16 << 20
+"""100,000 hosts of a line each have half of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,17 @@ def read_document(path: Path) -> Document:
     """Read a YAML file.
 
     Raises:
-        TopologyError: it cannot be read, is not YAML, or has a key twice.
+        TopologyError: it cannot be read, is too large, is not YAML, or has a key twice.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_YAML_BYTES + 1)
+        if len(content) > MAX_YAML_BYTES:
+            raise TopologyError(
+                f"has more than {MAX_YAML_BYTES >> 20} MiB, the most of a YAML file: describe what is regular by "
+                "`fabric`, `per_rank` or a sweep",
+                path=path,
+            )
     except OSError as error:
         raise TopologyError(f"cannot be read ({error.strerror})", path=path) from error
     return parse_document(content, path)

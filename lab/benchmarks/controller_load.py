@@ -30,27 +30,24 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 
+from agents import control_link
+from agents.control_link import ControlLink
 from agents.reporter import FLUSH_NS, LARGEST_BATCH
 from emulator.control import conversation as control
+from emulator.control.authentication import new_nonce
 from emulator.control.observations import Completions, RankSummary
+from emulator.errors import EmulatorError
 from emulator.host.clock_id import clock_id
 from emulator.planner.rank_program import Chunk
 from emulator.units import NS_PER_S
 from emulator.version import VERSION
-from emulator.wire.control.codec import decode_controller, encode_agent
+from emulator.wire.control.credentials import key_and_claims
 
 _PROGRESS_S = 0.25
-_AIO: Any = grpc.aio  # the published type information lacks the optional request iterator and EOF
 _FIRST_ADDRESS, _ADDRESSES = IPv4Address("198.18.0.0"), 1 << 17  # RFC 2544
 _PORT = 4791
-_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection for each agent
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +66,19 @@ class Load:
 
 @dataclass(slots=True)
 class Tally:
-    """What the agents of a process have said; lists are filled as agents end."""
+    """What the agents of a process have said.
+
+    Attributes:
+        first_ns, last_ns: when they said the first and the last of it.
+        messages: with completions.
+        held: times when a message would have been due, and an earlier one still waited for the controller.
+    """
 
     completions: int = 0
+    messages: int = 0
+    held: int = 0
     first_ns: int = 0
     last_ns: int = 0
-    late_ns: list[int] = field(default_factory=list)
-    """How long writes of completions were held up by flow control."""
 
 
 class LoadAgent:
@@ -93,55 +96,56 @@ class LoadAgent:
         self._nodes: dict[int, list[int]] = {}  # node ids of communication by rank
         self._playing: asyncio.Task[None] | None = None
         self._events = 0
-        self._lock = asyncio.Lock()
+        self._has_left = False
 
     async def run(self) -> None:
         """Take part in one run."""
-        async with _AIO.insecure_channel(self._load.target, options=_OPTIONS) as channel:
-            self._call = channel.stream_stream(control.METHOD)(wait_for_ready=True)
+        async with ControlLink(self._load.target, is_patient=True) as self._link:
+            key, claims = key_and_claims(self._load.token)
             hello = control.Hello(
-                control.OLDEST_VERSION, control.NEWEST_VERSION, self._load.token, self._name, os.getpid(),
-                socket.gethostname(), VERSION, time.monotonic_ns(), clock_id=clock_id(),
-            )  # fmt: skip
-            await self._send(hello)
+                oldest_version=control.OLDEST_VERSION,
+                newest_version=control.NEWEST_VERSION,
+                claims=claims,
+                nonce=new_nonce(),
+                agent=self._name,
+                pid=os.getpid(),
+                hostname=socket.gethostname(),
+                software=VERSION,
+                clock_ns=time.monotonic_ns(),
+                clock_id=clock_id(),
+            )
+            await self._link.join(hello, key)
             living = asyncio.create_task(self._live())
             try:
-                while (message := await self._call.read()) is not _AIO.EOF:
-                    value, job = decode_controller(message)
-                    await self._heard(value, job)
-                if await self._call.code() is not grpc.StatusCode.OK:
-                    raise RuntimeError(f"{self._name}: {await self._call.details()}")
+                while not self._has_left:
+                    self._heard(*await self._link.receive())
+                await self._link.drained()
             finally:
                 living.cancel()
 
-    async def _heard(self, value: Any, job: int | None) -> None:
+    def _heard(self, value: Any, job: int | None) -> None:
         match value:
-            case control.ClockQuery():
-                now = time.monotonic_ns()
-                await self._send(control.ClockReply(value.sent_ns, now, now))
             case control.Setup():
                 for part in value.jobs:
                     places = {place.rank: (place.host, _PORT) for place in part.ranks}
                     self._left = {place.rank: place.nodes for place in part.ranks}
-                    await self._send(control.Bound(places), part.number)
+                    self._link.send(control.Bound(places), part.number)
             case Chunk():
                 ids = value.node_id
                 self._nodes.setdefault(value.rank, []).extend(int(ids[place]) for place in value.communications)
                 self._left[value.rank] -= len(value)
                 if not any(self._left.values()):  # programs fit the window: they are sent once
-                    await self._send(control.Ready(), job)
+                    self._link.send(control.Ready(), job)
                     self._left = {}
             case control.Prepare() if not self._left and self._nodes:
-                await self._send(control.Ready(), job)
+                self._link.send(control.Ready(), job)
             case control.Start():
                 self._playing = asyncio.create_task(self._play(value.iteration, job))
             case control.Finish():
-                await self._send(control.Farewell((), 0, 0), job)
+                self._link.send(control.Farewell((), 0, 0), job)
             case control.Leave():
-                await self._send(control.Left())
-                await self._call.done_writing()
-            case control.Abort():
-                raise RuntimeError(value.reason)
+                self._link.send(control.Left())
+                self._has_left = True
 
     async def _play(self, iteration: int, job: int | None) -> None:
         self._begins()
@@ -149,36 +153,33 @@ class LoadAgent:
         ranks = list(self._nodes)
         rows = [pair for nodes in zip(*self._nodes.values(), strict=True) for pair in zip(ranks, nodes, strict=True)]
         sent = 0
-        while sent < len(rows):  # what is due, in one message: more of it if the controller did not keep up
+        while sent < len(rows):  # what is due, in one message: more of it if the controller does not keep up
             await asyncio.sleep(FLUSH_NS / NS_PER_S)
             due = round((time.monotonic_ns() - begin_ns) / NS_PER_S * rate) if rate else len(rows)
+            if self._link.waiting:
+                self._tally.held += 1
+                continue
             part = np.array(rows[sent : min(due, sent + LARGEST_BATCH)], np.uint64)
             if len(part):
-                now = time.monotonic_ns()
-                await self._send(_completions(iteration, part, now), job)
-                self._note(len(part), now)
+                self._link.send(_completions(iteration, part, time.monotonic_ns()), job)
+                self._note(len(part))
                 sent += len(part)
         now = time.monotonic_ns()
         summaries = [RankSummary(rank, begin_ns, now, 0, now - begin_ns, 0) for rank in self._nodes]
-        await self._send(control.IterationDone(iteration, summaries), job)
+        self._link.send(control.IterationDone(iteration, summaries), job)
 
-    def _note(self, count: int, before_ns: int) -> None:
+    def _note(self, count: int) -> None:
         tally, now = self._tally, time.monotonic_ns()
         self._events += count
         tally.completions += count
-        tally.first_ns, tally.last_ns = tally.first_ns or before_ns, now
-        tally.late_ns.append(now - before_ns)
+        tally.messages += 1
+        tally.first_ns, tally.last_ns = tally.first_ns or now, now
 
     async def _live(self) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while True:
-                await asyncio.sleep(_PROGRESS_S)
-                if self._nodes:
-                    await self._send(control.Progress(self._events, self._events, False, ""), 0)
-
-    async def _send(self, value: control.AgentValue, job: int | None = None) -> None:
-        async with self._lock:  # a stream takes one write at a time
-            await self._call.write(encode_agent(value, job))
+        while True:
+            await asyncio.sleep(_PROGRESS_S)
+            if self._nodes:
+                self._link.send(control.Progress(self._events, self._events, False, ""), 0)
 
 
 def _completions(iteration: int, rows: np.ndarray[Any, np.dtype[np.uint64]], now: int) -> Completions:
@@ -194,6 +195,7 @@ def _completions(iteration: int, rows: np.ndarray[Any, np.dtype[np.uint64]], now
 def _agents(names: Sequence[str], load: Load, results: Any, playing: Any) -> None:
     """A process of agents."""
     tally = Tally()
+    control_link._OPTIONS.insert(0, ("grpc.use_local_subchannel_pool", 1))  # a connection for each agent
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
@@ -202,7 +204,7 @@ def _agents(names: Sequence[str], load: Load, results: Any, playing: Any) -> Non
 
     try:
         asyncio.run(run())
-    except* (grpc.aio.AioRpcError, RuntimeError) as errors:
+    except* EmulatorError as errors:
         results.put(str(errors.exceptions[0]))
     else:
         results.put(tally)
@@ -325,7 +327,6 @@ def _print(tallies: Sequence[Tally], watch: Watch, started: float) -> None:
     end_s = max(one.last_ns for one in tallies) / NS_PER_S
     count, took = sum(one.completions for one in tallies), end_s - begin_s
     during = watch.within(begin_s, end_s)
-    held = np.concatenate([np.array(one.late_ns) for one in tallies]) / 1e6
     print(f"start to first completion: {begin_s - started:.1f} s")
     print(f"completions: {count:,} in {took:.1f} s, {count / took:,.0f} per second")
     cpu = (during[-1][2] - during[0][2]) / (during[-1][0] - during[0][0])
@@ -334,8 +335,8 @@ def _print(tallies: Sequence[Tally], watch: Watch, started: float) -> None:
     )
     print(f"controller: {cpu:.0%} of a core, {cpu * took / count * 1e6:.1f} µs per completion")
     print(f"  resident {first} at the first completion, {last} at the last, at most {most}")
-    median, high, longest = np.percentile(held, [50, 99, 100])
-    print(f"writes of agents: median {median:.1f} ms, p99 {high:.1f} ms, longest {longest:.0f} ms")
+    messages, held = sum(one.messages for one in tallies), sum(one.held for one in tallies)
+    print(f"messages: {messages:,}, of {count / messages:.1f} completions; {held:,} times an agent had to wait")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from pathlib import Path
 import numpy as np
 
 _SPANS = 12
-_ITERATION_S = 2
-_COLLECTIVES, _GAP_US = 20, 100_000  # of an iteration: 2 s of compute
+_ITERATION_S = 2  # of compute
 _END_S = 60
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _COMMAND = (sys.executable, "-P", "-m", "emulator")
@@ -75,6 +74,7 @@ def main() -> None:
     parser.add_argument("--skip", type=float, default=0.2, metavar="SHARE", help="share of the time to leave out first")
     parser.add_argument("--every", type=float, default=5, metavar="S", help="seconds between readings")
     parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--rate", type=int, default=10, help="all-reduces a second, about")
     parser.add_argument("--bytes", default="64K", help="size of an all-reduce")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading")
     args = parser.parse_args()
@@ -90,7 +90,7 @@ def _soak(args: argparse.Namespace, folder: Path) -> dict[str, list[Reading]]:
     """Readings by name of process."""
     trace, run = str(folder / "trace"), str(folder / "run")
     collective = ("collective", "all_reduce", "-n", str(args.ranks), "-b", args.bytes)
-    pauses = ("--count", str(_COLLECTIVES), "--gap-micros", str(_GAP_US))
+    pauses = ("--count", str(_ITERATION_S * args.rate), "--gap-micros", str(1_000_000 // args.rate))
     subprocess.run([*_COMMAND, "generate", *collective, *pauses, "--out", trace], check=True, stdout=subprocess.DEVNULL)
     iterations = 2 + int(2 * args.minutes * 60 / _ITERATION_S)  # never the end of the run within the time
     play = ("--iterations", str(iterations), "--pace", "continuous", "--no-report", "--out", run)

@@ -20,8 +20,9 @@ from agents import control_link
 from agents.control_link import ControlLink
 from emulator.control import conversation as control
 from emulator.control.authentication import NONCE_BYTES
-from emulator.controller import local_agents, watchdog
+from emulator.controller import control_server, local_agents, watchdog
 from emulator.controller import session as sessions
+from emulator.controller.control_service import SERVER_OPTIONS
 from emulator.controller.run_plan import RunPlan, SessionPlan
 from emulator.controller.session import Session
 from emulator.errors import AgentLost, EmulatorError, RemoteProtocolError, RunAborted, RunTimeout
@@ -245,6 +246,39 @@ async def _say(target: str, *messages: bytes) -> str:
             while await call.read():
                 pass
         return str(await call.details())
+
+
+def test_a_message_larger_than_the_limit_ends_the_stream_before_it_is_taken(
+    run_check: RunCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4096
+    small = [(name, most if name == "grpc.max_receive_message_length" else value) for name, value in SERVER_OPTIONS]
+    monkeypatch.setattr(control_server, "SERVER_OPTIONS", small)
+
+    async def check(opened: Open) -> None:
+        large = encode_agent(control.Abort("x" * 2 * most))
+        assert f"larger than max ({len(large)} vs. {most})" in await _say(opened.target, large)
+        async with ControlLink(opened.target) as link:
+            await opened.join(link)
+            link.send(control.Progress(0, 0, False, "x" * 2 * most), 0)
+            assert "agent agent-0 is lost" in str(await opened.ended())
+
+    run_check(check)
+
+
+def test_what_an_agent_cannot_say_in_one_message_is_why_it_gives_up(
+    run_check: RunCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LARGEST_MESSAGE_BYTES", 1 << 20)
+
+    async def check(opened: Open) -> None:
+        async with ControlLink(opened.target) as link:
+            await opened.join(link)
+            link.send(control.Progress(0, 0, False, "x" * (1 << 21)), 0)
+            error = str(await opened.ended())
+        assert "the message Progress has 2 MiB, and the control stream takes at most 1 MiB: use more agents" in error
+
+    run_check(check)
 
 
 def test_bytes_that_are_no_grpc_are_no_harm(run_check: RunCheck) -> None:

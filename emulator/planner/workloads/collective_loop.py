@@ -15,6 +15,7 @@ from emulator.planner.workloads.synthetic import (
     Totals,
     Traffic,
     WorkNode,
+    check_size,
 )
 from emulator.trace.collective_names import COLLECTIVES, parse_collective
 from emulator.trace.model import CommKind
@@ -52,6 +53,7 @@ class CollectiveLoop:
             raise PlanError(f"{self.kind.label} is not a collective")
         if self.ranks < 1 or self.count < 1:
             raise PlanError(f"{self.count} collectives of {self.ranks} ranks: both numbers must be at least 1")
+        check_size(self.ranks, self.count)
         if not 0 <= self.compute_micros <= MAX_MICROS:
             raise PlanError(f"the gap is {self.compute_micros} microseconds: it must be 0 to {MAX_MICROS}")
         if not 0 <= self.size_bytes <= MAX_COMM_SIZE:

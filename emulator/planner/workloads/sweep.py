@@ -8,7 +8,7 @@ from functools import partial
 
 from emulator.errors import PlanError
 from emulator.planner.workloads.collective_loop import CollectiveLoop
-from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode
+from emulator.planner.workloads.synthetic import GroupRole, SyntheticWorkload, Totals, Traffic, WorkNode, check_size
 from emulator.trace.collective_names import SEND_RECV
 from emulator.trace.model import CommKind
 
@@ -26,6 +26,9 @@ class Sweep:
     kind: CommKind
     ranks: int
     sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        check_size(self.ranks, len(self.sizes))
 
     @property
     def label(self) -> str:

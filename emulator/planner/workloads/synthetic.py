@@ -6,14 +6,31 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from emulator.errors import PlanError
 from emulator.trace.meaning import MAX_SIZE_BYTES
 from emulator.trace.model import CommKind, NodeType
 
 MAX_COMM_SIZE = MAX_SIZE_BYTES
 """Largest size of a communication; traces with larger ones could not be played."""
 
+LARGEST_JOB_NODES = 20_000_000
+"""Nodes of all ranks together: more would take hours and hundreds of gigabytes to prepare."""
+
 WORLD_GROUP = 0
 """Group number that stands for all ranks; it is never written to a group file."""
+
+
+def check_size(ranks: int, nodes: int) -> None:
+    """Refuse a job that is too large to be prepared; `nodes` of each rank.
+
+    Raises:
+        PlanError: it has more than LARGEST_JOB_NODES.
+    """
+    if ranks * nodes > LARGEST_JOB_NODES:
+        raise PlanError(
+            f"{ranks:,} ranks with {nodes:,} communications each have {ranks * nodes:,} nodes; a job has at most "
+            f"{LARGEST_JOB_NODES:,} in all: use fewer ranks or sizes"
+        )
 
 
 class GroupRole(Enum):

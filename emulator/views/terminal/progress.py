@@ -26,6 +26,9 @@ from emulator.visible import visible
 LINE_EVERY_S = 10.0
 """Between lines of progress where stderr is not a terminal."""
 
+MOST_NAMES = 16
+"""Of agents that are waited for."""
+
 
 class RunProgress(RunObserver):
     """Shows the progress of a run: a bar on a terminal, else a line every 10 s. A context manager.
@@ -80,7 +83,8 @@ class RunProgress(RunObserver):
         if not remote:
             self._describe("starting agents")
             return
-        names = visible(", ".join(remote))
+        hidden = len(remote) - MOST_NAMES
+        names = visible(", ".join(remote[:MOST_NAMES])) + f" and {hidden} more" * (hidden > 0)
         line = f"waiting for agent{'s' * (len(remote) > 1)} {names} to dial in at {visible(self._address)}"
         self._describe(line)
         if self._progress.disable and not self._is_announced:  # a log file gets it once

@@ -61,7 +61,7 @@ from emulator.control.observations import (
     StepRecords,
 )
 from emulator.control.parameter import Parameter
-from emulator.errors import RemoteProtocolError
+from emulator.errors import RemoteProtocolError, RunError
 from emulator.host.nic import NicFacts
 from emulator.planner.group_layout import Layouts
 from emulator.planner.rank_program import Chunk, PlannedCommunication, PlaySettings
@@ -97,7 +97,14 @@ def decode_controller(data: bytes) -> control.Message[Any]:
 
 def _encode(message: Message, value: Any) -> bytes:
     _fill(message, value)
-    return message.SerializeToString()
+    data = message.SerializeToString()
+    if len(data) > control.LARGEST_MESSAGE_BYTES:
+        most = control.LARGEST_MESSAGE_BYTES >> 20
+        raise RunError(
+            f"the message {type(value).__name__} has {len(data) / (1 << 20):.0f} MiB, and the control stream takes at "
+            f"most {most} MiB: use more agents, or fewer ranks"
+        )
+    return data
 
 
 def _decode(message: pb.AgentMessage | pb.ControllerMessage, data: bytes) -> control.Message[Any]:

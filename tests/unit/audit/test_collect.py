@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from emulator.audit.rules import Rule
+from emulator.errors import InputError
 from emulator.roce.headers import Aeth, Bth
 from emulator.roce.opcodes import Opcode
 from emulator.roce.packet import CNP_PAYLOAD, pack_packet
@@ -36,6 +37,12 @@ def test_frames_truncated_within_the_headers_are_only_counted() -> None:
     for length in range(UDP_HEADERS + 28):
         frames = [dataclasses.replace(frame, data=frame.data[:length]) for frame in conversation().captured()]
         assert audit_frames(frames).violations == ()
+
+
+def test_a_capture_of_too_many_flows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emulator.audit.collect.MAX_FLOWS", 1)
+    with pytest.raises(InputError, match="more than 1 flows: cut it"):
+        audit_frames(conversation().captured())
 
 
 def test_icrc(talk: Conversation) -> None:

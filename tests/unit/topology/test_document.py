@@ -25,6 +25,13 @@ def test_all_keys_are_text(tmp_path: Path) -> None:
     assert found.digest == hashlib.sha256(b"placement: {0: h0, 1.5: h1}\nlist: [{2: x}, 3]\n").hexdigest()
 
 
+def test_a_file_larger_than_the_limit_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emulator.topology.document.MAX_YAML_BYTES", 1 << 20)
+    assert document(tmp_path, "a: 1\n".ljust(1 << 20, "\n")).value == {"a": 1}
+    with pytest.raises(TopologyError, match=r"t.yaml: has more than 1 MiB, the most of a YAML file"):
+        document(tmp_path, "a: 1\n".ljust((1 << 20) + 1, "\n"))
+
+
 @pytest.mark.parametrize(
     ("key", "where"),
     [

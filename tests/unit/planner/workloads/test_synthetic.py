@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from emulator.planner.workloads.synthetic import WORLD_GROUP, GroupRole, Traffic, WorkNode
+import pytest
+
+from emulator.errors import PlanError
+from emulator.planner.workloads.collective_loop import CollectiveLoop
+from emulator.planner.workloads.sweep import Sweep
+from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES, WORLD_GROUP, GroupRole, Traffic, WorkNode
 from emulator.trace.model import CommKind
+
+
+def test_a_job_too_large_to_be_prepared_is_refused() -> None:
+    ranks = LARGEST_JOB_NODES // 2
+    Sweep(CommKind.BARRIER, ranks, (1, 2))
+    with pytest.raises(
+        PlanError, match=r"ranks with 3 communications each have 30,000,000 nodes; .* at most 20,000,000"
+    ):
+        Sweep(CommKind.BARRIER, ranks, (1, 2, 3))
+    with pytest.raises(PlanError, match="at most 20,000,000"):
+        CollectiveLoop(kind=CommKind.BARRIER, ranks=ranks, count=3)
 
 
 def test_every_member_of_an_operation_has_a_node() -> None:

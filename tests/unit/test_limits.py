@@ -1,0 +1,70 @@
+"""docs/limits.md says what the modules enforce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.reporter import LARGEST_BATCH
+from emulator.audit.collect import MAX_FLOWS
+from emulator.audit.pcap import LARGEST_FRAME
+from emulator.control.conversation import LARGEST_MESSAGE_BYTES
+from emulator.controller.control_service import LARGEST_GREETING_BYTES
+from emulator.importers.documents import MAX_DOCUMENT_BYTES
+from emulator.importers.flight_recorder.plain_pickle import MAX_DEPTH, MAX_MEMO, VALUES_PER_BYTE
+from emulator.importers.text_files import MAX_FILE_BYTES, MAX_LINE_BYTES
+from emulator.planner.msccl.document import MAX_CHUNKS, MAX_GPUS, MAX_INSTRUCTIONS, MAX_XML_BYTES
+from emulator.planner.workloads.sweep import MAX_SIZES
+from emulator.planner.workloads.synthetic import LARGEST_JOB_NODES
+from emulator.topology.document import MAX_YAML_BYTES
+from emulator.trace.meaning import MAX_SIZE_BYTES
+from emulator.wire.trace.compression import MAX_UNFOLD_RATIO, UNFOLD_ALLOWANCE_BYTES, ZSTD_WINDOW_LOG
+from emulator.wire.trace.frames import MAX_RECORD_BYTES
+from emulator.wire.trace.json_formats import MAX_OBJECT_CHARACTERS
+from emulator.wire.trace.load import MAX_GROUP_FILE_BYTES
+
+KIB, MIB, GIB, PIB = 1 << 10, 1 << 20, 1 << 30, 1 << 50
+PAGE = Path(__file__).parents[2] / "docs/limits.md"
+
+
+@pytest.mark.parametrize(
+    ("row", "limits"),
+    [
+        ("message of the control stream", [f"{LARGEST_MESSAGE_BYTES // MIB} MiB"]),
+        ("what an agent says before", [f"{LARGEST_GREETING_BYTES // KIB} KiB"]),
+        ("messages on their way", [f"{LARGEST_BATCH:,} completions"]),
+        ("YAML file", [f"{MAX_YAML_BYTES // MIB} MiB"]),
+        ("workload of", [f"{LARGEST_JOB_NODES:,} nodes"]),
+        ("sizes of a sweep", [f"{MAX_SIZES:,}"]),
+        (
+            "trace file, compressed",
+            [
+                f"{MAX_UNFOLD_RATIO} times",
+                f"{UNFOLD_ALLOWANCE_BYTES // MIB} MiB",
+                f"{(1 << ZSTD_WINDOW_LOG) // MIB} MiB",
+            ],
+        ),
+        ("record of an ET file", [f"{MAX_RECORD_BYTES // MIB} MiB"]),
+        ("object of a JSON trace", [f"{MAX_OBJECT_CHARACTERS // MIB} Mi characters"]),
+        ("`comm_group.json`", [f"{MAX_GROUP_FILE_BYTES // MIB} MiB"]),
+        ("size of a communication", [f"{MAX_SIZE_BYTES // PIB} PiB"]),
+        ("JSON document", [f"{MAX_DOCUMENT_BYTES // GIB} GiB"]),
+        ("text file of an importer", [f"{MAX_FILE_BYTES // MIB} MiB", f"lines of {MAX_LINE_BYTES // MIB} MiB"]),
+        ("pickle", [f"{MAX_MEMO:,} references", f"{MAX_DEPTH} levels", f"{VALUES_PER_BYTE} values per byte"]),
+        (
+            "MSCCL XML",
+            [
+                f"{MAX_XML_BYTES // MIB} MiB",
+                f"{MAX_INSTRUCTIONS:,} elements",
+                f"{MAX_GPUS:,} GPUs",
+                f"{MAX_CHUNKS:,} chunks",
+            ],
+        ),
+        ("record of a pcap file", [f"{LARGEST_FRAME // KIB} KiB"]),
+        ("capture |", [f"{MAX_FLOWS:,} flows"]),
+    ],
+)
+def test_the_table_has_the_limits_that_apply(row: str, limits: list[str]) -> None:
+    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {row}")]
+    assert [limit for limit in limits if limit not in line] == []

@@ -1,0 +1,51 @@
+"""How the command begins: an interrupt while it loads its modules ends it, and shows no traceback."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from emulator.start import main
+
+
+class Loading(ModuleType):
+    """In place of the command line; remembers what an interrupt would do while it is imported."""
+
+    handlers: list[Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "main":
+            raise AttributeError(name)
+        self.handlers.append(signal.getsignal(signal.SIGINT))
+        return self.command
+
+    def command(self) -> int:
+        self.handlers.append(signal.getsignal(signal.SIGINT))
+        return 7
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
+    module = Loading("emulator.cli.main")
+    module.handlers = []
+    monkeypatch.setitem(sys.modules, "emulator.cli.main", module)
+    return module
+
+
+def test_an_interrupt_ends_the_process_until_the_command_can_report_it(loading: Loading) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert main() == 7
+    assert loading.handlers == [signal.SIG_DFL, signal.default_int_handler]
+
+
+def test_an_ignored_interrupt_stays_ignored(loading: Loading) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert loading.handlers == [signal.SIG_IGN, signal.SIG_IGN]
