@@ -64,6 +64,12 @@ async def test_a_client_configures_starts_and_stops(tmp_path: Path) -> None:
         assert (await asked(f"{base}/control/state", STOP))[0] == 200
         assert store.run(run.id).state is State.CANCELLED
 
+        assert (await asked(f"{base}/control/state", START))[0] == 200
+        (run,) = store.queue("loopback")
+        store.end_run(run.id, State.FAILED, reason="a port is in use")
+        status, answer = await asked(f"{base}/monitor/metrics", METRICS)
+        assert (status, answer["errors"]) == (409, [f"run {run.id} (demo: step) failed: a port is in use"])
+
 
 @pytest.mark.skipif(not SNAPPI, reason="needs snappi: name a Python that has it in CHARKHA_SNAPPI")
 def test_snappi_drives_a_run_as_the_page_says(tmp_path: Path) -> None:

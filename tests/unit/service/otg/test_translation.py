@@ -46,6 +46,7 @@ def test_a_field_arrives_or_is_refused_by_its_path(path: str) -> None:
 
 def test_a_configuration_as_a_run_spec() -> None:
     document = changed(f"{CONNECTION}.reliable_connection", {"dscp": 30})
+    document["ccl"]["stages"][0]["communicators"][0]["rocev2"]["chunk_size_kb"] = 64
     document["devices"].append({"name": "h2"})
     rate = {"choice": "mbps", "mbps": "100"}
     ends = {"choice": "device", "device": {"tx_names": ["h2"], "rx_names": ["h0"]}}
@@ -63,7 +64,11 @@ def test_a_configuration_as_a_run_spec() -> None:
                 "algorithms": {"all_reduce": "ring"},
                 "hosts": ["h0", "h1"],
                 "pace": "continuous",
-                "transport": {"name": "roce", "options": {"qps": 1, "path_mtu": 4096, "dscp": 30, "ecn": "ect1"}},
+                "transport": {
+                    "name": "roce",
+                    "message_bytes": 65_536,
+                    "options": {"qps": 1, "path_mtu": 4096, "dscp": 30, "ecn": "ect1"},
+                },
             }
         ],
         "background": [{"name": "burst", "from": ["h2"], "to": ["h0"], "rate": 100_000_000, "pattern": "constant"}],
