@@ -15,6 +15,7 @@ from tests.support.command import EXAMPLE, ROOT, charkha, refused
 
 KEYS = ["iteration", "rank", "node_id"]
 SMALL = ("--iterations", 1, "--warmup", 0, "--compute", "skip", "--scale-bytes", "1/256", "--no-report")
+OPTIONS = (EXAMPLE, *SMALL, "--qps", 2, "--seed", 7, "--algorithm", "all_reduce=ring")
 
 
 def manifest(folder: Path) -> dict[str, dict[str, object]]:
@@ -26,24 +27,29 @@ def keys(folder: Path) -> object:
     return pq.read_table(folder / "samples.parquet", columns=KEYS).sort_by([(key, "ascending") for key in KEYS])
 
 
-def test_a_printed_run_spec_plays_as_the_options_did(tmp_path: Path) -> None:
-    options = (EXAMPLE, *SMALL, "--qps", 2, "--seed", 7, "--algorithm", "all_reduce=ring")
-    printed = charkha("run", *options, "--print-spec", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that options describe."""
+    folder = tmp_path_factory.mktemp("played") / "a"
+    assert charkha("run", *OPTIONS, "--out", folder, cwd=folder.parent).code == 0
+    return folder
+
+
+def test_a_printed_run_spec_plays_as_the_options_did(played: Path, tmp_path: Path) -> None:
+    printed = charkha("run", *OPTIONS, "--print-spec", cwd=tmp_path)
     (tmp_path / "run.yaml").write_text(printed.stdout)
-    assert charkha("run", *options, "--out", "a", cwd=tmp_path).code == 0
     assert charkha("run", "-f", "run.yaml", "--out", "b", cwd=tmp_path).code == 0
-    first, second = manifest(tmp_path / "a"), manifest(tmp_path / "b")
+    first, second = manifest(played), manifest(tmp_path / "b")
     assert first["parameters"] == second["parameters"]
     assert first["settings"] == second["settings"]
     assert first["spec"] == second["spec"]
-    assert keys(tmp_path / "a") == keys(tmp_path / "b")
+    assert keys(played) == keys(tmp_path / "b")
 
 
-def test_every_setting_of_a_run_has_its_source(tmp_path: Path) -> None:
-    assert charkha("run", EXAMPLE, *SMALL, "--qps", 2, "--out", "a", cwd=tmp_path).code == 0
-    sources = {one["name"]: one["source"] for one in manifest(tmp_path / "a")["settings"]}  # type: ignore[index]
-    assert {sources[name] for name in ("iterations", "roce.qps", "compute", "scale_bytes")} == {"asked"}
-    assert {sources[name] for name in ("transport", "seed", "credits", "roce.path_mtu")} == {"default"}
+def test_every_setting_of_a_run_has_its_source(played: Path) -> None:
+    sources = {one["name"]: one["source"] for one in manifest(played)["settings"]}  # type: ignore[index]
+    assert {sources[name] for name in ("iterations", "roce.qps", "compute", "scale_bytes", "seed")} == {"asked"}
+    assert {sources[name] for name in ("transport", "credits", "roce.path_mtu")} == {"default"}
     assert sources["roce.timeout_ns"] == "derived"
 
 
@@ -57,6 +63,7 @@ def test_a_stored_run_is_played_again_with_equal_settings(command: tuple[object,
     first, second = manifest(tmp_path / "a"), manifest(tmp_path / "elsewhere" / "b")
     assert first["parameters"] == second["parameters"]
     assert first["trace"]["digest"] == second["trace"]["digest"]
+    assert next(one["source"] for one in first["settings"] if one["name"] == "seed") == "default"  # type: ignore[index]
     assert keys(tmp_path / "a") == keys(tmp_path / "elsewhere" / "b")
 
 

@@ -163,7 +163,11 @@ def test_usage_errors_are_one_line(words: list[str], problem: str, capsys: pytes
     ("words", "parser"),
     [pytest.param(*leaf, id=" ".join(leaf[0])) for leaf in leaves()],
 )
-def test_no_option_can_be_abbreviated(words: list[str], parser: Parser, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_option_can_be_abbreviated(
+    words: list[str], parser: Parser, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _parser(words)
+    monkeypatch.setattr("emulator.cli.main._parser", lambda _: whole)  # built once, not for each option
     for option in (name for action in parser._actions for name in action.option_strings if name.startswith("--")):
         if (short := option[:-1]) not in parser._option_string_actions:
             line = refused(*words, short, capsys=capsys)
