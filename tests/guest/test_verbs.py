@@ -118,14 +118,12 @@ class Run:
         self._await_controller()
         agent = f"-m agents --controller {CONTROLLER}:4790 --name"
         self._agents = [
-            guests.start(f"cd /opt/charkha; CHARKHA_TOKEN='{TOKEN}' python3.11 {agent} g{number}", machine=number)
+            guests.start(f"cd /opt/charkha; echo '{TOKEN}' | python3.11 {agent} g{number}", machine=number)
             for number in (1, 2)
         ]
         self._agents.append(
             subprocess.Popen(
-                [*guests.here, sys.executable, *f"{agent} h".split()],
-                env={**os.environ, "CHARKHA_TOKEN": TOKEN},
-                start_new_session=True,
+                [*guests.here, "sh", "-c", f"echo '{TOKEN}' | {sys.executable} {agent} h"], start_new_session=True
             )
         )
 

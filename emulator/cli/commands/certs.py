@@ -68,8 +68,7 @@ def add_parser(subparsers: Subparsers) -> None:
     token = actions.add_parser(
         "token",
         help="issue a short-lived token",
-        description="Issue a token for one agent, or one user of a service, with the secret that the controller or the"
-        " service has.",
+        description="Issue a token for an agent or a user, from the secret of the controller or the service.",
         epilog=_TOKEN,
     )
     token.add_argument("secret", metavar="SECRET", type=Path, help="file with the secret: openssl rand -hex 24")

@@ -52,7 +52,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--ranks", metavar="N", type=at_least(1), help="number of ranks the trace must have")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md"
+        "--ray",
+        advanced=True,
+        metavar="ADDRESS",
+        help="import on the nodes of a Ray cluster (auto: this node's): docs/launch.md",
     )
     parser.add_explain("import_report")
     parser.set_defaults(handler=_run)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 EXAMPLE = """example:
   charkha launch local -- run traces/my-job --topology two-agents.yaml
 
-Starts every agent that the topology names as a process of this machine, to try a topology of several
-machines on one. docs/launch.md explains it.
+Starts every agent that the topology names as a process of this machine, to try a topology of
+several machines on one. docs/launch.md explains it.
 """
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from emulator.cli.parser import Parser
 
 EXAMPLE = """example, on a login node:
-  charkha launch slurm --interface eth1 --sbatch partition=lab -- run traces/my-job --topology rack.yaml
+  charkha launch slurm --interface eth1 --sbatch partition=lab -- run my-job --topology rack.yaml
 
-Submits a job with a node for each agent that the topology names, shows its output, and cancels it on
-Ctrl-C. The present folder must be on a file system that all nodes share. docs/launch.md explains it.
+Submits a job with a node for each agent that the topology names, shows its output, and cancels it
+on Ctrl-C. The present folder must be on a file system that all nodes share: docs/launch.md.
 """
 
 
@@ -35,7 +35,9 @@ def add_options(parser: Parser) -> None:
         "--sbatch", metavar="OPTION", action="append", default=[], help="of sbatch, as partition=lab (repeatable)"
     )
     add_insecure(parser)
-    parser.add_argument("--in-job", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--in-job", advanced=True, action="store_true", help="play here, in a job that has begun: for batch scripts"
+    )
 
 
 def run(args: argparse.Namespace, command: Sequence[str]) -> int:
