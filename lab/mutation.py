@@ -67,7 +67,7 @@ def copied_tree(root: Path) -> Iterator[Path]:
         for name in filter(None, listed.stdout.split("\0")):
             target = Path(scratch, name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / name, target)
+            shutil.copyfile(root / name, target, follow_symlinks=False)
         os.chdir(scratch)
         try:
             yield Path(scratch)
