@@ -71,7 +71,7 @@ def _all_nodes(workload: SyntheticWorkload) -> Iterator[tuple[int, WorkNode]]:
 
 
 @given(transformers())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
     workload = transformer_workload(model)
     counted: Counter[tuple[GroupRole, CommKind, int]] = Counter()
@@ -92,7 +92,7 @@ def test_nodes_are_what_the_closed_form_says(model: Transformer) -> None:
 
 
 @given(transformers())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_a_plan_from_the_description_has_the_traffic_of_the_nodes(model: Transformer) -> None:
     """One rank of each stage stands for all of them: the same operations between the same ranks, as often."""
     workload = transformer_workload(model)
@@ -114,13 +114,13 @@ def test_a_plan_from_the_description_has_the_traffic_of_the_nodes(model: Transfo
 
 
 @given(transformers())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_every_rank_can_play_to_the_end(model: Transformer) -> None:
     assert stuck_nodes(transformer_workload(model)) == []
 
 
 @given(transformers())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_ids_count_up_and_dependencies_point_back(model: Transformer) -> None:
     workload = transformer_workload(model)
     for rank in range(workload.ranks):
@@ -132,7 +132,7 @@ def test_ids_count_up_and_dependencies_point_back(model: Transformer) -> None:
 
 
 @given(transformers())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_the_device_works_on_one_node_after_the_other(model: Transformer) -> None:
     workload = transformer_workload(model)
     for rank in range(workload.ranks):
