@@ -14,6 +14,7 @@ import pytest
 
 from tests.guest.machine import GUEST4, Guest, NoGuest
 from tests.support.command import Finished, charkha, wait_for
+from tests.support.full import IS_FULL
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(200)]
 
@@ -52,12 +53,15 @@ def settled_status(guests: Guest, folder: Path, name: str) -> dict[str, Any] | N
     return status if status["totals"]["unaccounted"] == 0 else None
 
 
+repeated_loss = pytest.mark.skipif(not IS_FULL, reason="20 s and more of waiting on a busy machine: CHARKHA_FULL=1")
+
+
 @pytest.mark.parametrize(
     ("rule", "dropped"),
     [
         ("{drop: {once: true}, opcode: middle}", 1),
         ("{drop: {once: true}, opcode: ack}", 1),
-        ("{drop: {every: 40}, opcode: data}", None),
+        pytest.param("{drop: {every: 40}, opcode: data}", None, marks=repeated_loss),
         ("{mark: {every: 10}, opcode: data}", 0),
     ],
 )
