@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.command import arguments_of, charkha, started, wait_for
 from tests.support.full import IS_FULL
-from tests.support.namespaces import Namespace, namespace, why_not
+from tests.support.launched import HOSTS, LAST_FRAME_S, TOPOLOGY, counting_namespace
+from tests.support.namespaces import Namespace, why_not
 from tests.support.pytorch_traces import data_parallel_rank, write
 from tests.support.ray_cluster import NODES, ray_cluster
 
@@ -21,30 +22,14 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="pip install ray"),
     pytest.mark.skipif(not IS_FULL, reason="starts Ray: CHARKHA_FULL=1"),
 ]
-HOSTS = [{"name": name, "per_rank": f"127.{95 + n}.0.0/24"} for n, name in enumerate("ab")]
-TOPOLOGY = {"hosts": HOSTS, "agents": {"a": "agent-0", "b": "agent-1"}}
-COUNTERS = """
-table inet seen {
-  counter frames {
-  }
-  chain sent {
-    type filter hook output priority 0;
-    ip daddr { 127.95.0.0/24, 127.96.0.0/24 } counter name frames
-  }
-}
-"""
-LAST_FRAME_S = 2.0
-"""What was promised: from the end of the driver to the last frame of its run."""
 
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[tuple[Namespace, str]]:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    with namespace() as alone:
-        alone.nft(COUNTERS)
-        with ray_cluster(alone.prefix) as address:
-            yield alone, address
+    with counting_namespace() as alone, ray_cluster(alone.prefix) as address:
+        yield alone, address
 
 
 @pytest.fixture
