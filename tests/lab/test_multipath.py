@@ -162,5 +162,5 @@ def test_trimmed_frames_are_as_many_as_the_switch_trimmed(tmp_path: Path) -> Non
         shown = subprocess.run([*inside, "dump-flows", f"unix:{socket}"], capture_output=True, text=True, check=True)
     (line,) = (line for line in shown.stdout.splitlines() if "max_len" in line)
     trimmed = int(line.partition("n_packets=")[2].partition(",")[0])
-    assert facts(run, "trimmed") == trimmed > 8
+    assert facts(run, "trimmed") == trimmed > 0
     assert facts(run, "path1.retirements") >= 1
